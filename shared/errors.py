@@ -1,0 +1,132 @@
+"""Every error that Memline raises on purpose.
+
+    MemlineError
+    ├── ConfigError               a configuration file, variable or option cannot be used
+    ├── PathNotAllowed            `get` was asked for something that is no memory file
+    ├── IndexFault                the SQLite index cannot be used
+    │   ├── IndexNotOurs          the file belongs to another program; it was not touched
+    │   ├── IndexTooNew           the file was written by a newer Memline
+    │   ├── IndexCorrupt          the file is damaged
+    │   ├── IndexMissing          there is no index yet (readers only)
+    │   └── IndexUnwritable       full disk, read-only folder, no permission
+    ├── ProviderError             an embedding provider did not give vectors
+    │   ├── ProviderLater         rate limit, 5xx, network: the same request may work later
+    │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
+    │   ├── ProviderRefused       this very text is refused; others may work
+    │   ├── ProviderStop          bad key, no quota, unknown model: nothing will work until somebody acts
+    │   └── ProviderBrokenAnswer  the answer does not fit the request
+    └── QueueError                a message cannot be sent, decoded or answered in time
+
+Foreign exceptions are translated into these where they enter (one owner per library).
+"""
+
+from __future__ import annotations
+
+
+class MemlineError(Exception):
+    """Base of all errors that are shown to a user: what happened, and in `hint` what to do next."""
+
+    #: Exit status of the command line when this error ends a command.
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        #: The next command or step for the reader; empty when there is none.
+        self.hint = hint
+
+
+class ConfigError(MemlineError):
+    """A configuration file, environment variable or option cannot be used as it is."""
+
+    exit_code = 2
+
+
+class PathNotAllowed(MemlineError):
+    """The path is not an allowed Markdown memory file; the words are the same whether it exists or not."""
+
+
+class IndexFault(MemlineError):
+    """The SQLite index of an agent cannot be used."""
+
+
+class IndexNotOurs(IndexFault):
+    """The index path holds a file of another program; it was left untouched."""
+
+
+class IndexTooNew(IndexFault):
+    """The index was written by a newer Memline than this one."""
+
+
+class IndexCorrupt(IndexFault):
+    """The index file is damaged; it is derived data and can be rebuilt from the notes."""
+
+
+class IndexMissing(IndexFault):
+    """There is no index file yet."""
+
+
+class IndexUnwritable(IndexFault):
+    """The index cannot be written: full disk, read-only folder or missing permission."""
+
+
+class ProviderError(MemlineError):
+    """An embedding provider gave no usable vectors."""
+
+    #: The word for this kind in messages, rows and status.
+    kind = "later"
+
+    def __init__(
+        self, message: str, *, hint: str = "", status: int | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        #: HTTP status, when there was an answer.
+        self.status = status
+        #: Seconds the provider asked to be left alone, when it said so.
+        self.retry_after_s = retry_after_s
+
+
+class ProviderLater(ProviderError):
+    """Rate limit, 5xx, timeout or network: the same request may work later."""
+
+
+class ProviderTooBig(ProviderError):
+    """The request is above a cap of rows, tokens or bytes; a smaller one may work."""
+
+    kind = "too_big"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: int | None = None,
+        max_rows: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, status=status)
+        #: The caps, when the answer named them.
+        self.max_rows = max_rows
+        self.max_tokens = max_tokens
+
+
+class ProviderRefused(ProviderError):
+    """The request was refused for its content: some text in it will never work, others may."""
+
+    kind = "refused"
+
+
+class ProviderStop(ProviderError):
+    """Bad key, exhausted quota, unknown model: nothing works until somebody acts (see `hint`)."""
+
+    kind = "stop"
+
+
+class ProviderBrokenAnswer(ProviderError):
+    """The answer does not fit the request: wrong count, wrong dimensions, not finite, not JSON."""
+
+    kind = "broken"
+
+
+class QueueError(MemlineError):
+    """A message cannot be sent, decoded or answered in time."""

@@ -1,0 +1,134 @@
+"""The schema of the index, as numbered steps; read top to bottom they are its history.
+
+Run by the writer alone. Each step is a transaction together with its record (sqlite-utils); `user_version`
+carries the number of the last one, so that a reader can tell a newer index without importing sqlite-utils.
+
+    meta         one value a key (JSON text)
+    files        the ledger of files: one row for every file seen, whatever became of it
+    chunks       runs of whole lines of a file
+    chunks_fts   FTS5 over `chunk_documents` (external content: the text is stored once)
+    identities   what vectors can be compared with each other
+    vectors      text hash x identity -> vector, or the state of the work on it; also the embedding cache
+    vec_<id>     vec0 table of the live vectors of identity <id>, rowid = vectors.id
+    leases       requests in flight
+    providers    health of a provider: pause, hold, learned caps
+"""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+migrations = Migrations("memline")
+
+#: `application_id` of our files: the bytes "MemL".
+APPLICATION_ID = 0x4D656D4C
+
+#: Number of the last step below; a file with a higher `user_version` was written by a newer Memline.
+SCHEMA_VERSION = 1
+
+
+@migrations()
+def m001_index(db: Database) -> None:
+    for statement in _M001.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    # Inside the transaction of this step: a crash leaves either an empty file or a whole schema.
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA user_version = 1")
+
+
+_M001 = """
+CREATE TABLE meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE files (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    source TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    observed_ns INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    chunking TEXT NOT NULL DEFAULT ''
+) STRICT;
+
+CREATE TABLE chunks (
+    id INTEGER PRIMARY KEY,
+    file_id INTEGER NOT NULL REFERENCES files(id),
+    ordinal INTEGER NOT NULL,
+    start_line INTEGER NOT NULL,
+    end_line INTEGER NOT NULL,
+    heading TEXT NOT NULL,
+    text TEXT NOT NULL,
+    grams TEXT NOT NULL,
+    text_hash BLOB NOT NULL,
+    UNIQUE (file_id, ordinal)
+) STRICT;
+CREATE INDEX chunks_text_hash ON chunks (text_hash);
+
+CREATE VIEW chunk_documents AS
+    SELECT chunks.id AS id, chunks.text AS text, chunks.heading AS heading, files.path AS path, chunks.grams AS grams
+    FROM chunks JOIN files ON files.id = chunks.file_id;
+
+CREATE VIRTUAL TABLE chunks_fts USING fts5 (
+    text, heading, path, grams,
+    content = 'chunk_documents', content_rowid = 'id',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+
+CREATE TABLE identities (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    dims INTEGER NOT NULL,
+    scheme TEXT NOT NULL,
+    base_url TEXT NOT NULL DEFAULT '',
+    vector_dims INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL
+) STRICT;
+
+CREATE TABLE vectors (
+    id INTEGER PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    text_hash BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('wanted', 'leased', 'ready', 'failed')),
+    live INTEGER NOT NULL DEFAULT 1,
+    backfill INTEGER NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    due REAL NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    lease TEXT,
+    error TEXT NOT NULL DEFAULT '',
+    used_at REAL NOT NULL DEFAULT 0,
+    embedding BLOB,
+    UNIQUE (identity_id, text_hash)
+) STRICT;
+CREATE INDEX vectors_backlog ON vectors (identity_id, state, backfill, id) WHERE state <> 'ready';
+CREATE INDEX vectors_resting ON vectors (used_at) WHERE live = 0;
+
+CREATE TABLE leases (
+    token TEXT PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    owner TEXT NOT NULL,
+    until REAL NOT NULL,
+    rows INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE providers (
+    name TEXT PRIMARY KEY,
+    state TEXT NOT NULL DEFAULT 'ok',
+    reason TEXT NOT NULL DEFAULT '',
+    action TEXT NOT NULL DEFAULT '',
+    failures INTEGER NOT NULL DEFAULT 0,
+    hold_until REAL NOT NULL DEFAULT 0,
+    max_rows INTEGER NOT NULL DEFAULT 0,
+    max_tokens INTEGER NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0
+) STRICT;
+"""

@@ -1,0 +1,173 @@
+"""The wire contract between producers and workers.
+
+One message is one value below, sent as the only argument of its actor, in MessagePack (vectors and texts
+stay bytes: as JSON numbers a vector costs thirty times more). Fields are only ever added, with a default;
+a message whose `v` is newer than `VERSION` is refused, so that an old worker never half-understands it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from shared.embedders.protocol import Identity
+from shared.errors import QueueError
+
+#: Version of the contract. Raised only when an old worker could misread a new message.
+VERSION = 1
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all messages."""
+
+    v: int = VERSION
+
+
+class ChunkFiles(Wire, frozen=True, kw_only=True):
+    """Queue `chunk`: look at these paths. Never content, so a late or repeated message is harmless."""
+
+    agent: str
+    source: str
+    #: Paths as in the ledger (relative to the workspace, or absolute for `extraPaths` outside it).
+    paths: tuple[str, ...]
+    #: Chunk again even when the hash is the one in the ledger.
+    force: bool = False
+    #: True for a reindex: its vectors wait behind those of live edits.
+    backfill: bool = False
+
+
+class ChunkRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One chunk of a file; `start_line` and `end_line` are 1-based and inclusive."""
+
+    start_line: int
+    end_line: int
+    text: str
+    heading: str = ""
+
+
+class FileRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one file that a chunk worker looked at."""
+
+    path: str
+    source: str
+    #: One of `shared.index.ledger.OUTCOMES`.
+    outcome: str
+    reason: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    #: SHA-256 (hex) of the bytes; empty when they were not read.
+    hash: str = ""
+    #: When the worker looked (ns since the epoch); the newer look wins.
+    observed_ns: int
+    #: None: the content is that of the ledger, only size and mtime move.
+    chunks: tuple[ChunkRow, ...] | None = None
+    #: Digest of the chunking settings the chunks were made with.
+    chunking: str = ""
+
+
+class StoreFiles(Wire, frozen=True, kw_only=True):
+    """Queue `store`: what chunk workers found."""
+
+    agent: str
+    files: tuple[FileRow, ...]
+    backfill: bool = False
+
+
+class TextRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A text to embed and its SHA-256 (32 bytes)."""
+
+    hash: bytes
+    text: str
+
+
+class EmbedTexts(Wire, frozen=True, kw_only=True):
+    """Queue `embed`: at most one provider request. All an embed worker needs besides its own key."""
+
+    agent: str
+    identity: Identity
+    #: Token of the lease on these rows.
+    lease: str
+    texts: tuple[TextRow, ...]
+
+
+class VectorRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A text hash (32 bytes) and its vector (float32, little-endian, unit length)."""
+
+    hash: bytes
+    vector: bytes
+
+
+class LearnedCaps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Caps that an answer taught; 0 is unknown."""
+
+    max_rows: int = 0
+    max_tokens: int = 0
+
+
+class StoreVectors(Wire, frozen=True, kw_only=True):
+    """Queue `store`: vectors that came back. An upsert by text hash and identity."""
+
+    agent: str
+    identity: Identity
+    lease: str
+    vectors: tuple[VectorRow, ...]
+    learned: LearnedCaps = LearnedCaps()
+
+
+class EmbedFailed(Wire, frozen=True, kw_only=True):
+    """Queue `store`: these texts got no vector, and why. Counts only while its lease still holds."""
+
+    agent: str
+    identity: Identity
+    lease: str
+    hashes: tuple[bytes, ...]
+    #: later, too_big, refused, stop or broken (`shared.errors.ProviderError.kind`).
+    kind: str
+    error: str
+    #: What a person can do about it.
+    action: str = ""
+    #: Seconds the provider asked for; None when it did not.
+    retry_after_s: float | None = None
+    learned: LearnedCaps = LearnedCaps()
+
+
+class Sweep(Wire, frozen=True, kw_only=True):
+    """Queue `store`: free what is overdue, send out what waits. Sent by a timer beside the store worker."""
+
+    agent: str
+
+
+class RunQuery(Wire, frozen=True, kw_only=True):
+    """Queue `query`: answer a search. Past `deadline` (s since the epoch) nobody waits any more."""
+
+    agent: str
+    query: str
+    reply_to: str
+    deadline: float
+    #: Options of `shared.search.answer.SearchRequest`, by name.
+    options: dict[str, Any] = {}
+
+
+M = TypeVar("M", bound=Wire)
+
+
+def decode(raw: object, kind: type[M]) -> M:
+    """The message in the argument of an actor, checked. Raises QueueError for another version or shape."""
+    version = raw.get("v", VERSION) if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        raise QueueError(
+            f"{kind.__name__} has version {version}; this worker speaks {VERSION}",
+            hint="upgrade this worker: pip install -U memline",
+        )
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise QueueError(f"not a {kind.__name__} message: {error}") from error
+
+
+def encode(message: Wire) -> dict[str, Any]:
+    """The argument an actor is sent: plain maps, lists, text and bytes."""
+    plain = msgspec.to_builtins(message, builtin_types=(bytes,))
+    assert isinstance(plain, dict)
+    return plain
