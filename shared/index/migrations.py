@@ -71,7 +71,8 @@ CREATE TABLE chunks (
 CREATE INDEX chunks_text_hash ON chunks (text_hash);
 
 CREATE VIEW chunk_documents AS
-    SELECT chunks.id AS id, chunks.text AS text, chunks.heading AS heading, files.path AS path, chunks.grams AS grams
+    SELECT chunks.id AS id, chunks.text AS text, chunks.heading AS heading,
+           files.path AS path, chunks.grams AS grams
     FROM chunks JOIN files ON files.id = chunks.file_id;
 
 CREATE VIRTUAL TABLE chunks_fts USING fts5 (

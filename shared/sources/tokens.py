@@ -13,7 +13,10 @@ CHARS_PER_TOKEN = 4
 
 #: Scripts written without spaces, and Hangul: CJK radicals to Yi, compatibility forms, kana, Hangul,
 #: half-width kana, the supplementary ideographs, Thai, Lao, Myanmar and Khmer.
-DENSE = "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff66-\uffdc\U00020000-\U0003ffff"
+DENSE = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u2e80-\ua4cf\ua960-\ua97f"
+    "\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff66-\uffdc\U00020000-\U0003ffff"
+)
 
 _DENSE_CHAR = re.compile(f"[{DENSE}]")
 
