@@ -20,20 +20,12 @@ from sqlite_utils import Database, Migrations
 
 migrations = Migrations("memline")
 
-#: `application_id` of our files: the bytes "MemL".
-APPLICATION_ID = 0x4D656D4C
-
-#: Number of the last step below; a file with a higher `user_version` was written by a newer Memline.
-SCHEMA_VERSION = 1
-
 
 @migrations()
 def m001_index(db: Database) -> None:
     for statement in _M001.split(";\n"):
         if statement.strip():
             db.execute(statement)
-    # Inside the transaction of this step: a crash leaves either an empty file or a whole schema.
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute("PRAGMA user_version = 1")
 
 
@@ -110,7 +102,9 @@ CREATE TABLE vectors (
     embedding BLOB,
     UNIQUE (identity_id, text_hash)
 ) STRICT;
-CREATE INDEX vectors_backlog ON vectors (identity_id, state, backfill, id) WHERE state <> 'ready';
+CREATE INDEX vectors_backlog ON vectors (state, identity_id, backfill, id) WHERE state <> 'ready';
+CREATE INDEX vectors_counts ON vectors (identity_id, live, state);
+CREATE INDEX vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
 CREATE INDEX vectors_resting ON vectors (used_at) WHERE live = 0;
 
 CREATE TABLE leases (

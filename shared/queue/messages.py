@@ -13,6 +13,7 @@ import msgspec
 
 from shared.embedders.protocol import Identity
 from shared.errors import QueueError
+from shared.index.rows import FileRow, LearnedCaps, TextRow, VectorRow
 
 #: Version of the contract. Raised only when an old worker could misread a new message.
 VERSION = 1
@@ -37,48 +38,12 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     backfill: bool = False
 
 
-class ChunkRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One chunk of a file; `start_line` and `end_line` are 1-based and inclusive."""
-
-    start_line: int
-    end_line: int
-    text: str
-    heading: str = ""
-
-
-class FileRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one file that a chunk worker looked at."""
-
-    path: str
-    source: str
-    #: One of `shared.index.ledger.OUTCOMES`.
-    outcome: str
-    reason: str = ""
-    size: int = 0
-    mtime_ns: int = 0
-    #: SHA-256 (hex) of the bytes; empty when they were not read.
-    hash: str = ""
-    #: When the worker looked (ns since the epoch); the newer look wins.
-    observed_ns: int
-    #: None: the content is that of the ledger, only size and mtime move.
-    chunks: tuple[ChunkRow, ...] | None = None
-    #: Digest of the chunking settings the chunks were made with.
-    chunking: str = ""
-
-
 class StoreFiles(Wire, frozen=True, kw_only=True):
     """Queue `store`: what chunk workers found."""
 
     agent: str
     files: tuple[FileRow, ...]
     backfill: bool = False
-
-
-class TextRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A text to embed and its SHA-256 (32 bytes)."""
-
-    hash: bytes
-    text: str
 
 
 class EmbedTexts(Wire, frozen=True, kw_only=True):
@@ -89,20 +54,6 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     #: Token of the lease on these rows.
     lease: str
     texts: tuple[TextRow, ...]
-
-
-class VectorRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A text hash (32 bytes) and its vector (float32, little-endian, unit length)."""
-
-    hash: bytes
-    vector: bytes
-
-
-class LearnedCaps(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Caps that an answer taught; 0 is unknown."""
-
-    max_rows: int = 0
-    max_tokens: int = 0
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):

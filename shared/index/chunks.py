@@ -1,0 +1,127 @@
+"""Chunks of files and their full-text rows: replaced as a whole, a file a transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from shared.index import ledger
+from shared.index.rows import ChunkRow, FileRow
+from shared.sources.tokens import DENSE
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_DENSE_RUN = re.compile(f"[{DENSE}]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What storing a file did: how it compares with the row before, and which texts came and went."""
+
+    #: added, changed, removed, unchanged, refused (kept out of the index) or late (an older look; ignored).
+    change: str
+    #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
+    texts: dict[bytes, str] = field(default_factory=dict)
+    #: Text hashes that no chunk of any file has any more.
+    orphans: list[bytes] = field(default_factory=list)
+
+
+def text_hash(text: str) -> bytes:
+    """SHA-256 (32 bytes) of the exact text that is embedded."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def grams(text: str) -> str:
+    """The overlapping pairs of every run of characters written without spaces, for full-text search.
+
+    unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
+    c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
+    and any single character is the beginning of one.
+    """
+    if text.isascii():
+        return ""
+    pairs: list[str] = []
+    for run in _DENSE_RUN.findall(text.casefold()):
+        pairs.extend(run[i : i + 2] for i in range(len(run)))
+    return " ".join(pairs)
+
+
+def apply_file(connection: Connection, row: FileRow) -> Replaced:
+    """Make the index agree with `row`, inside the caller's transaction.
+
+    Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
+    nothing, so the newest look at the file always stays.
+    """
+    before = ledger.entry(connection, row.path)
+    if before is not None and before.observed_ns >= row.observed_ns:
+        return Replaced(change="late")
+    existed = before is not None and before.outcome != ledger.REMOVED
+    if row.chunks is None and before is not None and before.outcome == row.outcome:
+        ledger.touch(connection, row)
+        return Replaced(change="unchanged")
+    file_id = ledger.record(connection, row)
+    texts, orphans = _replace_chunks(connection, file_id, row.chunks or ())
+    if row.outcome == ledger.REMOVED:
+        # Also for a file that came and went unseen: the row tells that somebody looked.
+        change = "removed" if existed else "unchanged"
+    elif row.outcome != ledger.INDEXED:
+        change = "refused" if row.outcome != "empty" else ("changed" if existed else "added")
+    else:
+        change = "changed" if existed else "added"
+    return Replaced(change=change, texts=texts, orphans=orphans)
+
+
+def _replace_chunks(
+    connection: Connection, file_id: int, chunks: tuple[ChunkRow, ...]
+) -> tuple[dict[bytes, str], list[bytes]]:
+    old = {row[0] for row in connection.execute("SELECT text_hash FROM chunks WHERE file_id = ?", (file_id,))}
+    if old:
+        # External content: FTS5 must be told the old values before they are gone.
+        connection.execute(
+            "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
+            " SELECT 'delete', id, text, heading, path, grams FROM chunk_documents"
+            " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
+            (file_id,),
+        )
+        connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
+    texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
+    if chunks:
+        connection.executemany(
+            "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, grams, text_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    file_id,
+                    ordinal,
+                    chunk.start_line,
+                    chunk.end_line,
+                    chunk.heading,
+                    chunk.text,
+                    grams(f"{chunk.heading}\n{chunk.text}"),
+                    text_hash(chunk.text),
+                )
+                for ordinal, chunk in enumerate(chunks)
+            ),
+        )
+        connection.execute(
+            "INSERT INTO chunks_fts (rowid, text, heading, path, grams)"
+            " SELECT id, text, heading, path, grams FROM chunk_documents"
+            " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
+            (file_id,),
+        )
+    gone = [digest for digest in old if digest not in texts]
+    orphans = [
+        digest
+        for digest in gone
+        if connection.execute("SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1", (digest,)).fetchone()
+        is None
+    ]
+    return texts, orphans
+
+
+def count(connection: Connection) -> int:
+    """Number of chunks."""
+    return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])

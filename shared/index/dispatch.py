@@ -1,0 +1,164 @@
+"""The dispatcher: leases wanted vectors and packs them into requests, one provider request a lease.
+
+A lease is a row with an end. Whoever holds it may fail, hang or die: when the lease runs out, or its
+owner's process is gone, its texts are wanted again. A vector that came back is never leased again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.embedders.protocol import Identity, RequestCaps
+from shared.index.driver import transaction
+from shared.index.identity import IdentityRow
+from shared.index.rows import TextRow
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Seconds a lease holds. Longer than the slowest call (3 tries of 60 s) and its wait in the queue, because
+#: a lease that runs out early is paid for twice; a dead owner's leases are freed at once (`free_orphans`).
+LEASE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Texts leased together: the content of one `EmbedTexts` message."""
+
+    lease: str
+    identity: Identity
+    texts: tuple[TextRow, ...]
+
+
+def this_owner() -> str:
+    """`host:pid:start`, which names this process and no later one with the same pid."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{_start_time(pid)}"
+
+
+def lease(
+    connection: Connection,
+    identity: IdentityRow,
+    caps: RequestCaps,
+    *,
+    credits: int,
+    owner: str,
+    now: float,
+    only_full: bool,
+) -> list[Request]:
+    """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
+
+    `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
+    a live edit waits behind seconds of work, not hours. With `only_full`, a rest that would make a small
+    request is left for later, while more texts are still on their way.
+    """
+    requests: list[Request] = []
+    while True:
+        with transaction(connection):
+            in_flight = connection.execute(
+                "SELECT count(*) FROM leases WHERE identity_id = ? AND until > ?", (identity.id, now)
+            ).fetchone()[0]
+            if in_flight >= credits:
+                return requests
+            ids, is_full = _next_rows(connection, identity.id, caps, now)
+            if not ids or (only_full and not is_full):
+                return requests
+            requests.append(_take(connection, identity, ids, owner=owner, until=now + LEASE_S))
+
+
+def settle(connection: Connection, token: str) -> None:
+    """End a lease that no row holds any more, inside the caller's transaction."""
+    connection.execute(
+        "DELETE FROM leases WHERE token = ? AND NOT EXISTS (SELECT 1 FROM vectors"
+        " WHERE lease = leases.token)",
+        (token,),
+    )
+
+
+def free_overdue(connection: Connection, now: float) -> int:
+    """Texts of leases that ran out, or were lost, are wanted again, inside the caller's transaction."""
+    connection.execute("DELETE FROM leases WHERE until <= ?", (now,))
+    return int(
+        connection.execute(
+            "UPDATE vectors SET state = 'wanted', lease = NULL"
+            " WHERE state = 'leased' AND state <> 'ready'"
+            " AND (lease IS NULL OR lease NOT IN (SELECT token FROM leases))"
+        ).rowcount
+    )
+
+
+def free_orphans(connection: Connection, now: float) -> int:
+    """End the leases of processes of this host that are gone, inside the caller's transaction."""
+    owners = [row[0] for row in connection.execute("SELECT DISTINCT owner FROM leases")]
+    for owner in owners:
+        if not _is_alive(owner):
+            connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+    return free_overdue(connection, now)
+
+
+def _next_rows(
+    connection: Connection, identity_id: int, caps: RequestCaps, now: float
+) -> tuple[list[int], bool]:
+    """Ids of the rows of the next request, and whether it is as large as the caps allow."""
+    ids: list[int] = []
+    tokens = 0
+    for row_id, row_tokens in connection.execute(
+        "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
+        # The second condition on the state is what lets SQLite use the partial index `vectors_backlog`.
+        " AND due <= ?"
+        " ORDER BY backfill, id LIMIT ?",
+        (identity_id, now, caps.max_rows),
+    ).fetchall():
+        if ids and tokens + row_tokens > caps.max_tokens:
+            return ids, True
+        ids.append(row_id)
+        tokens += row_tokens
+    return ids, len(ids) >= caps.max_rows
+
+
+def _take(
+    connection: Connection, identity: IdentityRow, ids: list[int], *, owner: str, until: float
+) -> Request:
+    token = uuid.uuid4().hex
+    texts: list[TextRow] = []
+    for row_id in ids:
+        digest = connection.execute(
+            "UPDATE vectors SET state = 'leased', lease = ? WHERE id = ? RETURNING text_hash", (token, row_id)
+        ).fetchone()[0]
+        text = connection.execute("SELECT text FROM chunks WHERE text_hash = ? LIMIT 1", (digest,)).fetchone()
+        texts.append(TextRow(hash=digest, text=text[0]))
+    connection.execute(
+        "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
+        (token, identity.id, owner, until, len(ids)),
+    )
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+
+
+def _is_alive(owner: str) -> bool:
+    """Whether the process behind `owner` still runs; True when it is on another host and nobody can tell."""
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    started = owner.rpartition(":")[2]
+    if host != socket.gethostname() or not rest.isdigit():
+        return True
+    try:
+        os.kill(int(rest), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return _start_time(int(rest)) == started
+
+
+def _start_time(pid: int) -> str:
+    """Ticks since boot at which a process started (Linux), else an empty string."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # Field 22; the second field, the name in brackets, may itself hold spaces.
+    return stat.rpartition(")")[2].split()[19]

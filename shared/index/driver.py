@@ -1,0 +1,290 @@
+"""Which SQLite library this process uses, and how a connection to an index is opened.
+
+Order: `pysqlite3` -> the standard library when it can load extensions -> `sqlean` -> the standard library
+without extensions. Many Pythons (all of pyenv's) are built without extension loading. One library a
+process: two copies of SQLite on one file drop each other's POSIX locks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shared.errors import (
+    IndexCorrupt,
+    IndexFault,
+    IndexMissing,
+    IndexNotOurs,
+    IndexTooNew,
+    IndexUnwritable,
+)
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: `application_id` of our files: the bytes "MemL".
+APPLICATION_ID = 0x4D656D4C
+
+#: The schema this release reads and writes (`user_version`); `migrations.py` brings older files here.
+SCHEMA_VERSION = 1
+
+#: Milliseconds a write waits for another writer: batches of writes take well under a second each.
+BUSY_TIMEOUT_MS = 30_000
+
+#: Page cache in KiB (negative in the pragma). vec0 inserts were 14 x slower with SQLite's default 2 MiB.
+CACHE_KIB = 65_536
+
+MAGIC = b"SQLite format 3\0"
+
+
+@lru_cache(maxsize=1)
+def library() -> Any:
+    """The DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
+    forced = os.environ.get("MEMLINE_SQLITE")
+    if forced:
+        return import_module(forced)
+    try:
+        return import_module("pysqlite3.dbapi2")
+    except ImportError:
+        pass
+    # Cheaper than importing sqlite3: builds without extension loading lack the method in `_sqlite3`.
+    standard = import_module("_sqlite3")
+    if not hasattr(standard.Connection, "enable_load_extension"):
+        try:
+            return import_module("sqlean")
+        except ImportError:
+            pass
+    return import_module("sqlite3")
+
+
+def can_load_extensions() -> bool:
+    """Whether this process's SQLite library can load sqlite-vec."""
+    return hasattr(library().Connection, "enable_load_extension")
+
+
+def vec_path(extension_path: str = "") -> str:
+    """The path of the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
+    if extension_path:
+        return os.path.expanduser(extension_path)
+    from importlib.util import find_spec
+
+    # Not imported: the package's `__init__` imports numpy, which costs 110 ms.
+    spec = find_spec("sqlite_vec")
+    if spec is None or not spec.submodule_search_locations:
+        return ""
+    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
+    return str(Path(spec.submodule_search_locations[0]) / f"vec0{suffix}")
+
+
+def load_vec(connection: Connection, extension_path: str = "") -> str:
+    """Load sqlite-vec into `connection`. Returns "" on success, else why it is not there."""
+    if not can_load_extensions():
+        return f"the SQLite library in use ({library().__name__}) cannot load extensions"
+    path = vec_path(extension_path)
+    if not path:
+        return "the package sqlite-vec is not installed"
+    try:
+        connection.enable_load_extension(True)
+        try:
+            connection.load_extension(path)
+        finally:
+            connection.enable_load_extension(False)
+    except library().Error as error:
+        return f"{path}: {error}"
+    return ""
+
+
+def open_writer(path: Path) -> Connection:
+    """A connection that may write; the file and its folder are made when missing, the schema brought up.
+
+    Raises IndexNotOurs, IndexTooNew, IndexCorrupt or IndexUnwritable.
+    """
+    with faults(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise IndexUnwritable(
+                f"cannot write the index {path}: {error.strerror}",
+                hint="check the folder's permissions, or choose another with --home DIR",
+            ) from error
+        check_file(path)
+        connection: Connection = library().connect(
+            str(path), timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        )
+        try:
+            _refuse_foreign(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            # Keeps the WAL file from staying at its largest size for ever after one big rebuild.
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+            if _pragma(connection, "user_version") < SCHEMA_VERSION:
+                _migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def open_reader(path: Path) -> Connection:
+    """A connection that cannot write. Raises IndexMissing when there is nothing to read yet."""
+    if not path.exists() or path.stat().st_size == 0:
+        raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
+    with faults(path):
+        check_file(path)
+        connection = _connect_read_only(path)
+        try:
+            _refuse_foreign(connection, path)
+            if _pragma(connection, "user_version") == 0:
+                raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is not a SQLite database. Raises IndexCorrupt or IndexNotOurs.
+
+    A damaged header under a database's name is taken for a damaged index (it will be moved aside, not
+    removed); under any other name it is somebody else's file.
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            head = file.read(16)
+    except OSError as error:
+        raise IndexUnwritable(
+            f"cannot read the index {path}: {error.strerror}", hint="check the file's permissions"
+        ) from error
+    if not head or head == MAGIC:
+        return
+    if path.suffix in (".sqlite", ".sqlite3", ".db"):
+        raise IndexCorrupt(f"the index {path} is damaged: its header is not that of a database")
+    raise _not_ours(path)
+
+
+@contextmanager
+def faults(path: Path) -> Iterator[None]:
+    """Turn the driver's exceptions into `IndexFault`s that name the file and the next step."""
+    try:
+        yield
+    except library().Error as error:
+        raise _translate(error, path) from error
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """One `BEGIN IMMEDIATE` … `COMMIT`; rolled back when the block raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _connect_read_only(path: Path) -> Connection:
+    uri = "file:" + _quote(str(path))
+    connection: Connection = library().connect(
+        uri + "?mode=ro",
+        uri=True,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except library().OperationalError:
+        # In a read-only folder SQLite cannot make the shared-memory file that WAL needs. Without a
+        # WAL file there is nobody to share with, and the database file alone is whole.
+        connection.close()
+        wal = Path(f"{path}-wal")
+        if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
+            raise
+        connection = library().connect(
+            uri + "?mode=ro&immutable=1", uri=True, isolation_level=None, check_same_thread=False
+        )
+    return connection
+
+
+def _quote(path: str) -> str:
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _refuse_foreign(connection: Connection, path: Path) -> None:
+    application_id = _pragma(connection, "application_id")
+    if application_id != APPLICATION_ID:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if application_id or tables:
+            raise _not_ours(path)
+    version = _pragma(connection, "user_version")
+    if version > SCHEMA_VERSION:
+        raise IndexTooNew(
+            f"the index {path} has schema {version}; this Memline reads up to {SCHEMA_VERSION}",
+            hint="upgrade Memline, or use another index with --home DIR",
+        )
+
+
+def _not_ours(path: Path) -> IndexNotOurs:
+    return IndexNotOurs(
+        f"{path} is not a Memline index; it was left untouched",
+        hint="set store.path to another file, or use --home DIR",
+    )
+
+
+def _migrate(connection: Connection) -> None:
+    from sqlite_utils import Database
+
+    from shared.index.migrations import migrations
+
+    # Before the first table: a crash in between must not leave a file that looks like somebody else's.
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    try:
+        migrations.apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+    except library().Error:
+        # Another process was quicker with the same steps; if it was, nothing is left to do.
+        if _pragma(connection, "user_version") != SCHEMA_VERSION:
+            raise
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _translate(error: Exception, path: Path) -> IndexFault:
+    text = str(error)
+    if isinstance(error, library().DatabaseError) and (
+        "malformed" in text or "not a database" in text or "corrupt" in text
+    ):
+        return IndexCorrupt(f"the index {path} is damaged: {text}")
+    for sign, what in _UNWRITABLE.items():
+        if sign in text:
+            return IndexUnwritable(
+                f"cannot write the index {path}: {what}; nothing was half-written",
+                hint="free space or fix the permissions, then run the command again",
+            )
+    if "locked" in text:
+        return IndexFault(
+            f"the index {path} stayed locked by another process for {BUSY_TIMEOUT_MS // 1000} s",
+            hint="end the other process, or wait until it is done",
+        )
+    return IndexFault(f"the index {path} failed: {text}", hint="memline doctor")
+
+
+_UNWRITABLE = {
+    "disk is full": "the disk is full",
+    "readonly database": "it is read-only",
+    "unable to open": "the file or its folder cannot be opened for writing",
+    "disk I/O error": "the disk reports an error",
+}

@@ -1,0 +1,57 @@
+"""Single values of an index: JSON text under a key."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Bumped by every transaction that changes chunks or vectors; readers refresh what they cache by it.
+REVISION = "revision"
+#: Row id of the identity that is searched.
+ACTIVE = "active_identity"
+#: Row id of the identity that new texts are embedded with; differs from ACTIVE while a model is changed.
+TARGET = "target_identity"
+#: The workspace this index was last brought up to date with.
+WORKSPACE = "workspace"
+#: True when a writer without sqlite-vec changed vectors: the vec0 tables must be rebuilt before use.
+VEC_STALE = "vec_stale"
+#: Why the provider in use is not the one that was asked for: {"from", "reason"}.
+FALLBACK = "fallback"
+
+#: Running totals, so that a command can tell what happened while it waited, whoever did it.
+EMBEDDED_TOTAL = "embedded_total"
+CACHED_TOTAL = "cached_total"
+
+
+def get(connection: Connection, key: str, default: Any = None) -> Any:
+    """The value of `key`, or `default`."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return default if row is None else json.loads(row[0])
+
+
+def put(connection: Connection, key: str, value: Any) -> None:
+    """Set `key`, inside the caller's transaction; None removes it."""
+    if value is None:
+        connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+        return
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (key, json.dumps(value)),
+    )
+
+
+def bump(connection: Connection) -> None:
+    """Tell readers that chunks or vectors changed, inside the caller's transaction."""
+    add(connection, REVISION, 1)
+
+
+def add(connection: Connection, key: str, amount: int) -> None:
+    """Add to a running total, inside the caller's transaction."""
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + CAST(excluded.value AS INTEGER)",
+        (key, str(amount)),
+    )

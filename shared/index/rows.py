@@ -1,0 +1,64 @@
+"""The rows that workers hand to the index: what was found on disk, and vectors that came back.
+
+Plain values, the same in a message and in a call, so that nothing is translated on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRow:
+    """One chunk of a file; `start_line` and `end_line` are 1-based and inclusive."""
+
+    start_line: int
+    end_line: int
+    text: str
+    #: Trail of headings in force at the first line, `A > B`.
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileRow:
+    """What became of one file that a chunk worker looked at."""
+
+    path: str
+    source: str
+    #: One of `shared.index.ledger.OUTCOMES`.
+    outcome: str
+    reason: str = ""
+    size: int = 0
+    mtime_ns: int = 0
+    #: SHA-256 (hex) of the bytes; empty when they were not read.
+    hash: str = ""
+    #: When the worker looked (ns since the epoch); the newer look wins.
+    observed_ns: int
+    #: None: the content is that of the ledger, only size and mtime move.
+    chunks: tuple[ChunkRow, ...] | None = ()
+    #: Digest of the chunking settings the chunks were made with.
+    chunking: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRow:
+    """A text to embed and its SHA-256 (32 bytes)."""
+
+    hash: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRow:
+    """A text hash (32 bytes) and its vector (float32, little-endian, unit length)."""
+
+    hash: bytes
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedCaps:
+    """Caps of a provider that an answer taught; 0 is unknown."""
+
+    max_rows: int = 0
+    max_tokens: int = 0

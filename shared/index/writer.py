@@ -1,0 +1,296 @@
+"""The writer: every change of an agent's index, each a short transaction.
+
+Used by the store worker, and by one-shot commands that bring a few files in before they answer. Two
+writers on one file are right as well: the ledger's `observed_ns`, text hashes and leases decide, not
+who came first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shared.clock import Clock, SystemClock
+from shared.embedders.protocol import Identity, RequestCaps
+from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, vectors
+from shared.index.driver import faults, load_vec, open_writer, transaction
+from shared.index.health import Health
+from shared.index.rows import FileRow, LearnedCaps, VectorRow
+from shared.index.vec import VecTables
+from shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from sqlite3 import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What storing one file did."""
+
+    path: str
+    #: See `shared.index.chunks.Replaced.change`.
+    change: str
+    outcome: str
+    reason: str
+    #: Vectors its texts needed that were at hand already.
+    cached: int = 0
+
+
+class IndexWriter:
+    """One agent's index, open for writing. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        extension_path: str = "",
+        vector_enabled: bool = True,
+        cache_entries: int = 50_000,
+        clock: Clock | None = None,
+    ) -> None:
+        """Opens or makes the file; see `driver.open_writer` for what it raises."""
+        self.path = path
+        self.connection: Connection = open_writer(path)
+        self._clock = clock or SystemClock()
+        self._cache_entries = cache_entries
+        self.vec_error = "switched off" if not vector_enabled else load_vec(self.connection, extension_path)
+        self.vec = VecTables(self.connection, available=not self.vec_error)
+        self._owner = dispatch.this_owner()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def recover(self) -> None:
+        """After a start: free what a dead process of this host held, mend the vec0 tables."""
+        with faults(self.path):
+            with transaction(self.connection):
+                dispatch.free_orphans(self.connection, self._clock.now())
+            searched = [
+                row for row in (identity.active(self.connection), identity.target(self.connection)) if row
+            ]
+            self.vec.tidy({(row.id, row.vector_dims) for row in searched})
+
+    def store_file(self, row: FileRow, *, backfill: bool = False) -> Stored:
+        """Make the index agree with one file: old chunks out, new chunks in, their vectors wanted."""
+        now = self._clock.now()
+        cached = 0
+        with faults(self.path), transaction(self.connection):
+            done = chunks.apply_file(self.connection, row)
+            target = identity.target(self.connection)
+            if target is not None and done.texts:
+                wanted = {digest: estimate_tokens(text) for digest, text in done.texts.items()}
+                cached = vectors.want(self.connection, self.vec, target, wanted, backfill=backfill, now=now)
+            vectors.release(self.connection, self.vec, done.orphans, now)
+            if done.texts or done.orphans:
+                meta.bump(self.connection)
+            if cached:
+                meta.add(self.connection, meta.CACHED_TOTAL, cached)
+        return Stored(
+            path=row.path, change=done.change, outcome=row.outcome, reason=row.reason, cached=cached
+        )
+
+    def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
+        """From now on texts are embedded with `wanted`; search keeps the old vectors until it is complete."""
+        with faults(self.path):
+            model_change.retarget(self.connection, self.vec, wanted, base_url, self._clock.now())
+
+    def store_vectors(self, of: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps) -> int:
+        """Keep vectors that came back; returns how many were new.
+
+        Vectors of other dimensions than those before are refused as a broken answer: the server changed
+        its model behind the same name, and mixing the two would spoil every search.
+        """
+        now = self._clock.now()
+        with faults(self.path):
+            stored = 0
+            with transaction(self.connection):
+                row = identity.by_key(self.connection, of.key) or identity.ensure(
+                    self.connection, of, "", now
+                )
+                dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
+                if rows and not row.vector_dims:
+                    self.connection.execute(
+                        "UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id)
+                    )
+                good = [vector for vector in rows if len(vector.vector) == 4 * dims]
+                stored = vectors.store(self.connection, self.vec, row, good, now)
+                odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
+                if odd:
+                    vectors.give_up(
+                        self.connection,
+                        row.id,
+                        lease,
+                        [vector.hash for vector in odd],
+                        error=f"{len(odd[0].vector) // 4} dimensions came, the index has {dims};"
+                        " did the server change its model? run: memline index --re-embed",
+                        now=now,
+                    )
+                dispatch.settle(self.connection, lease)
+                was = health.read(self.connection, of.provider)
+                better = replace(
+                    was,
+                    state="ok",
+                    reason="",
+                    action="",
+                    failures=0,
+                    max_rows=_tighter(was.max_rows, learned.max_rows),
+                    max_tokens=_tighter(was.max_tokens, learned.max_tokens),
+                )
+                if good and better != was:
+                    health.write(self.connection, of.provider, better, now)
+                if stored:
+                    meta.bump(self.connection)
+                    meta.add(self.connection, meta.EMBEDDED_TOTAL, stored)
+            model_change.switch_when_complete(self.connection, self.vec)
+        return stored
+
+    def embed_failed(
+        self,
+        of: Identity,
+        lease: str,
+        hashes: Sequence[bytes],
+        *,
+        kind: str,
+        error: str,
+        action: str,
+        retry_after_s: float | None,
+        learned: LearnedCaps,
+    ) -> None:
+        """These texts got no vector: put them off, pause the provider, or mark them failed, by `kind`."""
+        now = self._clock.now()
+        with faults(self.path):
+            with transaction(self.connection):
+                row = identity.by_key(self.connection, of.key)
+                if row is None:
+                    return
+                was = health.read(self.connection, of.provider)
+                after = replace(
+                    was,
+                    max_rows=_tighter(was.max_rows, learned.max_rows),
+                    max_tokens=_tighter(was.max_tokens, learned.max_tokens),
+                )
+                if kind == "stop":
+                    after = replace(after, state="paused", reason=error, action=action, failures=0)
+                    self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
+                elif kind == "later":
+                    after = self._after_later(after, error, action, retry_after_s, now)
+                    self._put_back(row.id, lease, hashes, due=after.hold_until, error=error, counts=False)
+                elif kind == "broken":
+                    self._retry_or_give_up(row.id, lease, hashes, error, now)
+                else:
+                    vectors.give_up(self.connection, row.id, lease, hashes, error=error, now=now)
+                dispatch.settle(self.connection, lease)
+                if after != was:
+                    health.write(self.connection, of.provider, after, now)
+            model_change.switch_when_complete(self.connection, self.vec)
+
+    def lease(self, caps: RequestCaps, *, credits: int, only_full: bool) -> list[dispatch.Request]:
+        """Requests to send out now; none while the provider is on hold or paused."""
+        now = self._clock.now()
+        with faults(self.path):
+            target = identity.target(self.connection)
+            if target is None:
+                return []
+            state = health.read(self.connection, target.identity.provider)
+            if state.paused or state.hold_until > now:
+                return []
+            if state.failures:
+                # After a failure one request goes ahead of the others, not all of them into the same wall.
+                credits = 1
+            caps = replace(
+                caps,
+                max_rows=_tighter(caps.max_rows, state.max_rows),
+                max_tokens=_tighter(caps.max_tokens, state.max_tokens),
+            )
+            return dispatch.lease(
+                self.connection,
+                target,
+                caps,
+                credits=credits,
+                owner=self._owner,
+                now=now,
+                only_full=only_full,
+            )
+
+    def sweep(self) -> None:
+        """Free what is overdue, probe a paused provider, try failed texts again, prune the cache."""
+        now = self._clock.now()
+        with faults(self.path):
+            target = identity.target(self.connection)
+            with transaction(self.connection):
+                dispatch.free_overdue(self.connection, now)
+                ledger.forget_removed(self.connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+                if target is not None:
+                    vectors.retry_failed(self.connection, target.id, due_before=now)
+                    self._unpause(target.identity.provider, now, health.PROBE_AFTER_S)
+            model_change.switch_when_complete(self.connection, self.vec)
+            model_change.rest_retired(self.connection)
+            while True:
+                with transaction(self.connection):
+                    if not vectors.prune(self.connection, self._cache_entries, model_change.SLICE_ROWS):
+                        break
+
+    def start_over(self) -> None:
+        """Somebody asked for work now: failed texts and a paused provider get a new chance at once."""
+        now = self._clock.now()
+        with faults(self.path), transaction(self.connection):
+            target = identity.target(self.connection)
+            if target is not None:
+                vectors.retry_failed(self.connection, target.id, due_before=None)
+                self._unpause(target.identity.provider, now, 0.0)
+
+    def forget_vectors(self) -> None:
+        """Drop every vector of the target, so that all texts are embedded and paid for again."""
+        with faults(self.path):
+            model_change.forget_vectors(self.connection, self.vec, self._clock.now())
+
+    def put_meta(self, key: str, value: object) -> None:
+        """Set a single value of the index."""
+        with faults(self.path), transaction(self.connection):
+            meta.put(self.connection, key, value)
+
+    # What the steps above are made of.
+
+    def _put_back(
+        self, identity_id: int, lease: str, hashes: Sequence[bytes], *, due: float, error: str, counts: bool
+    ) -> None:
+        vectors.put_back(self.connection, identity_id, lease, hashes, due=due, error=error, counts=counts)
+
+    def _retry_or_give_up(
+        self, identity_id: int, lease: str, hashes: Sequence[bytes], error: str, now: float
+    ) -> None:
+        for digest in hashes:
+            tries = vectors.attempts(self.connection, identity_id, digest) + 1
+            if tries >= vectors.MAX_ATTEMPTS:
+                vectors.give_up(self.connection, identity_id, lease, [digest], error=error, now=now)
+            else:
+                self._put_back(identity_id, lease, [digest], due=now + 2.0**tries, error=error, counts=True)
+
+    def _after_later(
+        self, was: Health, error: str, action: str, retry_after_s: float | None, now: float
+    ) -> Health:
+        if retry_after_s is not None:
+            # The provider said when: waiting as told is no failure.
+            return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
+        failures = was.failures + 1
+        if failures >= health.MAX_FAILURES:
+            return replace(was, state="paused", reason=error, action=action, failures=failures)
+        hold = min(2.0 ** (failures - 1), vectors.MAX_BACKOFF_S)
+        return replace(was, reason=error, failures=failures, hold_until=max(was.hold_until, now + hold))
+
+    def _unpause(self, provider: str, now: float, after_s: float) -> None:
+        row = self.connection.execute(
+            "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
+        ).fetchone()
+        if row and row[0] + after_s <= now:
+            was = health.read(self.connection, provider)
+            # One failure on record: a single request goes first, and only its success opens the rest.
+            again = replace(was, state="ok", reason="", action="", failures=1)
+            health.write(self.connection, provider, again, now)
+
+
+def _tighter(cap: int, other: int) -> int:
+    """The smaller of two caps, 0 meaning none."""
+    return min(cap, other) if cap and other else cap or other
