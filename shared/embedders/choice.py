@@ -1,0 +1,251 @@
+"""Which provider embeds, and when none can, why and what to do about it.
+
+Cheap on purpose: a search asks this every time, so nothing here imports a provider, httpx or numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+
+from shared.config.schema import AgentSettings
+from shared.embedders.catalog import CATALOG, Provider
+from shared.embedders.endpoint import Endpoint, fallback_endpoint, primary_endpoint
+from shared.embedders.protocol import Embedder, Identity, RequestCaps
+from shared.errors import ConfigError, ProviderStop
+
+#: The provider of a choice that embeds nothing.
+NONE = "none"
+
+_SET_UP = (
+    "export OPENAI_API_KEY=…, or set agents.defaults.memorySearch.remote.baseUrl to a server of your own, "
+    "e.g. http://127.0.0.1:11434/v1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What `choose` decided. With provider `none` there is no identity and search uses keywords alone."""
+
+    #: `memorySearch.provider` as configured.
+    requested: str
+    provider: str
+    model: str = ""
+    #: Why it is not the requested provider, or why there is none; empty when all is as asked.
+    reason: str = ""
+    #: What to do about `reason`.
+    action: str = ""
+    #: The provider this one stands in for.
+    fallback_from: str = ""
+    identity: Identity | None = None
+    caps: RequestCaps | None = None
+    #: Address in normal form, fit to be shown.
+    base_url: str = ""
+    timeout_s: float = 60
+    endpoint: Endpoint | None = field(default=None, repr=False)
+
+    def build(self, *, vector_dims: int = 0) -> Embedder:
+        """The embedder, without a network call. Raises ProviderStop when there is none.
+
+        `vector_dims`: dimensions of the vectors that the index holds already; 0 when it holds none.
+        """
+        if self.identity is None or self.endpoint is None or self.caps is None:
+            raise ProviderStop(self.reason, hint=self.action)
+        embedder: Embedder = import_module(CATALOG[self.provider].module).build(
+            identity=self.identity,
+            endpoint=self.endpoint,
+            caps=self.caps,
+            timeout_s=self.timeout_s,
+            vector_dims=vector_dims,
+        )
+        return embedder
+
+
+class _Unworkable(Exception):
+    """This provider cannot be used with these settings."""
+
+    def __init__(self, reason: str, action: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.action = action
+
+
+def choose(settings: AgentSettings) -> Choice:
+    """The provider of an agent by its settings: the requested one, else the fallback, else none."""
+    requested = settings.memory.provider
+    if requested == NONE:
+        return Choice(requested=requested, provider=NONE, reason="memorySearch.provider is none")
+    try:
+        return _auto(settings) if requested == "auto" else _primary(CATALOG[requested], settings)
+    except _Unworkable as primary:
+        try:
+            fallback = _fallback(settings, requested, primary.reason, primary.action)
+        except _Unworkable as second:
+            reason = f"{primary.reason}\n\nFallback to {settings.memory.fallback} failed: {second.reason}"
+            return Choice(requested=requested, provider=NONE, reason=reason, action=primary.action)
+        if fallback is not None:
+            return fallback
+        return Choice(requested=requested, provider=NONE, reason=primary.reason, action=primary.action)
+
+
+def choose_fallback(settings: AgentSettings, stopped: Choice, *, reason: str, action: str) -> Choice | None:
+    """The fallback for a provider that stopped for good while working; None when there is none that works."""
+    if stopped.requested == NONE:
+        return None
+    try:
+        return _fallback(settings, stopped.provider, reason, action)
+    except _Unworkable:
+        return None
+
+
+def build_for_identity(
+    settings: AgentSettings, identity: Identity, base_url: str, *, vector_dims: int = 0
+) -> Embedder:
+    """The embedder of an identity that is not the chosen one (an older model, or another host's choice).
+
+    Raises ProviderStop when these settings no longer lead to its provider and endpoint: a key is never sent,
+    and vectors are never compared, across endpoints. `base_url` only names the old place in that message.
+    """
+    choice = choose(settings)
+    stand_in = choose_fallback(settings, choice, reason="", action="")
+    for candidate in (choice, stand_in):
+        if candidate is None or candidate.identity is None:
+            continue
+        if (candidate.provider, candidate.identity.endpoint) == (identity.provider, identity.endpoint):
+            return replace(candidate, model=identity.model, identity=identity).build(vector_dims=vector_dims)
+    place = f" at {base_url}" if base_url else ""
+    raise ProviderStop(
+        f"the settings do not lead to {identity.provider} {identity.model}{place}"
+        + (f": {choice.reason}" if choice.identity is None else ""),
+        hint=choice.action or "set memorySearch.provider and remote.baseUrl back, or run: memline index",
+    )
+
+
+def _auto(settings: AgentSettings) -> Choice:
+    """The first provider that can work; `local` first, so that notes stay here when a model is here."""
+    if _is_local_model(settings.memory.local.model_path):
+        return _primary(CATALOG["local"], settings)
+    not_yet: list[str] = []
+    for provider in CATALOG.values():
+        if not provider.needs_key:
+            continue
+        # `remote.*` names no provider; it counts for the first one that is looked at.
+        maker = primary_endpoint if provider.available else fallback_endpoint
+        try:
+            endpoint = maker(provider, settings)
+        except ConfigError as error:
+            raise _Unworkable(error.message, error.hint) from None
+        if provider.available and (endpoint.key or not endpoint.public):
+            return _primary(provider, settings)
+        if endpoint.key:
+            not_yet.append(provider.name)
+    if not_yet:
+        names = " and ".join(not_yet)
+        raise _Unworkable(
+            f"the only key found is for {names}, and provider {names} is not in this release yet", _SET_UP
+        )
+    raise _Unworkable("no embedding provider is configured: no key was found, and no baseUrl", _SET_UP)
+
+
+def _is_local_model(path: str) -> bool:
+    if not path or path.startswith(("hf:", "http:", "https:")):
+        return False
+    return Path(path).expanduser().is_file()
+
+
+def _primary(provider: Provider, settings: AgentSettings) -> Choice:
+    endpoint = _usable(provider, primary_endpoint, settings)
+    return _choice(settings, provider, endpoint, own=True)
+
+
+def _fallback(settings: AgentSettings, failed: str, reason: str, action: str) -> Choice | None:
+    """The fallback's choice; None when none is set. Nothing of the first provider's `remote` is handed on."""
+    name = settings.memory.fallback
+    if name in (NONE, failed):
+        return None
+    provider = CATALOG[name]
+    endpoint = _usable(provider, fallback_endpoint, settings)
+    return _choice(
+        settings,
+        provider,
+        endpoint,
+        own=False,
+        reason=reason,
+        action=action,
+        fallback_from=failed,
+    )
+
+
+def _usable(
+    provider: Provider, maker: Callable[[Provider, AgentSettings], Endpoint], settings: AgentSettings
+) -> Endpoint:
+    if not provider.available:
+        raise _Unworkable(
+            f"provider {provider.name} is not in this release yet",
+            "set memorySearch.provider to openai (also for any server that speaks its protocol) or to none",
+        )
+    try:
+        endpoint = maker(provider, settings)
+    except ConfigError as error:
+        raise _Unworkable(error.message, error.hint) from None
+    if provider.needs_key and endpoint.public and not endpoint.key:
+        raise _Unworkable(
+            f'No API key found for provider "{provider.name}"',
+            f"export {provider.key_variable}=…; the key is looked for in {endpoint.key_places}",
+        )
+    return endpoint
+
+
+def _choice(
+    settings: AgentSettings,
+    provider: Provider,
+    endpoint: Endpoint,
+    *,
+    own: bool,
+    reason: str = "",
+    action: str = "",
+    fallback_from: str = "",
+) -> Choice:
+    """`own`: the model, dimensions and caps of the settings are meant for this provider."""
+    memory = settings.memory
+    identity = Identity(
+        provider=provider.name,
+        model=_model(provider, memory.model if own else "", endpoint),
+        endpoint=endpoint.digest,
+        dims=memory.output_dimensionality if own else 0,
+    )
+    return Choice(
+        requested=memory.provider,
+        provider=provider.name,
+        model=identity.model,
+        reason=reason,
+        action=action,
+        fallback_from=fallback_from,
+        identity=identity,
+        caps=_caps(provider, settings, endpoint, own=own),
+        base_url=endpoint.shown_url,
+        timeout_s=memory.remote.timeout_seconds,
+        endpoint=endpoint,
+    )
+
+
+def _model(provider: Provider, configured: str, endpoint: Endpoint) -> str:
+    model = configured.strip() or provider.default_model
+    if "//openrouter.ai/" in endpoint.base_url:
+        # There the prefix is part of the name.
+        return model
+    for prefix in provider.model_prefixes:
+        model = model.removeprefix(prefix)
+    return model
+
+
+def _caps(provider: Provider, settings: AgentSettings, endpoint: Endpoint, *, own: bool) -> RequestCaps:
+    remote = settings.memory.remote
+    usual = provider.caps if endpoint.public else provider.compatible_caps or provider.caps
+    return RequestCaps(
+        max_rows=(remote.max_rows if own else 0) or usual.max_rows,
+        max_tokens=(remote.max_tokens if own else 0) or usual.max_tokens,
+        max_text_tokens=usual.max_text_tokens,
+    )

@@ -1,0 +1,175 @@
+"""What the embedding server can do wrong: the words for it, and the answers."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+FAULTS = {
+    "ok": "no fault",
+    "401": "bad key (the answer quotes the key)",
+    "403-quota": "quota exhausted, as 403",
+    "429-quota": "quota exhausted, as 429",
+    "404-model": "unknown model",
+    "429": "rate limit; `429:60` and `429:<HTTP date>` send Retry-After",
+    "500": "server error",
+    "503": "overloaded; `503:30` sends Retry-After",
+    "html": "a 200 with a web page",
+    "truncated": "a 200 with half of the JSON",
+    "short": "one vector too few",
+    "long": "one vector too many",
+    "permuted": "vectors in reverse order, with their index",
+    "duplicate-index": "two vectors with the same index",
+    "nan": "NaN in a vector; `nan:WORD` only in those of texts with WORD",
+    "zero": "a zero vector; `zero:WORD` as above",
+    "wrong-dims": "vectors one dimension short",
+    "floats": "JSON numbers although base64 was asked for",
+    "no-base64": "400 when `encoding_format` is given, JSON numbers otherwise",
+    "no-index": "rows without `index`",
+    "max-rows": "`max-rows:8` answers 400 to more texts",
+    "max-tokens": "`max-tokens:1000` answers 400 to more tokens (characters / 4)",
+    "max-text-tokens": "`max-text-tokens:500` answers 400 when one text has more",
+    "refuse": "`refuse:WORD` answers 400 when a text holds WORD",
+    "redirect": "307 to `redirect:URL`",
+    "hang": "no answer while the server lives",
+    "slow": "`slow:500` waits so many milliseconds",
+    "close": "closes the connection in the middle of the answer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorAnswer:
+    """An answer that is no list of vectors."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    retry_after: str = ""
+    location: str = ""
+
+
+def texts_of(body: dict[str, Any]) -> list[str]:
+    given = body.get("input", [])
+    return [given] if isinstance(given, str) else list(given)
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tokens_of(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def parsed(fault: str) -> dict[str, str]:
+    """Fault word -> its argument. An HTTP date has a comma, so an unknown word belongs to the one before."""
+    faults: dict[str, str] = {}
+    last = ""
+    for part in fault.split(",") if fault else []:
+        word, _, argument = part.strip().partition(":")
+        if word in FAULTS:
+            faults[word] = argument
+            last = word
+        elif last and faults[last]:
+            faults[last] += f",{part}"
+        else:
+            raise ValueError(f"unknown fault {word!r}; known are: {', '.join(FAULTS)}")
+    return faults
+
+
+def checked(fault: str) -> str:
+    """`fault` itself. Raises ValueError when it is none."""
+    parsed(fault)
+    return fault
+
+
+def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]) -> ErrorAnswer | None:
+    """The error that the faults want for this request, if any."""
+    if "401" in faults:
+        given = headers.get("authorization", "")
+        return _error(401, f"Incorrect API key provided: {given}.", "invalid_api_key")
+    if "403-quota" in faults or "429-quota" in faults:
+        text = "You exceeded your current quota, please check your plan and billing details."
+        return _error(403 if "403-quota" in faults else 429, text, "insufficient_quota")
+    if "404-model" in faults:
+        return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
+    if "429" in faults:
+        text = "Rate limit reached. You can add a payment method at https://example.com/account/billing."
+        return _error(429, text, "rate_limit_exceeded", retry_after=faults["429"])
+    if "500" in faults or "503" in faults:
+        status = 500 if "500" in faults else 503
+        return _error(status, "The server had an error.", "server_error", retry_after=faults[str(status)])
+    if "redirect" in faults:
+        return ErrorAnswer(status=307, body=b"", kind="text/plain", location=faults["redirect"])
+    if "html" in faults:
+        return ErrorAnswer(status=200, body=b"<!doctype html><title>Sign in</title>", kind="text/html")
+    if "no-base64" in faults and "encoding_format" in body:
+        return _error(400, "Unrecognized request argument supplied: encoding_format", "invalid_request")
+    return _cap_error(faults, texts_of(body))
+
+
+def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
+    caps = {name: int(faults.get(name) or 1 << 60) for name in ("max-rows", "max-tokens", "max-text-tokens")}
+    tokens = [tokens_of(text) for text in texts]
+    if len(texts) > caps["max-rows"]:
+        text = (
+            "Invalid 'input': array too long. Expected an array with maximum length "
+            f"{caps['max-rows']}, but got an array with length {len(texts)} instead."
+        )
+        return _error(400, text, "array_above_max_length")
+    if max(tokens, default=0) > caps["max-text-tokens"]:
+        text = (
+            f"This model's maximum context length is {caps['max-text-tokens']} tokens, however you "
+            f"requested {max(tokens)} tokens. Please reduce your prompt."
+        )
+        return _error(400, text, "context_length_exceeded")
+    if sum(tokens) > caps["max-tokens"]:
+        text = f"Requested {sum(tokens)} tokens, max {caps['max-tokens']} tokens per request"
+        return _error(400, text, "max_tokens_per_request")
+    if faults.get("refuse") and any(faults["refuse"] in text for text in texts):
+        return _error(400, "This input cannot be processed.", "invalid_request_error")
+    return None
+
+
+def vectors_answer(faults: dict[str, str], body: dict[str, Any], vector: Callable[[str], str]) -> bytes:
+    """The list of vectors, with what the faults do to it. `vector` makes one in base64."""
+    texts = texts_of(body)
+    in_base64 = body.get("encoding_format") == "base64" and not faults.keys() & {"floats", "no-base64"}
+    data: list[dict[str, Any]] = []
+    for index, text in enumerate(texts):
+        embedding = _spoilt(faults, text, vector(text))
+        shown = embedding if in_base64 else list(array("f", base64.b64decode(embedding)))
+        data.append({"object": "embedding", "index": index, "embedding": shown})
+    if "no-index" in faults:
+        for row in data:
+            del row["index"]
+    if "permuted" in faults:
+        data.reverse()
+    if "duplicate-index" in faults:
+        data[-1]["index"] = data[0]["index"]
+    if "short" in faults:
+        data.pop()
+    if "long" in faults:
+        data.append({**data[-1], "index": len(texts)})
+    answer = json.dumps({"object": "list", "data": data, "model": body.get("model")}).encode()
+    return answer[: len(answer) // 2] if "truncated" in faults else answer
+
+
+def _spoilt(faults: dict[str, str], text: str, embedding: str) -> str:
+    if "wrong-dims" in faults:
+        embedding = base64.b64encode(base64.b64decode(embedding)[:-4]).decode()
+    for name, value in (("nan", float("nan")), ("zero", 0.0)):
+        if name in faults and faults[name] in text:
+            count = len(base64.b64decode(embedding)) // 4
+            embedding = base64.b64encode(array("f", [value] * count).tobytes()).decode()
+    return embedding
+
+
+def _error(status: int, message: str, code: str, *, retry_after: str = "") -> ErrorAnswer:
+    body = {"error": {"message": message, "type": code, "code": code}}
+    return ErrorAnswer(status=status, body=json.dumps(body).encode(), retry_after=retry_after)

@@ -1,0 +1,280 @@
+"""A real HTTP server that speaks OpenAI's `POST /v1/embeddings` and misbehaves on command.
+
+    python -m tests.support.embedding_server --port 0 --latency-ms 60 --fault 429:60
+
+prints its base URL (ending in /v1) as its first line and serves until it is ended. It remembers every text
+it received, so "no text was sent twice" can be checked whatever became of its clients.
+
+    POST /control  {"fault": "max-rows:8,refuse:POISON", "script": ["500", "ok"], "latency_ms": 0,
+                    "clear_log": true}; only the keys given change
+    GET  /log      {"requests": [{"at", "rows", "bytes", "tokens", "fault"}], "texts": {sha256: times}}
+
+A fault is a comma list of the words of `embedding_faults.FAULTS`, some with an argument after a colon.
+A script holds one fault a request; when it is used up the permanent fault counts again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import socket
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from shared.embedders.fake import FakeEmbedder
+from tests.support.embedding_faults import (
+    FAULTS,
+    checked,
+    digest_of,
+    error_answer,
+    parsed,
+    texts_of,
+    tokens_of,
+    vectors_answer,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One embedding request. `headers` is not part of `GET /log`."""
+
+    at: float
+    rows: int
+    bytes: int
+    tokens: int
+    fault: str
+    headers: dict[str, str] = field(repr=False)
+    body: dict[str, Any] = field(repr=False)
+
+
+class EmbeddingServer:
+    """The server on a port of its own, running while the `with` block does."""
+
+    def __init__(
+        self,
+        *,
+        fault: str = "",
+        script: Sequence[str] = (),
+        latency_ms: float = 0,
+        dims: int = 384,
+        key: str = "",
+        port: int = 0,
+    ) -> None:
+        """`key`: answer 401 without `Authorization: Bearer <key>`; empty: anybody may ask."""
+        self.key = key
+        self.latency_ms = latency_ms
+        self.requests: list[Received] = []
+        #: SHA-256 (hex) of a text -> how many times it was received.
+        self.texts: Counter[str] = Counter()
+        self.stopping = threading.Event()
+        self.lock = threading.Lock()
+        self.dims = dims
+        self._embedders = {dims: FakeEmbedder(dims=dims)}
+        #: (SHA-256 of a text, dimensions) -> its vector in base64, so that a text costs its making once.
+        self._vectors: dict[tuple[str, int], str] = {}
+        self.control({"fault": fault, "script": list(script)})
+        self._http = _Server(("127.0.0.1", port), _Handler)
+        self._http.stub = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The base URL for clients, ending in /v1."""
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def __enter__(self) -> EmbeddingServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def control(self, changes: dict[str, Any]) -> None:
+        """What `POST /control` does."""
+        with self.lock:
+            if "fault" in changes:
+                self._fault = checked(changes["fault"])
+            if "script" in changes:
+                self._script = deque(checked(fault) for fault in changes["script"])
+            self.latency_ms = changes.get("latency_ms", self.latency_ms)
+            if changes.get("clear_log"):
+                self.requests.clear()
+                self.texts.clear()
+
+    def log(self) -> dict[str, Any]:
+        """What `GET /log` answers."""
+        with self.lock:
+            shown = [
+                {name: value for name, value in asdict(request).items() if name not in ("headers", "body")}
+                for request in self.requests
+            ]
+            return {"requests": shown, "texts": dict(self.texts)}
+
+    def repeated(self) -> dict[str, int]:
+        """The texts that came more than once."""
+        with self.lock:
+            return {digest: times for digest, times in self.texts.items() if times > 1}
+
+    def receive(self, headers: dict[str, str], body: dict[str, Any], size: int) -> dict[str, str]:
+        """Log a request before anything else happens to it; the faults to answer it with."""
+        texts = texts_of(body)
+        digests = [digest_of(text) for text in texts]
+        with self.lock:
+            fault = self._script.popleft() if self._script else self._fault
+            tokens = sum(tokens_of(text) for text in texts)
+            self.requests.append(
+                Received(
+                    at=time.time(),
+                    rows=len(texts),
+                    bytes=size,
+                    tokens=tokens,
+                    fault=fault,
+                    headers=headers,
+                    body=body,
+                )
+            )
+            self.texts.update(digests)
+        return parsed(fault)
+
+    def vector(self, text: str, dims: int) -> str:
+        """The vector of a text in base64."""
+        place = (digest_of(text), dims)
+        found = self._vectors.get(place)
+        if found is None:
+            embedder = self._embedders.setdefault(dims, FakeEmbedder(dims=dims))
+            found = base64.b64encode(embedder.embed_documents([text])[0]).decode()
+            self._vectors[place] = found
+        return found
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+    stub: EmbeddingServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed in the middle is no fault of this server."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError, ValueError)):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    #: One write an answer: headers and body in separate packets wait 40 ms for each other.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on stderr."""
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/log"):
+            self._json(200, self.server.stub.log())
+        else:
+            self._json(404, {"error": {"message": "unknown path"}})
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.loads(raw)
+        if self.path.endswith("/control"):
+            self.server.stub.control(body)
+            self._json(200, {})
+        elif self.path.split("?")[0] == "/v1/embeddings":
+            self._embeddings(body, len(raw))
+        else:
+            self._json(404, {"error": {"message": "unknown path"}})
+
+    def _embeddings(self, body: dict[str, Any], size: int) -> None:
+        stub = self.server.stub
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        faults = stub.receive(headers, body, size)
+        wait_ms = stub.latency_ms + float(faults.get("slow") or 0)
+        if wait_ms:
+            stub.stopping.wait(wait_ms / 1000)
+        if "hang" in faults:
+            stub.stopping.wait()
+            self.close_connection = True
+            return
+        if stub.key and headers.get("authorization") != f"Bearer {stub.key}":
+            faults = {"401": ""}
+        error = error_answer(faults, body, headers)
+        if error is None:
+            self._vectors(faults, body)
+        else:
+            self._answer(
+                error.status, error.body, error.kind, retry_after=error.retry_after, location=error.location
+            )
+
+    def _vectors(self, faults: dict[str, str], body: dict[str, Any]) -> None:
+        dims = body.get("dimensions") or self.server.stub.dims
+        answer = vectors_answer(faults, body, lambda text: self.server.stub.vector(text, dims))
+        self._answer(200, answer, "application/json", cut="close" in faults)
+
+    def _json(self, status: int, body: dict[str, Any]) -> None:
+        self._answer(status, json.dumps(body).encode(), "application/json")
+
+    def _answer(
+        self,
+        status: int,
+        body: bytes,
+        kind: str,
+        *,
+        retry_after: str = "",
+        location: str = "",
+        cut: bool = False,
+    ) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if retry_after:
+            self.send_header("Retry-After", retry_after)
+        if location:
+            self.send_header("Location", location)
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        self.wfile.flush()
+        if cut:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency-ms", type=float, default=0)
+    parser.add_argument("--dims", type=int, default=384)
+    parser.add_argument("--key", default="", help="answer 401 to everybody without this key")
+    parser.add_argument("--fault", default="", help="permanent fault: " + ", ".join(FAULTS))
+    options = parser.parse_args()
+    server = EmbeddingServer(
+        fault=options.fault,
+        latency_ms=options.latency_ms,
+        dims=options.dims,
+        key=options.key,
+        port=options.port,
+    )
+    with server:
+        print(server.url, flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            return
+
+
+if __name__ == "__main__":
+    main()

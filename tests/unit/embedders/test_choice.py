@@ -1,0 +1,278 @@
+"""Which provider is chosen, and what is said when none can be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config.schema import Local, ProviderEntry
+from shared.embedders.choice import NONE, Choice, build_for_identity, choose, choose_fallback
+from shared.embedders.protocol import Identity
+from shared.errors import ProviderStop
+from tests.support.embedding_server import EmbeddingServer
+from tests.unit.embedders.conftest import KEY, make_settings
+
+LOCAL = {"base_url": "http://127.0.0.1:11434/v1"}
+
+
+def key_of(choice: Choice) -> str:
+    assert choice.endpoint
+    return choice.endpoint.key
+
+
+def test_without_any_key_search_goes_by_keywords_and_says_how_to_change_that() -> None:
+    choice = choose(make_settings())
+
+    assert (choice.provider, choice.identity) == (NONE, None)
+    assert "no key was found" in choice.reason
+    assert "OPENAI_API_KEY" in choice.action
+    with pytest.raises(ProviderStop, match="no key was found"):
+        choice.build()
+
+
+def test_auto_takes_openai_by_its_key() -> None:
+    choice = choose(make_settings(environment_keys={"openai": KEY, "gemini": "g", "voyage": "v"}))
+
+    assert choice.identity == Identity(provider="openai", model="text-embedding-3-small")
+    assert choice.reason == ""
+    assert choice.caps
+    assert choice.caps.max_rows == 2048
+
+
+def test_auto_takes_a_server_of_ones_own_without_a_key() -> None:
+    choice = choose(make_settings(remote=LOCAL, model="nomic-embed-text"))
+
+    assert (choice.provider, choice.model) == ("openai", "nomic-embed-text")
+    assert choice.identity
+    assert choice.identity.endpoint
+    assert choice.caps
+    assert choice.caps.max_rows == 256
+
+
+@pytest.mark.parametrize("name", ["gemini", "voyage"])
+def test_a_key_for_a_provider_of_a_later_release_is_named(name: str) -> None:
+    choice = choose(make_settings(environment_keys={name: "some-key"}))
+
+    assert choice.provider == NONE
+    assert f"provider {name} is not in this release yet" in choice.reason
+    assert choice.action
+
+
+def test_the_key_of_gemini_may_be_below_google() -> None:
+    choice = choose(make_settings(providers={"google": ProviderEntry(api_key="g")}))
+
+    assert "gemini" in choice.reason
+
+
+@pytest.mark.parametrize("name", ["gemini", "voyage", "local"])
+def test_an_explicit_provider_of_a_later_release_says_so(name: str) -> None:
+    choice = choose(make_settings(provider=name, environment_keys={"openai": KEY}))
+
+    assert (choice.requested, choice.provider) == (name, NONE)
+    assert choice.reason == f"provider {name} is not in this release yet"
+    assert choice.action
+
+
+def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.touch()
+
+    choice = choose(make_settings(local=Local(model_path=str(model)), environment_keys={"openai": KEY}))
+
+    assert choice.provider == NONE
+    assert "local" in choice.reason
+
+
+@pytest.mark.parametrize("path", ["/no/such/file.gguf", "hf:owner/repo/file.gguf"])
+def test_auto_passes_over_a_local_model_that_is_not_here(path: str) -> None:
+    choice = choose(make_settings(local=Local(model_path=path), environment_keys={"openai": KEY}))
+
+    assert choice.provider == "openai"
+
+
+def test_an_explicit_openai_without_a_key_says_where_it_was_looked_for() -> None:
+    choice = choose(make_settings(provider="openai"))
+
+    assert choice.provider == NONE
+    assert 'No API key found for provider "openai"' in choice.reason
+    assert "remote.apiKey, then OPENAI_API_KEY, then models.providers.openai.apiKey" in choice.action
+
+
+def test_keys_are_looked_for_in_remote_then_environment_then_providers() -> None:
+    given: dict[str, Any] = {
+        "remote": {"api_key": " of-remote "},
+        "environment_keys": {"openai": "of-environment"},
+        "providers": {"openai": ProviderEntry(api_key="of-providers")},
+    }
+
+    found = []
+    for place in ("remote", "environment_keys", "providers"):
+        found.append(key_of(choose(make_settings(**given))))
+        del given[place]
+
+    assert found == ["of-remote", "of-environment", "of-providers"]
+
+
+def test_none_is_none_whatever_keys_there_are() -> None:
+    choice = choose(make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY}))
+
+    assert (choice.provider, choice.identity) == (NONE, None)
+    assert choice.reason
+
+
+def test_the_fallback_takes_over_and_inherits_nothing_of_the_first_provider() -> None:
+    choice = choose(
+        make_settings(
+            provider="gemini",
+            fallback="openai",
+            model="gemini-embedding-001",
+            output_dimensionality=768,
+            remote={
+                "base_url": "https://first.example/v1",
+                "api_key": "key-of-first",
+                "headers": {"x-first": "1"},
+                "max_rows": 3,
+            },
+            environment_keys={"openai": KEY},
+        )
+    )
+
+    assert choice.identity == Identity(provider="openai", model="text-embedding-3-small")
+    assert (choice.requested, choice.fallback_from) == ("gemini", "gemini")
+    assert "gemini is not in this release" in choice.reason
+    assert choice.endpoint
+    assert (choice.endpoint.base_url, choice.endpoint.key) == ("https://api.openai.com/v1", KEY)
+    assert not choice.endpoint.headers
+    assert choice.caps
+    assert choice.caps.max_rows == 2048
+
+
+def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
+    choice = choose(make_settings(provider="openai", fallback="voyage"))
+
+    assert choice.provider == NONE
+    assert choice.reason == (
+        'No API key found for provider "openai"\n\n'
+        "Fallback to voyage failed: provider voyage is not in this release yet"
+    )
+
+
+def test_a_provider_that_stops_while_working_hands_over_to_the_fallback() -> None:
+    first = Choice(requested="gemini", provider="gemini")
+    settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
+
+    second = choose_fallback(settings, first, reason="quota", action="top up")
+
+    assert second
+    assert (second.provider, second.fallback_from) == ("openai", "gemini")
+    assert (second.reason, second.action) == ("quota", "top up")
+
+
+def test_there_is_no_fallback_to_the_provider_that_stopped() -> None:
+    settings = make_settings(provider="openai", fallback="openai", environment_keys={"openai": KEY})
+
+    assert choose_fallback(settings, choose(settings), reason="quota", action="") is None
+
+
+def test_caps_of_the_settings_win() -> None:
+    choice = choose(make_settings(remote={**LOCAL, "max_rows": 7, "max_tokens": 900}))
+
+    assert choice.caps
+    assert (choice.caps.max_rows, choice.caps.max_tokens) == (7, 900)
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:11434/v1", "ftp://x/v1", "http://", "http://[::1", "http://a:x/v1"]
+)
+@pytest.mark.parametrize("provider", ["auto", "openai"])
+def test_an_address_that_is_none_is_a_reason_not_a_crash(provider: str, url: str) -> None:
+    choice = choose(make_settings(provider=provider, remote={"base_url": url}))
+
+    assert choice.provider == NONE
+    assert "remote.baseUrl is not an address" in choice.reason
+    assert choice.action
+
+
+def test_the_prefix_of_the_provider_is_no_part_of_the_model_except_where_it_is() -> None:
+    plain = choose(make_settings(remote=LOCAL, model="openai/m"))
+    router = choose(make_settings(remote={"base_url": "https://openrouter.ai/api/v1"}, model="openai/m"))
+
+    assert plain.model == "m"
+    assert router.model == "openai/m"
+
+
+def test_secrets_are_in_no_representation() -> None:
+    settings = make_settings(remote={**LOCAL, "api_key": KEY, "headers": {"x-auth": "hidden-value"}})
+
+    assert KEY not in repr(choose(settings))
+    assert "hidden-value" not in repr(choose(settings))
+
+
+def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: EmbeddingServer) -> None:
+    old = choose(make_settings(remote={"base_url": server.url}, model="old"))
+    settings = make_settings(remote={"base_url": server.url}, model="new")
+    assert old.identity
+
+    embedder = build_for_identity(settings, old.identity, old.base_url)
+    embedder.embed_query("x", timeout_s=5)
+    embedder.close()
+
+    assert embedder.identity == old.identity
+    assert server.requests[0].body["model"] == "old"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        make_settings(remote={"base_url": "http://127.0.0.1:1/v1"}, model="new"),
+        make_settings(environment_keys={"openai": KEY}),
+        make_settings(provider="none", environment_keys={"openai": KEY}),
+        make_settings(provider="gemini"),
+    ],
+)
+def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
+    old = choose(make_settings(remote=LOCAL)).identity
+    assert old
+
+    with pytest.raises(ProviderStop, match="do not lead to openai") as caught:
+        build_for_identity(settings, old, "http://127.0.0.1:11434/v1")
+
+    assert caught.value.hint
+
+
+def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place() -> None:
+    public = Identity(provider="openai", model="text-embedding-3-small")
+
+    with pytest.raises(ProviderStop):
+        build_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "")
+
+
+def test_an_identity_of_the_fallback_can_be_asked() -> None:
+    settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
+
+    embedder = build_for_identity(settings, Identity(provider="openai", model="m"), "")
+    embedder.close()
+
+    assert embedder.identity.model == "m"
+
+
+def test_choosing_imports_neither_httpx_nor_numpy() -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from shared.config.schema import AgentSettings\n"
+        "from shared.embedders.choice import choose\n"
+        "p = Path()\n"
+        "k = {'openai': 'k'}\n"
+        "s = AgentSettings(agent='a', workspace=p, index_path=p, state_dir=p, environment_keys=k)\n"
+        "assert choose(s).identity\n"
+        "heavy = {'httpx', 'numpy', 'tenacity', 'msgspec', 'asyncio'} & set(sys.modules)\n"
+        "print(sorted(heavy))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

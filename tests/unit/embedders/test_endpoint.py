@@ -1,0 +1,63 @@
+"""An endpoint's digest tells addresses apart and keeps every secret out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shared.config.schema import ProviderEntry
+from shared.embedders.catalog import CATALOG
+from shared.embedders.endpoint import normal_url, primary_endpoint
+from tests.unit.embedders.conftest import make_settings
+
+
+def digest(url: str, **headers: str) -> str:
+    settings = make_settings(remote={"base_url": url, "headers": headers})
+    return primary_endpoint(CATALOG["openai"], settings).digest
+
+
+@pytest.mark.parametrize(
+    ("url", "normal"),
+    [
+        ("HTTP://LocalHost:11434/v1/", "http://localhost:11434/v1"),
+        ("https://example.com:443/v1/embeddings", "https://example.com/v1"),
+        ("http://example.com:80", "http://example.com"),
+        (" https://example.com/Path/v1// ", "https://example.com/Path/v1"),
+        ("https://example.com/v1?api-version=2", "https://example.com/v1?api-version=2"),
+        ("http://[::1]:8080/v1", "http://[::1]:8080/v1"),
+    ],
+)
+def test_an_address_has_one_spelling(url: str, normal: str) -> None:
+    assert normal_url(url) == normal
+
+
+def test_the_public_endpoint_has_no_digest() -> None:
+    assert digest("https://API.openai.com/v1/", **{"OpenAI-Organization": "org"}) == ""
+
+
+def test_addresses_and_headers_that_matter_tell_endpoints_apart() -> None:
+    plain = digest("http://a/v1")
+
+    assert plain
+    assert len({plain, digest("http://b/v1"), digest("http://a/v2"), digest("http://a/v1", route="x")}) == 4
+    assert digest("http://A/v1/", Route="x") == digest("http://a/v1", route="x")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "Cookie", "x-access-token"])
+def test_secrets_do_not_change_the_digest(name: str) -> None:
+    assert digest("http://a/v1", **{name: "one"}) == digest("http://a/v1", **{name: "two"})
+    assert digest("http://ann:pw@a/v1?key=1") == digest("http://a/v1?key=2")
+
+
+def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
+    entry = ProviderEntry(base_url="http://entry/v1", headers={"X-A": "1"})
+    settings: dict[str, Any] = {"providers": {"openai": entry}}
+
+    ours = primary_endpoint(CATALOG["openai"], make_settings(**settings))
+    remote = primary_endpoint(
+        CATALOG["openai"], make_settings(**settings, remote={"base_url": "http://r/v1"})
+    )
+
+    assert (ours.base_url, ours.headers) == ("http://entry/v1", {"x-a": "1"})
+    assert remote.base_url == "http://r/v1"

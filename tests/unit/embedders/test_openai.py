@@ -1,0 +1,317 @@
+"""The OpenAI-compatible provider against a real server that misbehaves in every known way."""
+
+from __future__ import annotations
+
+import socket
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from shared.clock import ManualClock
+from shared.config.schema import ProviderEntry
+from shared.embedders.fake import FakeEmbedder
+from shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderRefused,
+    ProviderStop,
+    ProviderTooBig,
+)
+from tests.support.embedding_server import EmbeddingServer
+from tests.unit.embedders.conftest import KEY, Connect
+
+TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
+
+
+@pytest.mark.parametrize("fault", ["", "floats", "no-base64", "permuted", "no-index", "no-index,floats"])
+def test_vectors_come_in_the_order_of_the_texts(
+    server: EmbeddingServer, connect: Connect, fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    vectors = connect(server.url).embed_documents(TEXTS)
+
+    assert vectors == FakeEmbedder().embed_documents(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("short", "2 vectors for 3 texts"),
+        ("long", "4 vectors for 3 texts"),
+        ("duplicate-index", "two vectors have the index 0"),
+        ("nan", "not finite"),
+        ("nan,floats", "not finite"),
+        ("zero", "zero"),
+        ("zero,floats", "zero"),
+        ("nan:beta", "not finite"),
+        ("html", "no JSON"),
+        ("truncated", "no JSON"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_broken(
+    server: EmbeddingServer, connect: Connect, fault: str, reason: str
+) -> None:
+    server.control({"fault": fault})
+
+    with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: 200.*{reason}"):
+        connect(server.url).embed_documents(TEXTS)
+
+    assert len(server.requests) == 1
+
+
+def test_dimensions_must_stay_those_of_the_first_answer(server: EmbeddingServer, connect: Connect) -> None:
+    embedder = connect(server.url)
+    embedder.embed_documents(TEXTS)
+    server.control({"fault": "wrong-dims"})
+
+    with pytest.raises(ProviderBrokenAnswer, match="383 dimensions; expected 384"):
+        embedder.embed_documents(TEXTS)
+
+
+def test_dimensions_must_be_those_of_the_index(server: EmbeddingServer, connect: Connect) -> None:
+    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 768"):
+        connect(server.url, vector_dims=768).embed_documents(TEXTS)
+
+
+def test_dimensions_asked_for_are_sent_and_checked(server: EmbeddingServer, connect: Connect) -> None:
+    vectors = connect(server.url, output_dimensionality=64).embed_documents(TEXTS)
+
+    assert server.requests[0].body["dimensions"] == 64
+    assert {len(vector) for vector in vectors} == {256}
+
+
+def test_dimensions_that_the_server_ignores_are_an_error_with_a_way_out(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "wrong-dims"})
+
+    with pytest.raises(ProviderBrokenAnswer) as caught:
+        connect(server.url, output_dimensionality=64).embed_documents(TEXTS)
+
+    assert "outputDimensionality" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "hint"),
+    [
+        ("401", ProviderStop, "remote.apiKey, then OPENAI_API_KEY, then models.providers.openai.apiKey"),
+        ("403-quota", ProviderStop, "top up"),
+        ("429-quota", ProviderStop, "top up"),
+        ("404-model", ProviderStop, "memorySearch.model"),
+        ("redirect:http://127.0.0.1:9/v1", ProviderStop, "http://127.0.0.1:9/v1"),
+        ("429", ProviderLater, ""),
+        ("max-rows:2", ProviderTooBig, ""),
+        ("max-tokens:5", ProviderTooBig, ""),
+        ("refuse:beta", ProviderRefused, ""),
+    ],
+)
+def test_kind_of_error_and_what_to_do(
+    server: EmbeddingServer, connect: Connect, fault: str, kind: type[ProviderError], hint: str
+) -> None:
+    server.control({"fault": fault})
+
+    with pytest.raises(kind) as caught:
+        connect(server.url).embed_documents(TEXTS)
+
+    assert type(caught.value) is kind
+    assert hint in caught.value.hint
+    assert caught.value.message.startswith("openai embeddings failed: ")
+    assert len(server.requests) == 1
+
+
+def test_caps_are_read_from_the_answer(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"script": ["max-rows:2", "max-tokens:5"]})
+    embedder = connect(server.url)
+
+    with pytest.raises(ProviderTooBig) as rows:
+        embedder.embed_documents(TEXTS)
+    with pytest.raises(ProviderTooBig) as tokens:
+        embedder.embed_documents(TEXTS)
+
+    assert rows.value.max_rows == 2
+    assert tokens.value.max_tokens == 5
+
+
+def test_retry_after_is_handed_on_and_nobody_tries_before(server: EmbeddingServer, connect: Connect) -> None:
+    for fault, seconds in (("429:60", 60.0), ("503:30", 30.0), ("429", None)):
+        server.control({"fault": fault, "clear_log": True})
+
+        with pytest.raises(ProviderLater) as caught:
+            connect(server.url).embed_documents(TEXTS)
+
+        assert caught.value.retry_after_s == seconds
+        assert len(server.requests) == 1
+
+
+def test_retry_after_may_be_a_date(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": f"429:{formatdate(4_000_000_000, usegmt=True)}"})
+
+    with pytest.raises(ProviderLater) as caught:
+        connect(server.url).embed_documents(TEXTS)
+
+    assert caught.value.retry_after_s
+    assert caught.value.retry_after_s > 3600
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "close"])
+def test_a_short_trouble_is_tried_again_at_once(
+    server: EmbeddingServer, connect: Connect, clock: ManualClock, fault: str
+) -> None:
+    server.control({"script": [fault, fault, "ok"]})
+    started = clock.now()
+
+    vectors = connect(server.url).embed_documents(TEXTS)
+
+    assert len(vectors) == 3
+    assert len(server.requests) == 3
+    assert 0.6 <= clock.now() - started <= 4
+
+
+@pytest.mark.parametrize("fault", ["500", "close"])
+def test_a_lasting_trouble_is_left_to_the_caller_after_three_tries(
+    server: EmbeddingServer, connect: Connect, fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    with pytest.raises(ProviderLater):
+        connect(server.url).embed_documents(TEXTS)
+
+    assert len(server.requests) == 3
+
+
+def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": "hang"})
+
+    with pytest.raises(ProviderLater, match=r"no answer within 0\.1 s"):
+        connect(server.url).embed_query("x", timeout_s=0.1)
+
+    assert len(server.requests) == 1
+
+
+def test_no_server_at_all_is_later_and_names_the_address(connect: Connect) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+
+    with pytest.raises(ProviderLater) as caught:
+        connect(f"http://127.0.0.1:{port}/v1").embed_documents(TEXTS)
+
+    assert f"http://127.0.0.1:{port}" in caught.value.hint
+
+
+def test_a_server_without_base64_is_asked_for_it_once(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": "no-base64"})
+    embedder = connect(server.url)
+
+    embedder.embed_documents(TEXTS)
+    embedder.embed_documents(TEXTS)
+
+    asked = ["encoding_format" in request.body for request in server.requests]
+    assert asked == [True, False, False]
+
+
+def test_the_request_names_model_key_and_program(server: EmbeddingServer, connect: Connect) -> None:
+    connect(server.url, model="openai/some-model").embed_documents(TEXTS)
+
+    sent = server.requests[0]
+    assert sent.body["model"] == "some-model"
+    assert sent.body["input"] == TEXTS
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+    assert sent.headers["user-agent"].startswith("memline/")
+    assert sent.headers["content-type"] == "application/json"
+
+
+def test_later_headers_win_whatever_their_case_and_may_replace_the_key(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    entry = ProviderEntry(headers={"X-One": "entry", "X-Two": "entry", "AUTHORIZATION": "Bearer of-entry"})
+    remote = {"headers": {"x-two": "remote", "authorization": "Bearer of-remote"}}
+
+    connect(server.url, providers={"openai": entry}, remote=remote).embed_documents(TEXTS)
+
+    headers = server.requests[0].headers
+    assert headers["x-one"] == "entry"
+    assert headers["x-two"] == "remote"
+    assert headers["authorization"] == "Bearer of-remote"
+
+
+def test_a_local_server_needs_no_key(server: EmbeddingServer, connect: Connect) -> None:
+    connect(server.url, remote={"api_key": ""}).embed_documents(TEXTS)
+
+    assert "authorization" not in server.requests[0].headers
+
+
+def test_user_and_password_of_the_address_are_sent_as_a_header_and_never_shown(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "404-model"})
+    address = server.url.replace("//", "//ann:s3cret-word@")
+
+    with pytest.raises(ProviderStop) as caught:
+        connect(address, remote={"api_key": ""}).embed_documents(TEXTS)
+
+    assert server.requests[0].headers["authorization"] == "Basic YW5uOnMzY3JldC13b3Jk"
+    assert "s3cret" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_a_query_in_the_address_is_kept(server: EmbeddingServer, connect: Connect) -> None:
+    assert connect(f"{server.url}/?api-version=1").embed_documents(TEXTS)
+
+
+def test_the_key_is_in_no_error_even_when_the_server_quotes_it(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    header = "header-secret-98765"
+    for fault in ("401", "500", "html"):
+        server.control({"fault": fault})
+
+        with pytest.raises(ProviderError) as caught:
+            connect(server.url, remote={"headers": {"x-auth": header}}).embed_documents(TEXTS)
+
+        seen = f"{caught.value!r} {caught.value.hint}"
+        assert KEY not in seen
+        assert header not in seen
+
+
+@pytest.mark.parametrize("key", ["sk-proj-abc…xyz-secret", "sk-abc\ninjected: secret"])
+def test_a_key_that_cannot_be_sent_is_an_error_without_the_key(
+    server: EmbeddingServer, connect: Connect, key: str
+) -> None:
+    with pytest.raises(ProviderStop) as caught:
+        connect(server.url, remote={"api_key": key}).embed_documents(TEXTS)
+
+    assert "secret" not in f"{caught.value!r} {caught.value.hint} {caught.value.__cause__!r}"
+    assert not server.requests
+
+
+def test_a_text_with_half_a_character_is_sent_all_the_same(server: EmbeddingServer, connect: Connect) -> None:
+    (vector,) = connect(server.url).embed_documents(["broken \ud800 text"])
+
+    assert len(vector) == 384 * 4
+    assert server.requests[0].body["input"] == ["broken ? text"]
+
+
+def test_nothing_is_asked_for_no_texts(server: EmbeddingServer, connect: Connect) -> None:
+    assert connect(server.url).embed_documents([]) == []
+    assert not server.requests
+
+
+def test_connections_are_kept(
+    server: EmbeddingServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[object] = []
+    create = socket.create_connection
+
+    def counted(*args: Any, **options: Any) -> socket.socket:
+        opened.append(args)
+        return create(*args, **options)
+
+    monkeypatch.setattr(socket, "create_connection", counted)
+    embedder = connect(server.url)
+
+    for _ in range(5):
+        embedder.embed_query("x", timeout_s=5)
+
+    assert len(opened) == 1

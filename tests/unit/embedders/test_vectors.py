@@ -1,0 +1,88 @@
+"""Vectors are float32, little-endian, of unit length; anything without a direction is refused."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+import sys
+from array import array
+
+import pytest
+
+from shared.embedders import vectors
+from shared.embedders.vectors import unit_vector, unit_vectors
+from shared.errors import ProviderBrokenAnswer
+
+
+@pytest.fixture(params=["numpy", "array"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways of computing."""
+    if request.param == "array":
+        monkeypatch.setitem(sys.modules, "numpy", None)
+    else:
+        pytest.importorskip("numpy")
+
+
+def floats(vector: bytes) -> list[float]:
+    return [number for (number,) in struct.iter_unpack("<f", vector)]
+
+
+@pytest.mark.usefixtures("way")
+def test_numbers_become_a_unit_vector() -> None:
+    vector = unit_vector([3.0, 4.0], dims=2)
+
+    assert floats(vector) == pytest.approx([0.6, 0.8])
+
+
+@pytest.mark.usefixtures("way")
+def test_bytes_and_integers_are_taken_as_well() -> None:
+    assert unit_vector(struct.pack("<2f", 3, 4), dims=None) == unit_vector([3, 4], dims=None)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_unit_vector_passes_unchanged() -> None:
+    once = unit_vector([random.Random(1).gauss(0, 1) for _ in range(1536)], dims=1536)
+
+    assert unit_vector(once, dims=1536) == once
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([], "empty"),
+        ([0.0, 0.0], "zero"),
+        ([math.nan, 1.0], "not finite"),
+        ([math.inf, 1.0], "not finite"),
+        ([1e300, 1e300], "not finite"),
+        ([1.0], "1 dimensions; expected 2"),
+        ([1.0, None], "no number"),
+        (["a", "b"], "no number"),
+        ([10**400, 1], "no number"),
+        (b"12345", "multiple of 4"),
+        (struct.pack("<2f", math.nan, 1), "not finite"),
+    ],
+)
+def test_what_is_no_direction_is_a_broken_answer(values: list[float], reason: str) -> None:
+    with pytest.raises(ProviderBrokenAnswer, match=reason):
+        unit_vector(values, dims=2 if len(values) else None)
+
+
+@pytest.mark.usefixtures("way")
+def test_vectors_of_different_lengths_are_a_broken_answer() -> None:
+    with pytest.raises(ProviderBrokenAnswer, match="expected 2"):
+        unit_vectors([[1.0, 0.0]] * 9 + [[1.0]], dims=None)
+
+
+def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() -> None:
+    pytest.importorskip("numpy")
+    source = random.Random(7)
+    rows = [[source.gauss(0, 1) for _ in range(384)] for _ in range(50)]
+
+    with_numpy = unit_vectors(rows, dims=384)
+    with_array = [vectors._with_array(row, 384) for row in rows]
+
+    for first, second in zip(with_numpy, with_array, strict=True):
+        ours, theirs = array("i", first), array("i", second)
+        assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1
