@@ -3,18 +3,26 @@
 Attribute names are the snake_case of the JSON5 keys (`max_results` is `maxResults`); a field of a nested
 dataclass type is an object in the file. Defaults follow the original (`agents.defaults.memorySearch`)
 except where `docs/config.md` says otherwise. This module only declares; `load.py` reads and checks.
+
+Every command imports it, so its classes share one `Block` instead of generating four methods each, and each
+has a docstring (without one, dataclasses builds it from the signature): 6 ms of CPU instead of 10.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 PROVIDERS = ("auto", "openai", "gemini", "voyage", "local", "none")
 FALLBACKS = ("openai", "gemini", "voyage", "local", "none")
 SOURCES = ("memory", "sessions")
+CITATIONS = ("auto", "on", "off")
+BACKENDS = ("builtin", "qmd")
+
+#: What is taken from a folder of `extraPaths` when nothing else is said.
+ANY_MARKDOWN = "**/*.md"
 
 
 def key(
@@ -24,136 +32,234 @@ def key(
     choices: tuple[str, ...] = (),
     low: float | None = None,
     high: float | None = None,
+    clamp: bool = False,
     secret: bool = False,
+    url: bool = False,
     doc: str = "",
 ) -> Any:
-    """A field with its limits: allowed words, lowest and highest number, and whether it is a secret."""
-    limits = {"choices": choices, "low": low, "high": high, "secret": secret, "doc": doc}
+    """A field with its limits: allowed words, lowest and highest number, and how it is shown.
+
+    A number outside of its limits is an error, or with `clamp` is moved to the nearest limit. A `secret` is
+    never shown; a `url` is shown without its password.
+    """
+    limits = {
+        "choices": choices,
+        "low": low,
+        "high": high,
+        "clamp": clamp,
+        "secret": secret,
+        "url": url,
+        "doc": doc,
+    }
     if factory is not None:
         return field(default_factory=factory, metadata=limits)
     return field(default=default, metadata=limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtraPath:
+class Block:
+    """What all values below share: comparing by field, and a `repr` that shows no secret."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={masked(getattr(self, name), field.metadata)!r}"
+            for name, field in self.__dataclass_fields__.items()
+            if field.repr
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in self.__dataclass_fields__))
+
+
+def masked(value: Any, limits: Mapping[str, Any]) -> Any:
+    """The value as it may be shown: secrets as `(set)` or `(not set)`, header names without their values."""
+    if limits.get("secret"):
+        if isinstance(value, Mapping):
+            return dict.fromkeys(value, "(set)")
+        return "(set)" if value else "(not set)"
+    if limits.get("url") and isinstance(value, str):
+        return mask_url(value)
+    return value
+
+
+def mask_url(url: str) -> str:
+    """The URL without what may be secret in it: user, password, and the values of its query."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        scheme, rest = "", url
+    # The last "@" ends the password even when somebody left a "/" in it unescaped.
+    rest = f"***@{rest.rpartition('@')[2]}" if "@" in rest else rest
+    address, question, query = rest.partition("?")
+    hidden = "&".join(f"{pair.partition('=')[0]}=***" for pair in query.split("&")) if question else ""
+    return f"{scheme}{mark}{address}{question}{hidden}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ExtraPath(Block):
     """One entry of `extraPaths`: a file, or a folder whose files match `pattern`."""
 
     path: str
-    pattern: str = "**/*.md"
+    pattern: str = ANY_MARKDOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experimental:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Experimental(Block):
+    """What has to be allowed before it is used."""
+
     session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Batch(Block):
+    """The provider's asynchronous Batch API."""
+
     enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
     concurrency: int = key(2, low=1, doc="batches open at a time")
-    poll_interval_ms: int = key(2000, low=0, doc="first time between two looks at a batch")
-    timeout_minutes: int = key(60, low=1, doc="give up on a batch after this long")
+    poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first time between two looks at a batch")
+    timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
-    base_url: str = key("", doc="base address of the provider, e.g. http://127.0.0.1:11434/v1")
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Remote(Block):
+    """How a remote provider is reached."""
+
+    base_url: str = key("", url=True, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1")
     api_key: str = key("", secret=True, doc="key of the provider")
     headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers; they win over all others")
     batch: Batch = key(factory=Batch)
     max_rows: int = key(0, low=0, doc="texts in a request at most; 0: the provider's own cap")
     max_tokens: int = key(0, low=0, doc="tokens in a request at most; 0: the provider's own cap")
-    timeout_seconds: int = key(60, low=1, doc="time limit of one embedding request")
+    timeout_seconds: int = key(60, low=1, high=86_400, doc="time limit of one embedding request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Local:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Local(Block):
+    """A model that runs on this machine."""
+
     model_path: str = key("", doc="a GGUF file, or hf:owner/repo/file.gguf")
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorStore:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class VectorStore(Block):
+    """Vector search inside SQLite."""
+
     enabled: bool = key(True, doc="use sqlite-vec for vector search in one-shot commands")
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
-    driver: str = key("sqlite", choices=("sqlite",))
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Store(Block):
+    """Where the index is."""
+
+    driver: str = key("sqlite", choices=("sqlite",), doc="the only store there is")
     path: str = key("", doc="the index file; `{agentId}` is replaced; default <home>/memory/{agentId}.sqlite")
     vector: VectorStore = key(factory=VectorStore)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunking:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Chunking(Block):
+    """How notes are cut."""
+
     tokens: int = key(400, low=1, doc="size of a chunk; a token is 4 characters, a CJK character one token")
     overlap: int = key(80, low=0, doc="tokens repeated from the chunk before; less than `tokens`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSync:
-    delta_bytes: int = key(100_000, low=0)
-    delta_messages: int = key(50, low=0)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class SessionSync(Block):
+    """How much a transcript grows before it is read again."""
+
+    delta_bytes: int = key(100_000, low=0, doc="bytes a transcript grows before it is read again")
+    delta_messages: int = key(50, low=0, doc="lines a transcript grows before it is read again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sync:
-    on_session_start: bool = key(True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Sync(Block):
+    """When the index follows the files."""
+
+    on_session_start: bool = key(True, doc="a new agent session first brings the index up to date")
     on_search: bool = key(True, doc="a search first brings changed files into the keyword index")
     watch: bool = key(True, doc="`up` and `watch` follow the files; off: only intervals and commands")
-    watch_debounce_ms: int = key(1500, low=0, doc="quiet time before a changed file is read")
-    interval_minutes: int = key(0, low=0, doc="full look at all files every so often; 0: never")
+    watch_debounce_ms: int = key(1500, low=0, high=86_400_000, doc="quiet time before a changed file is read")
+    interval_minutes: int = key(0, low=0, high=525_600, doc="full look at all files every so often; 0: never")
     sessions: SessionSync = key(factory=SessionSync)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mmr:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Mmr(Block):
+    """Variety among the hits."""
+
     enabled: bool = key(False, doc="push near-duplicates down")
     lambda_: float = key(0.7, low=0, high=1, doc="1: relevance only, 0: diversity only")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemporalDecay:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class TemporalDecay(Block):
+    """Age of dated notes."""
+
     enabled: bool = key(False, doc="older dated notes score less; MEMORY.md never fades")
-    half_life_days: float = key(30, low=0.001)
+    half_life_days: float = key(30.0, low=0.001, high=1_000_000, doc="age at which a note scores half")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hybrid:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Hybrid(Block):
+    """How keyword and vector hits become one list."""
+
     enabled: bool = key(True, doc="off: vector search only (keyword search when there are no vectors)")
-    vector_weight: float = key(0.5, low=0, high=1)
-    text_weight: float = key(0.5, low=0, high=1)
-    candidate_multiplier: int = key(4, low=1, high=20, doc="candidates of each leg per wanted hit")
-    fusion: str = key("weighted", choices=("weighted", "rrf"))
+    vector_weight: float = key(
+        0.5, low=0, high=1, clamp=True, doc="share of the vector score; both weights are scaled to a sum of 1"
+    )
+    text_weight: float = key(0.5, low=0, high=1, clamp=True, doc="share of the keyword score")
+    candidate_multiplier: int = key(
+        4, low=1, high=20, clamp=True, doc="candidates of each leg per wanted hit"
+    )
+    fusion: str = key(
+        "weighted", choices=("weighted", "rrf"), doc="weighted sum of scores, or reciprocal ranks"
+    )
     mmr: Mmr = key(factory=Mmr)
     temporal_decay: TemporalDecay = key(factory=TemporalDecay)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    max_results: int = key(6, low=1)
-    min_score: float = key(0.35, low=0, high=1, doc="cosine below which a hit of the vector leg alone is cut")
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Query(Block):
+    """What a search returns."""
+
+    max_results: int = key(6, low=1, doc="hits at most")
+    min_score: float = key(
+        0.35, low=0, high=1, clamp=True, doc="cosine below which a hit of the vector leg alone is cut"
+    )
     hybrid: Hybrid = key(factory=Hybrid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Cache(Block):
+    """Vectors kept for texts that may come back."""
+
     enabled: bool = key(True, doc="keep vectors that no chunk needs any more")
-    max_entries: int = key(50_000, low=1)
+    max_entries: int = key(
+        50_000, low=1, doc="vectors kept that no chunk needs; the least recently used go first"
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemorySearch:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class MemorySearch(Block):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
-    enabled: bool = key(True)
-    sources: tuple[str, ...] = key(("memory",), choices=SOURCES)
+    enabled: bool = key(True, doc="off: this agent has no memory search")
+    sources: tuple[str, ...] = key(("memory",), choices=SOURCES, doc="what is searched")
     extra_paths: tuple[ExtraPath, ...] = key((), doc="more files and folders beside the workspace")
     experimental: Experimental = key(factory=Experimental)
-    provider: str = key("auto", choices=PROVIDERS)
-    fallback: str = key("none", choices=FALLBACKS)
+    provider: str = key("auto", choices=PROVIDERS, doc="who makes the vectors; auto: the first that can work")
+    fallback: str = key("none", choices=FALLBACKS, doc="who takes over when the provider fails for good")
     model: str = key("", doc="model of the provider; empty: its default")
     output_dimensionality: int = key(0, low=0, doc="dimensions asked of the provider; 0: its default")
     remote: Remote = key(factory=Remote)
@@ -165,24 +271,26 @@ class MemorySearch:
     cache: Cache = key(factory=Cache)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderEntry:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ProviderEntry(Block):
     """`models.providers.<id>`: where a provider is and how to speak to it."""
 
-    base_url: str = key("")
-    api_key: str = key("", secret=True)
-    headers: Mapping[str, str] = key(factory=dict, secret=True)
+    base_url: str = key("", url=True, doc="base address of the provider")
+    api_key: str = key(
+        "", secret=True, doc="key, used when neither `remote.apiKey` nor the environment has one"
+    )
+    headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
-    url: str = key("", secret=True, doc="redis://…; empty: everything in one process")
+    url: str = key("", url=True, doc="redis://…; empty: everything in one process")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSettings:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class AgentSettings(Block):
     """Everything one agent needs, resolved: what workers, producers and search take as their settings."""
 
     agent: str
@@ -201,8 +309,8 @@ class AgentSettings:
     home: Path = Path()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Settings(Block):
     """The whole resolved configuration."""
 
     agents: Mapping[str, AgentSettings]

@@ -1,0 +1,100 @@
+"""Finding and reading the configuration file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from shared.config import environment
+from shared.config.environment import Environment
+from shared.errors import ConfigError
+
+
+def default_places(env: Environment) -> tuple[Path, ...]:
+    """Where a file is looked for when none is named, first come first."""
+    return environment.config_dir(env) / "config.json5", environment.state_dir(env) / "openclaw.json"
+
+
+def find(named: Path | None, env: Environment) -> Path | None:
+    """The file to read: the one of `--config` or `MEMLINE_CONFIG`, else the first default place that exists.
+
+    A file that was named has to exist.
+    """
+    said_by = "--config"
+    if named is None and (variable := environment.value(env, environment.CONFIG)):
+        named, said_by = Path(variable), environment.CONFIG
+    if named is None:
+        return next((place for place in default_places(env) if place.exists()), None)
+    path = Path(environment.expand_user(str(named), env)).absolute()
+    if not path.exists():
+        raise ConfigError(
+            f"{path}: no such configuration file (named by {said_by})",
+            hint=f"create it, or leave {said_by} away: every key has a default",
+        )
+    return path
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The object in the file; an empty file is an empty object."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}", hint=f"check it: ls -ld {path}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 at byte {error.start}", hint="save the file as UTF-8"
+        ) from error
+    content = parse(text, where=str(path))
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: the file has to hold an object", hint="write { … } around its content")
+    return content
+
+
+def parse(text: str, *, where: str) -> Any:
+    """The value of a JSON5 text; an empty one, or one of comments alone, is an empty object."""
+    if not text.strip():
+        return {}
+    import json
+
+    try:
+        # Most files are plain JSON, and importing a JSON5 parser costs more than parsing them.
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _parse_json5(text, where)
+
+
+def _parse_json5(text: str, where: str) -> Any:
+    import pyjson5
+
+    try:
+        return pyjson5.decode(text)
+    except pyjson5.Json5Exception as error:
+        message = str(error.args[0])
+        if message.startswith("No JSON data found"):
+            return {}
+        position = re.search(r"near (\d+)", message)
+        offset = int(position[1]) - 1 if position else 0
+        if isinstance(error, pyjson5.Json5ExtraData):
+            # Its position is the end of the value, not the place of what follows.
+            offset = max(offset, text.find(error.character, offset + 1))
+        line = text.count("\n", 0, offset) + 1
+        column = offset - text.rfind("\n", 0, offset)
+        raise ConfigError(
+            f"{where}: line {line}, column {column}: {_complaint(message, text, offset)}",
+            hint=f"correct line {line}; the file is JSON5, so comments and trailing commas are fine",
+        ) from None
+
+
+def _complaint(message: str, text: str, offset: int) -> str:
+    """The parser's message in words for a reader; it never quotes more than one character of the file."""
+    if unclosed := re.search(r"Unclosed b'(\w+)'", message):
+        return f"the {unclosed[1]} that starts here is not closed"
+    if message.startswith("Maximum nesting"):
+        return "nested too deep"
+    found = repr(text[offset]) if offset < len(text) else "the end of the file"
+    if message.startswith("Extra data"):
+        return f"{found} after the end of the value"
+    return f"{found} is not expected here"

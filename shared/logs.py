@@ -1,0 +1,126 @@
+"""Structured logging: one line a record, an event name and its fields, never a sentence with data glued in.
+
+    log = Log("chunk").bind(queue="chunk")
+    log.info("file.chunked", path="memory/a.md", chunks=3)
+
+    2026-02-10T08:00:00.123Z INFO chunk file.chunked queue=chunk path=memory/a.md chunks=3
+
+Fields never hold secrets or the text of files. Importing this module imports the standard library's
+`logging`, so commands that log nothing leave it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+#: All loggers of Memline are below this one.
+ROOT = "memline"
+
+#: Attribute of a record that carries the fields.
+_FIELDS = "memline_fields"
+
+
+class Log:
+    """A logger whose records are an event and fields; `bind` adds fields that every later record carries."""
+
+    __slots__ = ("_bound", "_logger")
+
+    def __init__(self, name: str, bound: Mapping[str, object] | None = None) -> None:
+        self._logger = logging.getLogger(f"{ROOT}.{name}")
+        self._bound = dict(bound or {})
+
+    def bind(self, **fields: object) -> Log:
+        """The same log with more fields."""
+        name = self._logger.name.removeprefix(f"{ROOT}.")
+        return Log(name, {**self._bound, **fields})
+
+    def debug(self, event: str, /, **fields: object) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, /, **fields: object) -> None:
+        """An error with the traceback of the exception that is being handled."""
+        self._write(logging.ERROR, event, fields, with_traceback=True)
+
+    def _write(
+        self, level: int, event: str, fields: Mapping[str, object], *, with_traceback: bool = False
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(
+                level, "%s", event, exc_info=with_traceback, extra={_FIELDS: {**self._bound, **fields}}
+            )
+
+
+class TextFormatter(logging.Formatter):
+    """`<time> <level> <logger> <event> key=value …`, always one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        head = f"{_time(record)} {record.levelname} {_name(record)}"
+        fields = " ".join(f"{name}={_plain(value)}" for name, value in _fields(record, self).items())
+        event = record.getMessage()
+        # A message of another library may be any text.
+        shown = event if event.isprintable() else json.dumps(event, ensure_ascii=False)
+        return f"{head} {shown} {fields}".rstrip()
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: `time`, `level`, `logger`, `event`, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": _name(record),
+            "event": record.getMessage(),
+        }
+        return json.dumps({**_fields(record, self), **line}, default=str)
+
+
+def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None = None) -> None:
+    """Send every log line of this process to `stream` (standard error); calling again replaces the set-up.
+
+    `level` and `style` (text or json) come from `shared.config.environment.log_options`.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+    root = logging.getLogger()
+    for old in [*root.handlers]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z"
+
+
+def _name(record: logging.LogRecord) -> str:
+    return record.name.removeprefix(f"{ROOT}.")
+
+
+def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, Any]:
+    fields: dict[str, Any] = dict(getattr(record, _FIELDS, {}))
+    if record.exc_info:
+        fields["traceback"] = formatter.formatException(record.exc_info)
+    return fields
+
+
+def _plain(value: object) -> str:
+    """The value without quotes when that is unambiguous, else as a JSON string."""
+    text = str(value)
+    simple = text and text.isprintable() and not any(mark in text for mark in " =\"'")
+    return text if simple else json.dumps(text, ensure_ascii=False)

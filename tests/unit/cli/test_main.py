@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from producers import cli
+from producers.cli.options import Invocation, examples, global_options, print_json
+from shared.config.load import Options
+from shared.errors import ConfigError, MemlineError
+
+ROOT = Path(cli.__file__).parents[2]
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """A command `probe` that only notes the global options it was given."""
+    seen: list[Options] = []
+
+    @click.command()
+    @click.option("--fail", type=click.Choice(["hint", "usage", "disk", "interrupt", "status"]))
+    @global_options
+    def command(invocation: Invocation, fail: str | None) -> int | None:
+        seen.append(invocation.options)
+        match fail:
+            case "hint":
+                raise MemlineError("it broke", hint="memline doctor")
+            case "usage":
+                raise ConfigError("no such thing")
+            case "disk":
+                raise OSError(28, "No space left on device", "/full/x")
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "status":
+                return 1
+        return None
+
+    module = type(sys)("probe")
+    module.command = command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "probe", module)
+    monkeypatch.setitem(cli.COMMANDS, "probe", ("probe:command", "Probe."))
+    return seen
+
+
+def run_process(
+    *args: str, code: str = "from producers.cli import main; main()"
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *args],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    code = (
+        "import sys; from producers.cli import run, COMMANDS; run(['--help']);"
+        "loaded = [m for m, _ in COMMANDS.values() if m.partition(':')[0] in sys.modules];"
+        "sys.exit(repr(loaded) if loaded else 0)"
+    )
+
+    done = run_process(code=code)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    for name, (_, line) in cli.COMMANDS.items():
+        assert f"  {name} " in done.stdout
+        assert line in done.stdout
+    for variable in ("MEMLINE_CONFIG", "MEMLINE_HOME", "MEMLINE_WORKSPACE"):
+        assert variable in done.stdout
+
+
+def test_the_command_line_itself_imports_nothing_heavy() -> None:
+    heavy = "asyncio dramatiq httpx importlib.metadata logging msgspec numpy pyjson5 redis rich sqlite3"
+    code = (
+        "import sys; from producers.cli import run; from producers.cli.options import Invocation;"
+        "from shared.config.load import load; load();"
+        f"sys.exit(' '.join(m for m in {heavy.split()!r} if m in sys.modules) or 0)"
+    )
+
+    done = run_process(code=code)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_line_in_the_list_is_the_first_line_of_the_commands_own_help() -> None:
+    for name in ("config", "completion"):
+        command = cli.cli.get_command(click.Context(cli.cli), name)
+        assert command is not None
+        assert command.get_short_help_str(200) == cli.COMMANDS[name][1]
+
+
+@pytest.mark.parametrize(
+    "args", [["config", "show"], ["config", "path"], ["config", "check"], ["completion"]]
+)
+def test_every_commands_help_ends_with_examples(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*args, "--help"]) == 0
+
+    text = capsys.readouterr().out
+    assert "Examples:\n" in text
+    assert f"    memline {' '.join(args)}" in text or f"memline {args[0]}" in text.split("Examples:")[1]
+
+
+def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> None:
+    before = ["--config", "c", "--home", "h", "--workspace", "w", "--agent", "a"]
+
+    assert cli.run([*before, "probe"]) == 0
+    assert cli.run(["probe", *before]) == 0
+
+    for options in probe:
+        assert (options.config, options.home, options.workspace, options.agent) == (
+            Path("c"),
+            Path("h"),
+            Path("w"),
+            "a",
+        )
+
+
+def test_an_option_after_the_name_wins_over_the_same_before_it(probe: list[Options]) -> None:
+    cli.run(["--agent", "a", "--home", "h", "probe", "--agent", "b"])
+
+    assert (probe[0].agent, probe[0].home) == ("b", Path("h"))
+
+
+def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> None:
+    cli.run(["--agent", "a", "probe"])
+    cli.run(["probe"])
+
+    assert probe[1].agent is None
+
+
+@pytest.mark.parametrize(
+    ("fail", "status", "lines"),
+    [
+        ("hint", 1, ["Error: it broke", "Try: memline doctor"]),
+        ("usage", 2, ["Error: no such thing"]),
+        ("disk", 1, ["Error: No space left on device: /full/x"]),
+        ("interrupt", 130, [""]),
+        ("status", 1, []),
+    ],
+)
+def test_every_end_has_its_exit_status_and_says_so_on_stderr(
+    probe: list[Options], capsys: pytest.CaptureFixture[str], fail: str, status: int, lines: list[str]
+) -> None:
+    assert cli.run(["probe", "--fail", fail]) == status
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines() == lines
+
+
+def test_a_misspelt_command_is_told_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["serach"]) == 2
+
+    assert "'search'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args", [["--agent"], ["--agent", "", "completion", "bash"], ["--nope"], ["config", "x"]]
+)
+def test_wrong_usage_is_exit_status_two(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(args) == 2
+
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Error: " in output.err
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([]) == 2
+
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+
+    assert capsys.readouterr().out.startswith("memline ")
+
+
+def test_a_reader_that_goes_away_is_no_reason_to_complain() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from producers.cli import main; main()", "config", "show"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+
+    complaint = process.stderr.read()
+    process.stderr.close()
+
+    assert process.wait(60) == 1
+    assert complaint == b""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_is_printed(shell: str) -> None:
+    done = run_process("completion", shell)
+
+    assert done.returncode == 0
+    assert f"_MEMLINE_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_completion_offers_commands_without_importing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_MEMLINE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "memline se")
+    monkeypatch.setenv("COMP_CWORD", "1")
+
+    done = run_process()
+
+    assert done.stdout.split() == ["plain,search"]
+
+
+def test_examples_keep_their_lines() -> None:
+    assert examples("a", "b") == "\b\nExamples:\n  a\n  b"
+
+
+def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": "記憶"})
+    print_json({"a": "\udcff"})
+
+    kept, escaped = capsys.readouterr().out.split("}\n", 1)
+    assert "記憶" in kept
+    assert "\\udcff" in escaped
+
+
+def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
+    invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
+
+    with pytest.raises(ConfigError):
+        _ = invocation.loaded
+
+    (tmp_path / "nowhere").write_text("{}")
+    assert invocation.loaded is invocation.loaded

@@ -1,0 +1,451 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config.load import Loaded, Options, examine, load
+from shared.config.schema import ExtraPath
+from shared.errors import ConfigError
+
+Loader = Callable[..., Loaded]
+
+
+@pytest.fixture
+def read(home: Path, tmp_path: Path) -> Loader:
+    """Load a configuration of this content, with these variables and options."""
+
+    def read(
+        content: dict[str, Any] | None = None, env: dict[str, str] | None = None, **options: Any
+    ) -> Loaded:
+        if content is not None:
+            (tmp_path / "c.json5").write_text(json.dumps(content))
+            options["config"] = tmp_path / "c.json5"
+        return load(Options(**options), {"HOME": str(home), **(env or {})})
+
+    return read
+
+
+def memory(**keys: Any) -> dict[str, Any]:
+    return {"agents": {"defaults": {"workspace": "/w", "memorySearch": keys}}}
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def test_without_anything_every_key_has_its_default(read: Loader, home: Path) -> None:
+    loaded = read()
+
+    assert list(loaded.settings.agents) == ["main"]
+    assert loaded.settings.default_agent == "main"
+    assert loaded.settings.home == home / ".local/share/memline"
+    assert loaded.settings.queue.url == ""
+    assert loaded.settings.path is None
+
+
+def test_a_missing_workspace_is_an_error_only_for_who_needs_it(read: Loader) -> None:
+    loaded = read()
+
+    with pytest.raises(ConfigError) as caught:
+        loaded.agent()
+
+    assert "memline --workspace DIR" in caught.value.hint
+    with pytest.raises(ConfigError):
+        loaded.settings.agents["main"]
+
+
+def test_the_usual_workspace_is_taken_when_it_exists(read: Loader, home: Path) -> None:
+    (home / ".openclaw" / "workspace").mkdir(parents=True)
+
+    assert read().agent().workspace == home / ".openclaw" / "workspace"
+
+
+def test_the_workspace_is_option_then_variable_then_file(read: Loader, tmp_path: Path) -> None:
+    by_option, by_variable = tmp_path / "option", tmp_path / "variable"
+    by_option.mkdir()
+    by_variable.mkdir()
+    env = {"MEMLINE_WORKSPACE": str(by_variable)}
+
+    assert read(memory(), env, workspace=by_option).agent().workspace == by_option
+    assert read(memory(), env).agent().workspace == by_variable
+    assert read(memory()).agent().workspace == Path("/w")
+
+
+def test_a_workspace_named_by_hand_has_to_exist(read: Loader, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such folder \\(named by --workspace\\)"):
+        read(workspace=tmp_path / "nowhere").agent()
+
+
+def test_a_workspace_of_the_file_expands_home_and_begins_at_the_file(
+    read: Loader, home: Path, tmp_path: Path
+) -> None:
+    expanded = read({"agents": {"defaults": {"workspace": "~/notes"}}}).agent()
+    relative = read({"agents": {"defaults": {"workspace": "../notes"}}}).agent()
+
+    assert expanded.workspace == home / "notes"
+    assert relative.workspace == tmp_path.parent / "notes"
+
+
+def test_home_is_option_then_variable_then_xdg(read: Loader, home: Path) -> None:
+    env = {"MEMLINE_HOME": "~/m", "XDG_DATA_HOME": "/data"}
+
+    assert read(None, env, home=Path("/o")).settings.home == Path("/o")
+    assert read(None, env).settings.home == home / "m"
+    assert read(None, {"XDG_DATA_HOME": "/data"}).settings.home == Path("/data/memline")
+
+
+def test_the_state_directory_can_be_moved(read: Loader, home: Path) -> None:
+    assert read(memory()).agent().state_dir == home / ".openclaw"
+    assert read(memory(), {"OPENCLAW_STATE_DIR": "/s"}).agent().state_dir == Path("/s")
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+TWO = {
+    "agents": {
+        "defaults": {"workspace": "/w"},
+        "list": [{"id": "main"}, {"id": "work", "default": True}, {"id": "lab", "workspace": "/lab"}],
+    }
+}
+
+
+def test_the_default_agent_is_the_marked_one_else_the_first(read: Loader) -> None:
+    assert read(TWO).settings.default_agent == "work"
+    assert read({"agents": {"list": [{"id": "b"}, {"id": "a"}]}}).settings.default_agent == "b"
+
+
+def test_other_agents_get_a_workspace_beside_the_default_one(read: Loader) -> None:
+    loaded = read(TWO)
+
+    assert {name: agent.workspace for name, agent in loaded.settings.agents.items()} == {
+        "main": Path("/w-main"),
+        "work": Path("/w"),
+        "lab": Path("/lab"),
+    }
+
+
+def test_a_workspace_named_by_hand_is_the_default_agents(read: Loader, tmp_path: Path) -> None:
+    loaded = read(TWO, workspace=tmp_path)
+
+    assert loaded.agent("work").workspace == tmp_path
+    assert loaded.agent("main").workspace == Path(f"{tmp_path}-main")
+    assert loaded.agent("lab").workspace == Path("/lab")
+
+
+def test_a_workspace_named_by_hand_is_the_chosen_agents(read: Loader, tmp_path: Path) -> None:
+    loaded = read(TWO, workspace=tmp_path, agent="lab")
+
+    assert loaded.agent().workspace == tmp_path
+    assert [agent.agent for agent in loaded.agents()] == ["lab"]
+    assert loaded.agent("work").workspace == Path("/w")
+
+
+def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(read: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(TWO, agent="wrok")
+
+    assert "main, work, lab" in caught.value.hint
+    with pytest.raises(KeyError):
+        read(TWO).settings.agents["wrok"]
+
+
+def test_without_a_list_any_valid_id_has_the_defaults(read: Loader) -> None:
+    loaded = read(memory(model="m"), agent="work")
+
+    assert loaded.agent().memory.model == "m"
+    assert loaded.agent().workspace == Path("/w-work")
+    assert loaded.agent().index_path.name == "work.sqlite"
+
+
+@pytest.mark.parametrize("agent", ["../x", "a/b", "", " ", "-a", "a.b", "ä", "a" * 65, "a\n"])
+def test_an_id_that_could_mean_something_in_a_path_is_refused(read: Loader, agent: str) -> None:
+    with pytest.raises(ConfigError):
+        read({"agents": {"list": [{"id": agent}]}})
+    if agent:
+        with pytest.raises(ConfigError):
+            read(memory(), agent=agent)
+
+
+def test_ids_that_differ_in_case_alone_are_refused(read: Loader) -> None:
+    with pytest.raises(ConfigError, match="another agent 'Main'"):
+        read({"agents": {"list": [{"id": "main"}, {"id": "Main"}]}})
+
+
+# -- layers ---------------------------------------------------------------------------------------
+
+
+def test_an_agent_overrides_the_defaults_and_those_the_old_place(read: Loader, home: Path) -> None:
+    loaded = read(
+        {
+            "memorySearch": {"query": {"maxResults": 3}, "model": "old", "extraPaths": ["a"]},
+            "agents": {
+                "defaults": {
+                    "workspace": "/w",
+                    "memorySearch": {"query": {"maxResults": 4}, "extraPaths": ["~/b", "a"]},
+                },
+                "list": [
+                    {"id": "main"},
+                    {"id": "work", "memorySearch": {"query": {"maxResults": 5}, "extraPaths": ["c"]}},
+                ],
+            },
+        }
+    )
+
+    main, work = loaded.agents()
+    assert (main.memory.query.max_results, work.memory.query.max_results) == (4, 5)
+    assert main.memory.model == work.memory.model == "old"
+    assert [entry.path for entry in main.memory.extra_paths] == ["a", f"{home}/b"]
+    assert [entry.path for entry in work.memory.extra_paths] == ["a", f"{home}/b", "c"]
+
+
+def test_doubles_among_extra_paths_are_found_after_expanding(read: Loader, home: Path) -> None:
+    loaded = read(memory(extraPaths=["~/n", f"{home}/n"]))
+
+    assert loaded.agent().memory.extra_paths == (ExtraPath(path=f"{home}/n"),)
+
+
+def test_each_agent_is_settled_by_itself(read: Loader) -> None:
+    loaded = read(
+        {
+            "agents": {
+                "defaults": {"workspace": "/w", "memorySearch": {"sources": ["memory", "sessions"]}},
+                "list": [
+                    {"id": "a", "memorySearch": {"experimental": {"sessionMemory": True}}},
+                    {"id": "b"},
+                ],
+            }
+        }
+    )
+
+    assert loaded.agent("a").memory.sources == ("memory", "sessions")
+    assert loaded.agent("b").memory.sources == ("memory",)
+
+
+def test_settings_of_the_other_backend_are_the_weakest_layer(read: Loader) -> None:
+    qmd = {"backend": "qmd", "qmd": {"limits": {"maxResults": 9}, "paths": [{"path": "q"}]}}
+
+    assert read({**memory(), "memory": qmd}).agent().memory.query.max_results == 9
+    stronger = read({**memory(query={"maxResults": 2}, extraPaths=["e"]), "memory": qmd}).agent()
+    assert stronger.memory.query.max_results == 2
+    assert [entry.path for entry in stronger.memory.extra_paths] == ["q", "e"]
+
+
+def test_citations_are_read(read: Loader) -> None:
+    assert read(memory()).agent().citations == "auto"
+    assert read({**memory(), "memory": {"citations": "off"}}).agent().citations == "off"
+
+
+# -- the index file -------------------------------------------------------------------------------
+
+
+def test_the_index_is_below_home(read: Loader) -> None:
+    assert read(memory(), home=Path("/h")).agent().index_path == Path("/h/memory/main.sqlite")
+
+
+def test_store_path_expands_home_and_agent_id(read: Loader, home: Path) -> None:
+    loaded = read(memory(store={"path": "~/{agentId}/{agentId}.sqlite"}))
+
+    assert loaded.agent().index_path == home / "main" / "main.sqlite"
+
+
+def test_two_agents_never_share_an_index(read: Loader) -> None:
+    content = memory(store={"path": "/x.sqlite"})
+    content["agents"]["list"] = [{"id": "a"}, {"id": "b"}]
+
+    with pytest.raises(ConfigError) as caught:
+        read(content)
+
+    assert "{agentId}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["~/.openclaw/memory/{agentId}.sqlite", "~/.openclaw/agents/{agentId}/agent/openclaw-agent.sqlite"],
+)
+def test_the_originals_own_index_is_left_to_it(read: Loader, home: Path, path: str) -> None:
+    loaded = read(memory(store={"path": path}))
+
+    assert loaded.agent().index_path == home / ".local/share/memline/memory/main.sqlite"
+    assert "OpenClaw's own index" in loaded.warnings[0]
+
+
+def test_paths_of_models_and_extensions_are_made_absolute(read: Loader, home: Path, tmp_path: Path) -> None:
+    agent = read(
+        memory(
+            local={"modelPath": "m.gguf", "modelCacheDir": "~/models"},
+            store={"vector": {"extensionPath": "/v.so"}},
+        )
+    ).agent()
+
+    assert agent.memory.local.model_path == str(tmp_path / "m.gguf")
+    assert agent.memory.local.model_cache_dir == str(home / "models")
+    assert agent.memory.store.vector.extension_path == "/v.so"
+    named = read(memory(local={"modelPath": "hf:a/b/c.gguf"})).agent()
+    assert named.memory.local.model_path == "hf:a/b/c.gguf"
+
+
+# -- keys and addresses ---------------------------------------------------------------------------
+
+
+def test_keys_of_the_environment_are_kept_by_provider(read: Loader) -> None:
+    env = {"OPENAI_API_KEY": "o", "GOOGLE_API_KEY": "g", "VOYAGE_API_KEY": " "}
+
+    assert read(memory(), env).agent().environment_keys == {"openai": "o", "gemini": "g"}
+    env["GEMINI_API_KEY"] = "first"
+    assert read(memory(), env).agent().environment_keys["gemini"] == "first"
+
+
+def test_references_in_keys_headers_and_addresses_are_replaced(read: Loader) -> None:
+    remote = {
+        "apiKey": "${K}",
+        "headers": {"X": "a ${K} b", "Y": "$${K}"},
+        "baseUrl": "http://${H}:1/v1",
+    }
+
+    agent = read(memory(remote=remote), {"K": "key", "H": "host"}).agent()
+
+    assert agent.memory.remote.api_key == "key"
+    assert agent.memory.remote.headers == {"X": "a key b", "Y": "${K}"}
+    assert agent.memory.remote.base_url == "http://host:1/v1"
+
+
+def test_the_name_of_a_key_variable_stands_for_the_key(read: Loader) -> None:
+    agent = read(memory(remote={"apiKey": "GEMINI_API_KEY"}), {"GEMINI_API_KEY": "g"}).agent()
+
+    assert agent.memory.remote.api_key == "g"
+
+
+def test_a_reference_to_nothing_is_an_error_that_names_the_variable(read: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(memory(remote={"apiKey": "${NOT_THERE}"}))
+
+    assert "NOT_THERE" in caught.value.message
+    assert "remote.apiKey" in caught.value.message
+
+
+def test_an_overridden_reference_to_nothing_is_no_error(read: Loader) -> None:
+    content = memory(remote={"apiKey": "${NOT_THERE}"})
+    content["agents"]["list"] = [{"id": "main", "memorySearch": {"remote": {"apiKey": "k"}}}]
+
+    assert read(content).agent().memory.remote.api_key == "k"
+
+
+def test_providers_give_address_key_and_headers_and_nothing_else(read: Loader) -> None:
+    content = memory()
+    content["models"] = {
+        "providers": {
+            "openai": {"baseUrl": "http://h", "apiKey": "${K}", "headers": {"a": "b"}, "models": [1]},
+            "voyage": {"apiKey": "${NOT_THERE}"},
+            "anthropic": {"apiKey": "${NOT_THERE_EITHER}", "baseUrl": 5},
+        }
+    }
+
+    loaded = read(content, {"K": "key"})
+
+    openai = loaded.agent().providers["openai"]
+    assert (openai.base_url, openai.api_key, openai.headers) == ("http://h", "key", {"a": "b"})
+    assert loaded.agent().providers["voyage"].api_key == ""
+    assert [warning for warning in loaded.warnings if "NOT_THERE" in warning] == [
+        f"{loaded.settings.path}: models.providers.voyage.apiKey: without effect, "
+        "the variable NOT_THERE is not set"
+    ]
+
+
+def test_the_queue_is_variable_then_file(read: Loader) -> None:
+    content = {"queue": {"url": "redis://${R}/1"}}
+
+    assert read(content, {"R": "r"}).settings.queue.url == "redis://r/1"
+    assert read(content, {"R": "r", "MEMLINE_QUEUE_URL": "rediss://v"}).settings.queue.url == "rediss://v"
+
+
+@pytest.mark.parametrize("url", ["http://h", "localhost:6379", "redis:h"])
+def test_a_queue_that_is_no_redis_is_an_error_that_does_not_quote_it(read: Loader, url: str) -> None:
+    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_URL: not the address of a Redis") as caught:
+        read(None, {"MEMLINE_QUEUE_URL": url})
+
+    assert url not in caught.value.message
+
+
+# -- what is wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"agents": []},
+        {"agents": {"defaults": 1}},
+        {"agents": {"list": {}}},
+        {"agents": {"list": [{}]}},
+        {"agents": {"list": ["main"]}},
+        {"agents": {"defaults": {"workspace": 1}}},
+        {"agents": {"defaults": {"memorySearch": []}}},
+        {"memorySearch": None},
+        {"memory": 1},
+        {"memory": {"citations": "always"}},
+        {"memory": {"backend": "other"}},
+        {"models": {"providers": 1}},
+        {"queue": "redis://h"},
+        {"queue": {"url": 1}},
+    ],
+)
+def test_a_block_of_the_wrong_shape_is_an_error(read: Loader, content: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(content)
+
+    assert caught.value.hint
+
+
+def test_unknown_keys_elsewhere_are_ignored(read: Loader) -> None:
+    content = {
+        "channels": {"whatsapp": {}},
+        "agents": {"defaults": {"workspace": "/w", "model": {"primary": "x"}}, "list": [{"id": "a", "x": 1}]},
+        "memory": {"x": 1},
+    }
+
+    assert read(content).agent().workspace == Path("/w")
+
+
+def test_of_many_problems_the_first_is_raised_and_the_others_are_counted(read: Loader) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(memory(a=1, b=2, c=3))
+
+    assert "(and 2 more)" in caught.value.message
+    assert "memline config check" in caught.value.hint
+
+
+def test_a_problem_of_the_defaults_is_told_once(home: Path, tmp_path: Path) -> None:
+    content = memory(remote={"apiKey": "${NOT_THERE}"})
+    content["agents"]["list"] = [{"id": "a"}, {"id": "b", "memorySearch": {"model": "m"}}]
+    (tmp_path / "c.json5").write_text(json.dumps(content))
+
+    found = examine(Options(config=tmp_path / "c.json5"), {"HOME": str(home)})
+
+    assert len(found.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "key"),
+    [
+        ({"memory": {"search": {}}}, "memory.search"),
+        ({"agents": {"entries": {}}}, "agents.entries"),
+        ({"$include": "x.json"}, "$include"),
+        ({"queue": {"ulr": ""}}, "did you mean url"),
+    ],
+)
+def test_a_key_that_looks_as_if_it_were_read_is_warned_of(
+    read: Loader, content: dict[str, Any], key: str
+) -> None:
+    assert any(key in warning for warning in read(content).warnings)
+
+
+def test_no_secret_is_in_what_a_configuration_prints(read: Loader) -> None:
+    content = memory(remote={"apiKey": "hush", "headers": {"X": "hush"}})
+    content["models"] = {"providers": {"openai": {"apiKey": "hush"}}}
+    loaded = read(content, {"OPENAI_API_KEY": "hush", "MEMLINE_QUEUE_URL": "redis://:hush@h"})
+
+    text = repr(loaded) + repr(loaded.settings) + repr(loaded.agents()) + repr(loaded.ground)
+
+    assert "hush" not in text

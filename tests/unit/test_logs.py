@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from shared import logs
+
+
+@pytest.fixture
+def output() -> Iterator[io.StringIO]:
+    """What is logged during the test; the root logger is put back afterwards."""
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_record_is_one_line_of_event_and_fields(output: io.StringIO) -> None:
+    logs.configure("INFO", "text", output)
+
+    logs.Log("chunk").bind(queue="chunk").info("file.chunked", path="a b.md", chunks=3, note="x\ny")
+
+    (line,) = output.getvalue().splitlines()
+    _time, rest = line.split(" ", 1)
+    assert rest == 'INFO chunk file.chunked queue=chunk path="a b.md" chunks=3 note="x\\ny"'
+    assert _time.endswith("Z")
+
+
+def test_records_below_the_level_are_dropped(output: io.StringIO) -> None:
+    logs.configure("WARNING", "text", output)
+
+    logs.Log("chunk").info("quiet")
+    logs.Log("chunk").warning("loud")
+
+    assert output.getvalue().splitlines()[0].endswith("loud")
+
+
+def test_json_lines_carry_the_same_fields(output: io.StringIO) -> None:
+    logs.configure("DEBUG", "json", output)
+
+    logs.Log("store").debug("rows.written", rows=2, event="not this one")
+
+    line = json.loads(output.getvalue())
+    assert (line["level"], line["logger"], line["event"], line["rows"]) == (
+        "DEBUG",
+        "store",
+        "rows.written",
+        2,
+    )
+
+
+def test_bound_fields_leave_the_log_they_come_from_alone(output: io.StringIO) -> None:
+    logs.configure("INFO", "text", output)
+    log = logs.Log("x")
+
+    log.bind(a=1).bind(b=2).error("one")
+    log.error("two")
+
+    first, second = output.getvalue().splitlines()
+    assert first.endswith("one a=1 b=2")
+    assert second.endswith("two")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_traceback_stays_in_its_line(output: io.StringIO, style: str) -> None:
+    logs.configure("INFO", style, output)
+
+    try:
+        raise ValueError("of this kind")
+    except ValueError:
+        logs.Log("x").exception("failed")
+
+    (line,) = output.getvalue().splitlines()
+    assert "ValueError: of this kind" in line
+    assert "test_logs.py" in line
+
+
+def test_lines_of_other_libraries_have_the_same_shape(output: io.StringIO) -> None:
+    logs.configure("INFO", "text", output)
+
+    logging.getLogger("dramatiq.worker").info("started\n%d threads", 4)
+
+    (line,) = output.getvalue().splitlines()
+    assert line.endswith('INFO dramatiq.worker "started\\n4 threads"')
+
+
+def test_configuring_again_replaces_the_first_time(output: io.StringIO) -> None:
+    logs.configure("INFO", "text", io.StringIO())
+    logs.configure("INFO", "text", output)
+
+    logs.Log("x").info("once")
+
+    assert len(output.getvalue().splitlines()) == 1
