@@ -10,6 +10,10 @@ from shared.config import environment
 from shared.config.environment import Environment
 from shared.errors import ConfigError
 
+#: A text that begins, after comments, with a key and a colon: the members of an object without its braces,
+#: as they are often printed in documentation.
+_BARE_MEMBERS = r"""(?>\s+|//[^\n]*\n|/\*.*?\*/)*+(?:[A-Za-z_$][\w$]*|"[^"\n]*"|'[^'\n]*')\s*:"""
+
 
 def default_places(env: Environment) -> tuple[Path, ...]:
     """Where a file is looked for when none is named, first come first."""
@@ -54,7 +58,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, *, where: str) -> Any:
-    """The value of a JSON5 text; an empty one, or one of comments alone, is an empty object."""
+    """The value of a JSON5 text; an empty one is an empty object, and the outermost braces may be missing."""
     if not text.strip():
         return {}
     import json
@@ -69,17 +73,21 @@ def parse(text: str, *, where: str) -> Any:
 def _parse_json5(text: str, where: str) -> Any:
     import pyjson5
 
+    before, after = ("{", "\n}") if re.match(_BARE_MEMBERS, text, re.DOTALL) else ("", "")
     try:
-        return pyjson5.decode(text)
+        return pyjson5.decode(f"{before}{text}{after}")
     except pyjson5.Json5Exception as error:
         message = str(error.args[0])
         if message.startswith("No JSON data found"):
             return {}
         position = re.search(r"near (\d+)", message)
-        offset = int(position[1]) - 1 if position else 0
+        offset = int(position[1]) - 1 - len(before) if position else 0
+        if offset < 0:
+            # The brace that was added is the one that found no partner.
+            message, offset = "", len(text)
         if isinstance(error, pyjson5.Json5ExtraData):
             # Its position is the end of the value, not the place of what follows.
-            offset = max(offset, text.find(error.character, offset + 1))
+            offset = max(offset, text.find(error.character or "", offset + 1))
         line = text.count("\n", 0, offset) + 1
         column = offset - text.rfind("\n", 0, offset)
         raise ConfigError(

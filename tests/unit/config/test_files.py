@@ -80,6 +80,8 @@ def test_json5_is_understood(tmp_path: Path) -> None:
         ("{\n  a: [1, 2", "line 2, column 6", "array that starts here is not closed"),
         ("{a: 1}\nx", "line 2, column 1", "after the end"),
         ("{a: 'x\ny'}", "line 1, column 5", "string that starts here is not closed"),
+        ("a: 1,\nb: @", "line 2, column 4", "'@' is not expected"),
+        ("a: {\nb: 1", "line 2, column 5", "the end of the file is not expected"),
         ("[" * 5000, "line 1", "nested too deep"),
     ],
 )
@@ -94,6 +96,17 @@ def test_a_broken_file_is_told_with_line_and_column(
     assert f"{path}: {place}" in caught.value.message
     assert complaint in caught.value.message
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1, b: {c: 2}", "// x\n/* y */ 'a': 1,\nb: {c: 2}, // end", '"a":1,b:{c:2}']
+)
+def test_the_members_of_an_object_are_understood_without_their_braces(tmp_path: Path, text: str) -> None:
+    assert files.read(write(tmp_path / "c.json5", text)) == {"a": 1, "b": {"c": 2}}
+
+
+def test_many_comments_take_no_time(tmp_path: Path) -> None:
+    assert files.read(write(tmp_path / "c.json5", "/* a */ " * 10_000 + "{a: 1}")) == {"a": 1}
 
 
 def test_a_secret_beside_the_fault_is_not_quoted(tmp_path: Path) -> None:

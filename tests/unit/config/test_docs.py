@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config import environment, files
+from shared.config.check import FOREIGN
+from shared.config.keys import default_of, leaves
+from shared.config.load import Options, load
+from shared.config.qmd import TAKEN
+from shared.config.schema import Block, MemorySearch, ProviderEntry, QueueSettings
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "config.md"
+BLOCKS = [
+    pytest.param(text, id=f"{page.name}-{number}")
+    for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    for number, text in enumerate(re.findall(r"```json5\n(.*?)```", page.read_text("utf-8"), re.DOTALL), 1)
+]
+
+
+def rows() -> dict[str, list[str]]:
+    """The tables of the page: the cells of each row, by key."""
+    cells = [re.split(r"\s*\|\s*", line.strip("| ")) for line in PAGE.read_text("utf-8").splitlines()]
+    return {row[0].strip("`"): row for row in cells if len(row) == 4 and row[0].startswith("`")}
+
+
+@pytest.mark.parametrize(
+    ("block", "prefix"),
+    [(MemorySearch, ""), (ProviderEntry, "models.providers.<id>."), (QueueSettings, "queue.")],
+)
+def test_every_key_is_documented_with_its_default(block: type[Block], prefix: str) -> None:
+    documented = rows()
+
+    for path, field in leaves(block):
+        assert prefix + path in documented, path
+        _, kind, default, effect = documented[prefix + path]
+        expected: Any = default_of(field)
+        assert json.loads(default.strip("`")) == (list(expected) if isinstance(expected, tuple) else expected)
+        assert kind and effect
+        for word in field.metadata["choices"]:
+            assert f"`{word}`" in kind, path
+
+
+def test_no_key_is_documented_that_does_not_exist() -> None:
+    known = {path for path, _ in leaves(MemorySearch)}
+
+    documented = {key for key in rows() if not re.match(r"(agents|memory|models|queue)\.", key)}
+
+    assert documented == known
+
+
+def test_every_variable_and_every_key_without_effect_is_documented() -> None:
+    text = PAGE.read_text("utf-8")
+    variables = [
+        value
+        for name, value in vars(environment).items()
+        if name.isupper() and isinstance(value, str) and not name.startswith("_")
+    ]
+
+    for word in (*variables, *sum(environment.PROVIDER_KEYS.values(), ()), *FOREIGN, *TAKEN):
+        assert f"`{word}`" in text, word
+
+
+@pytest.mark.parametrize("text", BLOCKS)
+def test_every_block_of_the_documentation_is_a_configuration(text: str, tmp_path: Path, home: Path) -> None:
+    assert isinstance(files.parse(text, where="documentation"), dict)
+
+    (tmp_path / "c.json5").write_text(text, encoding="utf-8")
+    env = {"HOME": str(home)} | dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
+    loaded = load(Options(config=tmp_path / "c.json5"), env)
+    assert loaded.warnings == ()
