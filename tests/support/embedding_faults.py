@@ -20,6 +20,8 @@ FAULTS = {
     "500": "server error",
     "503": "overloaded; `503:30` sends Retry-After",
     "html": "a 200 with a web page",
+    "error-in-200": "a 200 that holds an error; `error-in-200:429` with that code",
+    "bad-gzip": "a 200 that says gzip and is none",
     "truncated": "a 200 with half of the JSON",
     "short": "one vector too few",
     "long": "one vector too many",
@@ -34,6 +36,7 @@ FAULTS = {
     "max-rows": "`max-rows:8` answers 400 to more texts",
     "max-tokens": "`max-tokens:1000` answers 400 to more tokens (characters / 4)",
     "max-text-tokens": "`max-text-tokens:500` answers 400 when one text has more",
+    "max-bytes": "`max-bytes:9000` answers 413, naming no cap, to a larger request",
     "refuse": "`refuse:WORD` answers 400 when a text holds WORD",
     "redirect": "307 to `redirect:URL`",
     "hang": "no answer while the server lives",
@@ -51,6 +54,7 @@ class ErrorAnswer:
     kind: str = "application/json"
     retry_after: str = ""
     location: str = ""
+    encoding: str = ""
 
 
 def texts_of(body: dict[str, Any]) -> list[str]:
@@ -108,6 +112,13 @@ def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str
         return ErrorAnswer(status=307, body=b"", kind="text/plain", location=faults["redirect"])
     if "html" in faults:
         return ErrorAnswer(status=200, body=b"<!doctype html><title>Sign in</title>", kind="text/html")
+    if "bad-gzip" in faults:
+        return ErrorAnswer(status=200, body=b"not gzip at all", encoding="gzip")
+    if "error-in-200" in faults:
+        inner = {"message": "Provider returned error", "code": int(faults["error-in-200"] or 0)}
+        return ErrorAnswer(status=200, body=json.dumps({"error": inner}).encode())
+    if len(json.dumps(body)) > int(faults.get("max-bytes") or 1 << 60):
+        return ErrorAnswer(status=413, body=b"")
     if "no-base64" in faults and "encoding_format" in body:
         return _error(400, "Unrecognized request argument supplied: encoding_format", "invalid_request")
     return _cap_error(faults, texts_of(body))

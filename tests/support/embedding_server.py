@@ -23,10 +23,10 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from shared.embedders.fake import FakeEmbedder
@@ -216,9 +216,12 @@ class _Handler(BaseHTTPRequestHandler):
         if error is None:
             self._vectors(faults, body)
         else:
-            self._answer(
-                error.status, error.body, error.kind, retry_after=error.retry_after, location=error.location
-            )
+            headers = {
+                "Retry-After": error.retry_after,
+                "Location": error.location,
+                "Content-Encoding": error.encoding,
+            }
+            self._answer(error.status, error.body, error.kind, headers=headers)
 
     def _vectors(self, faults: dict[str, str], body: dict[str, Any]) -> None:
         dims = body.get("dimensions") or self.server.stub.dims
@@ -234,17 +237,16 @@ class _Handler(BaseHTTPRequestHandler):
         body: bytes,
         kind: str,
         *,
-        retry_after: str = "",
-        location: str = "",
+        headers: Mapping[str, str] = MappingProxyType({}),
         cut: bool = False,
     ) -> None:
+        """`headers` without a value are left out."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
-        if retry_after:
-            self.send_header("Retry-After", retry_after)
-        if location:
-            self.send_header("Location", location)
+        for name, value in headers.items():
+            if value:
+                self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if cut else body)
         self.wfile.flush()

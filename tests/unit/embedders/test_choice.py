@@ -251,6 +251,14 @@ def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place() 
         build_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "")
 
 
+def test_provider_none_asks_nobody_whatever_the_fallback() -> None:
+    public = Identity(provider="openai", model="text-embedding-3-small")
+    settings = make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY})
+
+    with pytest.raises(ProviderStop, match="is none"):
+        build_for_identity(settings, public, "")
+
+
 def test_an_identity_of_the_fallback_can_be_asked() -> None:
     settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
 

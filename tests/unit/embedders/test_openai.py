@@ -10,7 +10,11 @@ import pytest
 
 from shared.clock import ManualClock
 from shared.config.schema import ProviderEntry
+from shared.embedders.catalog import CATALOG
+from shared.embedders.endpoint import Endpoint
 from shared.embedders.fake import FakeEmbedder
+from shared.embedders.openai import OpenAIEmbedder
+from shared.embedders.protocol import Identity
 from shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -49,6 +53,8 @@ def test_vectors_come_in_the_order_of_the_texts(
         ("nan:beta", "not finite"),
         ("html", "no JSON"),
         ("truncated", "no JSON"),
+        ("error-in-200", "Provider returned error"),
+        ("bad-gzip", "cannot be unpacked"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_broken(
@@ -56,7 +62,7 @@ def test_an_answer_that_does_not_fit_is_broken(
 ) -> None:
     server.control({"fault": fault})
 
-    with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: 200.*{reason}"):
+    with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: .*{reason}"):
         connect(server.url).embed_documents(TEXTS)
 
     assert len(server.requests) == 1
@@ -74,6 +80,19 @@ def test_dimensions_must_stay_those_of_the_first_answer(server: EmbeddingServer,
 def test_dimensions_must_be_those_of_the_index(server: EmbeddingServer, connect: Connect) -> None:
     with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 768"):
         connect(server.url, vector_dims=768).embed_documents(TEXTS)
+
+
+def test_dimensions_of_a_public_model_are_known_before_the_first_answer(server: EmbeddingServer) -> None:
+    embedder = OpenAIEmbedder(
+        identity=Identity(provider="openai", model="text-embedding-3-small"),
+        endpoint=Endpoint(provider="openai", base_url=server.url, public=True),
+        caps=CATALOG["openai"].caps,
+    )
+
+    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 1536"):
+        embedder.embed_documents(TEXTS)
+
+    embedder.close()
 
 
 def test_dimensions_asked_for_are_sent_and_checked(server: EmbeddingServer, connect: Connect) -> None:
@@ -103,7 +122,9 @@ def test_dimensions_that_the_server_ignores_are_an_error_with_a_way_out(
         ("404-model", ProviderStop, "memorySearch.model"),
         ("redirect:http://127.0.0.1:9/v1", ProviderStop, "http://127.0.0.1:9/v1"),
         ("429", ProviderLater, ""),
+        ("error-in-200:429", ProviderLater, ""),
         ("max-rows:2", ProviderTooBig, ""),
+        ("max-bytes:10", ProviderTooBig, ""),
         ("max-tokens:5", ProviderTooBig, ""),
         ("refuse:beta", ProviderRefused, ""),
     ],
@@ -185,10 +206,45 @@ def test_a_lasting_trouble_is_left_to_the_caller_after_three_tries(
 def test_a_server_that_hangs_is_given_up_at_the_time_limit(server: EmbeddingServer, connect: Connect) -> None:
     server.control({"fault": "hang"})
 
-    with pytest.raises(ProviderLater, match=r"no answer within 0\.1 s"):
-        connect(server.url).embed_query("x", timeout_s=0.1)
+    with pytest.raises(ProviderLater, match=r"no answer within 0\.3 s"):
+        connect(server.url).embed_query("x", timeout_s=0.3)
 
     assert len(server.requests) == 1
+
+
+class HurriedClock(ManualClock):
+    """A second goes by whenever somebody looks."""
+
+    def now(self) -> float:
+        self.advance(1)
+        return super().now()
+
+
+def test_an_answer_that_comes_too_slowly_is_given_up(
+    server: EmbeddingServer,
+) -> None:
+    embedder = OpenAIEmbedder(
+        identity=Identity(provider="openai", model="m"),
+        endpoint=Endpoint(provider="openai", base_url=server.url, public=False),
+        caps=CATALOG["openai"].caps,
+        timeout_s=1.5,
+        clock=HurriedClock(),
+    )
+
+    with pytest.raises(ProviderLater, match=r"no answer within 1\.5 s"):
+        embedder.embed_documents(TEXTS)
+
+    embedder.close()
+
+
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
+    server: EmbeddingServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    assert connect(server.url).embed_documents(TEXTS)
 
 
 def test_no_server_at_all_is_later_and_names_the_address(connect: Connect) -> None:

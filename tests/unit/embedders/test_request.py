@@ -58,6 +58,18 @@ def test_a_cap_of_tokens_is_halved_to_and_learned(server: EmbeddingServer, conne
     assert [request.rows for request in server.requests] == [16, 8, 4, 4, 4, 4]
 
 
+def test_a_cap_without_a_name_is_learned_as_the_rows_that_passed(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "max-bytes:200"})
+
+    outcome = embed(connect(server.url), texts(16))
+
+    assert missing(outcome) == []
+    assert outcome.learned_max_rows == 4
+    assert outcome.learned_max_tokens == 0
+
+
 def test_one_text_too_big_alone_fails_and_teaches_no_cap_of_a_request(
     server: EmbeddingServer, connect: Connect
 ) -> None:
@@ -70,6 +82,7 @@ def test_one_text_too_big_alone_fails_and_teaches_no_cap_of_a_request(
     assert (index, failure.kind) == (5, "too_big")
     assert (outcome.learned_max_rows, outcome.learned_max_tokens) == (0, 0)
     assert outcome.error is None
+    assert len(server.requests) <= 10
 
 
 @pytest.mark.parametrize("bad", [[0], [15], [3, 9], [0, 1, 2]])

@@ -1,0 +1,20 @@
+"""What embedding costs at the providers' own services, for plans made before anything is spent.
+
+List prices in US dollars for a million tokens, as published in 2026-02. Prices change: a plan says that
+it is an estimate, and a server of one's own has none.
+"""
+
+from __future__ import annotations
+
+#: Model -> US dollars for a million tokens.
+PER_MILLION = {
+    "text-embedding-3-small": 0.02,
+    "text-embedding-3-large": 0.13,
+    "text-embedding-ada-002": 0.10,
+}
+
+
+def cost(model: str, tokens: int) -> float | None:
+    """US dollars for embedding so many tokens; None for a model without a known price."""
+    price = PER_MILLION.get(model)
+    return None if price is None else price * tokens / 1_000_000
