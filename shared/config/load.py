@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,9 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
 
     roster = read_roster(content, where=where, report=report)
     chosen = roster.demand(options.agent) if options.agent else None
+    usual = roster.default
+    if chosen and not roster.listed:
+        roster, usual = replace(roster, ids=(chosen,)), chosen
     shared_leaves = _shared_leaves(content, where, options, env, report)
     provider_leaves = read_providers(content, where=where, env=env, report=report)
     named_workspace = _named_workspace(options, env)
@@ -116,7 +119,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     _warn_of_other_layouts(content, where, report)
     settings = Settings(
         agents=Agents(ground),
-        default_agent=roster.default,
+        default_agent=usual,
         home=ground.home,
         queue=QueueSettings(url=shared_leaves["queue.url"][0]),
         path=path,

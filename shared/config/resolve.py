@@ -113,11 +113,14 @@ class Agents(Mapping[str, AgentSettings]):
         return len(self._ground.roster.ids)
 
     def __contains__(self, agent: object) -> bool:
-        return agent in self._ground.roster.ids
+        return isinstance(agent, str) and self._ground.roster.has(agent)
 
     def __getitem__(self, agent: str) -> AgentSettings:
-        """The agent's settings; `KeyError` when it is not listed, `ConfigError` when it has no workspace."""
-        if agent not in self._ground.roster.ids:
+        """The agent's settings; `KeyError` when there is no such agent, `ConfigError` without a workspace.
+
+        Without `agents.list` every valid id is an agent: a worker may be sent one that it has never met.
+        """
+        if not self._ground.roster.has(agent):
             raise KeyError(agent)
         return self.resolve(agent)
 

@@ -39,11 +39,15 @@ class Roster:
                 f"{agent!r} is no agent id",
                 hint="an id has up to 64 letters, digits, - and _, and begins with a letter or digit",
             )
-        if self.listed and agent not in self.ids:
+        if not self.has(agent):
             raise ConfigError(
                 f"there is no agent {agent!r} in agents.list", hint=f"one of: --agent {', '.join(self.ids)}"
             )
         return agent
+
+    def has(self, agent: str) -> bool:
+        """Whether there is such an agent."""
+        return agent in self.ids if self.listed else is_agent_id(agent)
 
 
 def is_agent_id(text: str) -> bool:

@@ -158,6 +158,17 @@ def test_without_a_list_any_valid_id_has_the_defaults(read: Loader) -> None:
     assert loaded.agent().memory.model == "m"
     assert loaded.agent().workspace == Path("/w-work")
     assert loaded.agent().index_path.name == "work.sqlite"
+    assert list(loaded.settings.agents) == [loaded.settings.default_agent] == ["work"]
+
+
+def test_without_a_list_a_worker_is_given_any_agent_it_is_sent(read: Loader) -> None:
+    agents = read(memory()).settings.agents
+
+    assert agents["work"].workspace == Path("/w-work")
+    assert "work" in agents
+    assert "../work" not in agents
+    with pytest.raises(KeyError):
+        agents["../work"]
 
 
 @pytest.mark.parametrize("agent", ["../x", "a/b", "", " ", "-a", "a.b", "ä", "a" * 65, "a\n"])
