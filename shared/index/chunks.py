@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shared.index import ledger
 from shared.index.rows import ChunkRow, FileRow
+from shared.sources import outcomes
 from shared.sources.tokens import DENSE
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def apply_file(connection: Connection, row: FileRow) -> Replaced:
     if row.outcome == ledger.REMOVED:
         # Also for a file that came and went unseen: the row tells that somebody looked.
         change = "removed" if existed else "unchanged"
-    elif row.outcome != ledger.INDEXED:
-        change = "refused" if row.outcome != "empty" else ("changed" if existed else "added")
+    elif row.outcome != outcomes.INDEXED:
+        change = "refused" if row.outcome != outcomes.EMPTY else ("changed" if existed else "added")
     else:
         change = "changed" if existed else "added"
     return Replaced(change=change, texts=texts, orphans=orphans)

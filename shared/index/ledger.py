@@ -6,31 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.index.rows import FileRow
+from shared.sources import outcomes
+from shared.sources.outcomes import INDEXED
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: The file is in the index.
-INDEXED = "indexed"
 #: It is gone. The row stays for a while, so that an older message cannot bring the content back.
-REMOVED = "removed"
-
-#: Everything that can become of a file, with the words for it in `status --verbose`.
-OUTCOMES = {
-    INDEXED: "searchable",
-    "empty": "nothing but white space",
-    "symlink": "a symbolic link; links are never followed",
-    "special": "no regular file",
-    "too_large": "above the size limit",
-    "not_text": "not text",
-    "unreadable": "cannot be read",
-    "bad_name": "its name is not valid UTF-8",
-    "failed": "an unexpected error while it was read",
-    REMOVED: "gone from the disk",
-}
+REMOVED = outcomes.GONE
 
 #: Outcomes that make `index` exit 1: somebody should look at the file.
-PROBLEMS = ("unreadable", "failed", "too_large", "not_text", "bad_name")
+PROBLEMS = (
+    outcomes.UNREADABLE,
+    outcomes.FAILED,
+    outcomes.TOO_LARGE,
+    outcomes.NOT_TEXT,
+    outcomes.BAD_NAME,
+)
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9

@@ -33,6 +33,7 @@ def retarget(
             return
         row = identity.ensure(connection, wanted, base_url, now)
         meta.put(connection, meta.TARGET, row.id)
+        meta.put(connection, meta.FALLBACK, None)
         active = identity.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:
             # Nothing to blind: the first vectors are searched as they come.

@@ -25,7 +25,7 @@ class FileRow:
 
     path: str
     source: str
-    #: One of `shared.index.ledger.OUTCOMES`.
+    #: One of the words of `shared.sources.outcomes`.
     outcome: str
     reason: str = ""
     size: int = 0

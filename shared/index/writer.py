@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings
 from shared.embedders.protocol import Identity, RequestCaps
 from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, vectors
 from shared.index.driver import faults, load_vec, open_writer, transaction
@@ -58,6 +59,18 @@ class IndexWriter:
         self.vec_error = "switched off" if not vector_enabled else load_vec(self.connection, extension_path)
         self.vec = VecTables(self.connection, available=not self.vec_error)
         self._owner = dispatch.this_owner()
+
+    @classmethod
+    def of(cls, settings: AgentSettings, *, clock: Clock | None = None) -> IndexWriter:
+        """The index of an agent, by its settings."""
+        memory = settings.memory
+        return cls(
+            settings.index_path,
+            extension_path=memory.store.vector.extension_path,
+            vector_enabled=memory.store.vector.enabled,
+            cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
+            clock=clock,
+        )
 
     def close(self) -> None:
         self.connection.close()
@@ -246,6 +259,11 @@ class IndexWriter:
         with faults(self.path):
             model_change.forget_vectors(self.connection, self.vec, self._clock.now())
 
+    def meta(self, key: str, default: object = None) -> Any:
+        """A single value of the index; the keys are in `shared.index.meta`."""
+        with faults(self.path):
+            return meta.get(self.connection, key, default)
+
     def put_meta(self, key: str, value: object) -> None:
         """Set a single value of the index."""
         with faults(self.path), transaction(self.connection):
@@ -274,6 +292,9 @@ class IndexWriter:
         if retry_after_s is not None:
             # The provider said when: waiting as told is no failure.
             return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
+        if was.hold_until > now:
+            # A request that was out with the one that brought the hold: the same trouble, counted once.
+            return was
         failures = was.failures + 1
         if failures >= health.MAX_FAILURES:
             return replace(was, state="paused", reason=error, action=action, failures=failures)

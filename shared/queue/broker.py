@@ -12,8 +12,9 @@ import dramatiq
 import msgspec
 from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
-from dramatiq.errors import DecodeError
 from dramatiq.middleware import Middleware, Retries
+
+from shared.errors import QueueError
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug or a full disk, which a hundred tries do not mend.
@@ -22,6 +23,9 @@ MAX_RETRIES = 3
 #: Milliseconds before the first retry, and at most: a full disk or a locked file may pass in seconds.
 MIN_BACKOFF_MS = 200
 MAX_BACKOFF_MS = 5_000
+
+#: Prefix of all our keys in Redis.
+NAMESPACE = "memline"
 
 #: Queues of the pipeline, as in the Procfile.
 QUEUES = ("chunk", "embed", "store", "query")
@@ -37,9 +41,9 @@ class MessagePack(Encoder):
         try:
             decoded = msgspec.msgpack.decode(data)
         except msgspec.DecodeError as error:
-            raise DecodeError("not a MessagePack message", data, error) from error
+            raise ValueError(f"not a MessagePack message: {error}") from error
         if not isinstance(decoded, dict):
-            raise DecodeError("not a message", data, None)
+            raise ValueError("not a message")
         return decoded
 
 
@@ -62,17 +66,59 @@ class Faults(Middleware):
 
 
 def in_process() -> StubBroker:
-    """A broker for one process, made the process's broker; its queues are in memory, the truth in rows."""
+    """The broker for one process, made the process's broker; its queues are in memory, the truth in rows.
+
+    Called again it gives the same broker: actors are bound to the first one for as long as Python runs.
+    """
+    global _in_process
+    if _in_process is None:
+        dramatiq.set_encoder(MessagePack())
+        _in_process = StubBroker(
+            middleware=[
+                # No TimeLimit: it raises inside running code, also between two statements of a transaction;
+                # what can hang, the provider call, has its own time limit. No AgeLimit: rows decide.
+                Retries(max_retries=MAX_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS),
+                Faults(),
+            ]
+        )
+        dramatiq.set_broker(_in_process)
+    return _in_process
+
+
+def of_this_process() -> dramatiq.Broker:
+    """The broker that actors belong to: the one made before in this process, else that of `queue.url`.
+
+    Raises QueueError when there is neither, and ConfigError for a configuration that cannot be read.
+    """
+    if _in_process is not None:
+        return _in_process
+    from shared.config.load import Options, load
+
+    return on_redis(load(Options()).settings.queue.url)
+
+
+def on_redis(url: str) -> dramatiq.Broker:
+    """The broker of a fleet, made the process's broker. Raises QueueError without a URL."""
+    if not url:
+        raise QueueError(
+            "workers as separate processes need a queue, and no queue.url is set",
+            hint="set MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0, or run everything in one: memline up",
+        )
+    from dramatiq.brokers.redis import RedisBroker
+
     dramatiq.set_encoder(MessagePack())
-    broker = StubBroker(
+    broker = RedisBroker(  # type: ignore[no-untyped-call]
+        url=url,
+        namespace=NAMESPACE,
         middleware=[
-            # No TimeLimit: it raises inside running code, also between two statements of a transaction;
-            # what can hang, the provider call, has its own time limit. No AgeLimit: rows decide.
             Retries(max_retries=MAX_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS),
             Faults(),
-        ]
+        ],
+        # A killed worker's messages come back when some other worker does maintenance after the heartbeat
+        # is overdue: with the defaults (one command in a thousand, 60 s) that took minutes.
+        maintenance_chance=1_000_000,
+        heartbeat_timeout=15_000,
     )
-    broker.emit_after("process_boot")
     dramatiq.set_broker(broker)
     return broker
 
@@ -80,3 +126,6 @@ def in_process() -> StubBroker:
 def faults(broker: dramatiq.Broker) -> Faults:
     """The error memory of a broker made here."""
     return next(item for item in broker.middleware if isinstance(item, Faults))
+
+
+_in_process: StubBroker | None = None

@@ -84,9 +84,11 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
 
 
 class Sweep(Wire, frozen=True, kw_only=True):
-    """Queue `store`: free what is overdue, send out what waits. Sent by a timer beside the store worker."""
+    """Queue `store`: send out what waits. Sent by a timer beside the store worker."""
 
     agent: str
+    #: Also free overdue leases, try failed texts again, prune the cache.
+    deep: bool = False
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):

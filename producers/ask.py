@@ -1,0 +1,79 @@
+"""A search from a command: first the changed files, then the question, straight from the index file."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from producers.plan import Known, Plan, ledger_of, look
+from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings
+from shared.embedders.choice import choose
+from shared.errors import IndexFault, IndexMissing, IndexUnwritable
+from shared.index import driver
+from shared.search.results import Answer, SearchRequest
+from shared.search.service import MemorySearch
+
+#: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
+#: is told as `stale`. A thousand notes take about one.
+CATCH_UP_S = 1.5
+
+
+def ask(settings: AgentSettings, request: SearchRequest, *, clock: Clock | None = None) -> Answer:
+    """Answer a question for an agent.
+
+    With `sync.onSearch`, files that changed since the last run are chunked and stored first, so that they are
+    found at once; their vectors are left to `index` and `up`. Raises IndexFaults and ConfigError.
+    """
+    clock = clock or SystemClock()
+    choice = choose(settings)
+    plan = look(settings, choice, _known(settings))
+    behind = plan.changes.count
+    is_ours = plan.known.workspace in ("", str(settings.workspace))
+    if behind and settings.memory.sync.on_search and is_ours:
+        behind -= _catch_up(settings, plan, clock)
+    with closing(MemorySearch(settings, choice=choice, clock=clock)) as memory:
+        return memory.ask(request, files_behind=behind)
+
+
+def _known(settings: AgentSettings) -> Known:
+    try:
+        with closing(driver.open_reader(settings.index_path)) as reader, driver.faults(settings.index_path):
+            return ledger_of(reader)
+    except IndexMissing:
+        return Known()
+
+
+def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
+    """Store changed files until the time is over; returns how many were done."""
+    from shared.index import ledger, meta
+    from shared.index.intake import look_at
+    from shared.index.writer import IndexWriter
+    from shared.sources.scope import Scope
+
+    until = clock.now() + CATCH_UP_S
+    scope = Scope(settings.workspace, settings.memory.extra_paths)
+    done = 0
+    try:
+        with closing(IndexWriter.of(settings, clock=clock)) as writer:
+            writer.put_meta(meta.WORKSPACE, str(settings.workspace))
+            for path in plan.changes.announced():
+                if clock.now() > until:
+                    break
+                row = look_at(
+                    path,
+                    source="memory",
+                    scope=scope,
+                    chunking=settings.memory.chunking,
+                    known=ledger.entry(writer.connection, path),
+                    force=False,
+                    clock=clock,
+                )
+                writer.store_file(row)
+                done += 1
+    except IndexUnwritable:
+        # A reader's rights are enough to answer; the answer says how much it lacks.
+        pass
+    except IndexFault:
+        if not done:
+            raise
+    return done

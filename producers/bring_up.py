@@ -1,0 +1,228 @@
+"""Bringing an index up to date with the disk, and waiting until every vector is ready or failed.
+
+What is waited for is read from rows, never from messages: the same loop watches threads of this process or a
+fleet on other machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+from producers.plan import Plan, ledger_of, look
+from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings
+from shared.embedders.choice import choose
+from shared.index import chunks, health, identity, ledger, meta, vectors
+from shared.index.driver import faults, open_reader
+from shared.index.vectors import Backlog
+from shared.index.writer import IndexWriter
+
+#: Seconds between two looks at the rows while waiting.
+LOOK_EVERY_S = 0.03
+
+#: Failed texts and files named in a report at most; the counts are always whole.
+MAX_FAILURES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a run is, for a progress bar."""
+
+    files_done: int = 0
+    files: int = 0
+    vectors_done: int = 0
+    vectors: int = 0
+    #: Why nothing moves, when it is known: a rate limit that was told to wait, and until when.
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The result of a run for one agent: the JSON contract of `memline index`."""
+
+    agent: str
+    files: dict[str, int]
+    chunks: int
+    vectors: dict[str, int]
+    provider: str
+    model: str
+    seconds: float
+    failures: list[dict[str, str]]
+    #: One line for a person when vectors are missing or nothing embeds; and what to do.
+    warning: str = ""
+    action: str = ""
+    issues: tuple[str, ...] = field(default=())
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command ends with 1: something the user asked for is not there."""
+        return bool(self.failures or self.vectors["pending"] or self.vectors["failed"])
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "agentId": self.agent,
+            "files": self.files,
+            "chunks": self.chunks,
+            "vectors": self.vectors,
+            "provider": self.provider,
+            "model": self.model,
+            "seconds": round(self.seconds, 3),
+            "failures": self.failures,
+            "warning": self.warning,
+            "action": self.action,
+        }
+
+
+def prepare(settings: AgentSettings, *, re_embed: bool = False, clock: Clock | None = None) -> Plan:
+    """Open (or make) the index, set its provider, and see what is to be done.
+
+    Raises an IndexFault when the index cannot be used.
+    """
+    clock = clock or SystemClock()
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        writer.recover()
+        writer.retarget(choice.identity, choice.base_url)
+        writer.start_over()
+        if re_embed:
+            writer.forget_vectors()
+        was = str(writer.meta(meta.WORKSPACE, "") or "")
+        here = str(settings.workspace)
+        if was != here:
+            writer.put_meta(meta.WORKSPACE, here)
+        with faults(settings.index_path):
+            plan = look(settings, choice, ledger_of(writer.connection))
+        return replace(plan, moved_from=was if was not in ("", here) else "")
+
+
+class Run:
+    """Waits for one agent's run, from its plan to its report."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        plan: Plan,
+        paths: Sequence[str],
+        *,
+        started_ns: int,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._plan = plan
+        self._paths = frozenset(paths)
+        self._clock = clock or SystemClock()
+        self._started_ns = started_ns
+        self._reader = open_reader(settings.index_path)
+        self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
+        self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def wait(
+        self,
+        *,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        fault: Callable[[], BaseException | None] = lambda: None,
+    ) -> None:
+        """Return when all files are looked at and no vector is pending, or the provider cannot go on.
+
+        Raises what `fault` gives: an error that ended an actor.
+        """
+        while True:
+            error = fault()
+            if error is not None:
+                raise error
+            with faults(self._settings.index_path):
+                progress, is_over = self._look()
+            on_progress(progress)
+            if is_over:
+                return
+            self._clock.sleep(LOOK_EVERY_S)
+
+    def report(self) -> Report:
+        """What happened, from the rows."""
+        connection = self._reader
+        changes = self._plan.changes
+        with faults(self._settings.index_path):
+            target = identity.target(connection)
+            backlog = vectors.backlog(connection, target.id) if target else Backlog()
+            entries = ledger.entries(connection, "memory")
+            bad = [entry for entry in entries.values() if entry.outcome in ledger.PROBLEMS]
+            failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
+            if target:
+                for digest, error, path in vectors.failures(connection, target.id, MAX_FAILURES):
+                    failures.append({"textHash": digest, "path": path or "", "reason": error})
+            warning, action = self._trouble(backlog)
+            return Report(
+                agent=self._settings.agent,
+                files={
+                    "seen": len(self._plan.discovery.found),
+                    "added": len(changes.added),
+                    "changed": len(changes.changed),
+                    "removed": len(changes.removed),
+                    "unchanged": len(changes.unchanged),
+                    "failed": len(bad),
+                },
+                chunks=chunks.count(connection),
+                vectors={
+                    "embedded": meta.get(connection, meta.EMBEDDED_TOTAL, 0) - self._embedded_before,
+                    "cached": meta.get(connection, meta.CACHED_TOTAL, 0) - self._cached_before,
+                    "pending": backlog.pending,
+                    "failed": backlog.failed,
+                },
+                provider=target.identity.provider if target else "none",
+                model=target.identity.model if target else "",
+                seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
+                failures=failures,
+                warning=warning,
+                action=action,
+                issues=self._plan.discovery.issues,
+            )
+
+    def _look(self) -> tuple[Progress, bool]:
+        connection = self._reader
+        done = self._files_done()
+        target = identity.target(connection)
+        if target is None:
+            return Progress(files_done=done, files=len(self._paths)), done == len(self._paths)
+        backlog = vectors.backlog(connection, target.id)
+        state = health.read(connection, target.identity.provider)
+        now = self._clock.now()
+        waiting = ""
+        if backlog.pending and state.hold_until > now:
+            waiting = f"{state.reason}; goes on in {state.hold_until - now:.0f} s"
+        progress = Progress(
+            files_done=done,
+            files=len(self._paths),
+            vectors_done=backlog.ready + backlog.failed,
+            vectors=backlog.ready + backlog.failed + backlog.pending,
+            waiting=waiting,
+        )
+        is_stuck = state.paused and not backlog.leased
+        return progress, done == len(self._paths) and (not backlog.pending or is_stuck)
+
+    def _files_done(self) -> int:
+        """Announced files whose row is from this run."""
+        rows = self._reader.execute("SELECT path FROM files WHERE observed_ns >= ?", (self._started_ns,))
+        return sum(1 for (path,) in rows if path in self._paths)
+
+    def _trouble(self, backlog: Backlog) -> tuple[str, str]:
+        target = identity.target(self._reader)
+        if target is None:
+            choice = self._plan.choice
+            if choice.requested in ("auto", "none"):
+                return "", ""
+            return choice.reason, choice.action
+        state = health.read(self._reader, target.identity.provider)
+        if state.paused and backlog.pending:
+            return f"{state.reason}; {backlog.pending} vectors wait", state.action
+        was = meta.get(self._reader, meta.FALLBACK)
+        if was:
+            return (
+                f"{was['from']} stopped: {was['reason']}; {target.identity.provider} has taken over",
+                self._plan.choice.action,
+            )
+        return "", ""

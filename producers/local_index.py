@@ -1,0 +1,63 @@
+"""An index run without a server: the whole pipeline starts when there is work and ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+from producers.bring_up import Progress, Report, Run, prepare
+from producers.plan import Plan
+from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings, Settings
+from shared.errors import IndexCorrupt
+from shared.index.quarantine import move_aside
+
+
+def bring_up_to_date(
+    settings: Settings,
+    agent: AgentSettings,
+    *,
+    force: bool = False,
+    re_embed: bool = False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> Report:
+    """Make the index of `agent` agree with the disk and embed what is missing; a report when all is settled.
+
+    A damaged index is moved aside and built again from the files, once. Raises IndexFaults.
+    """
+    clock = clock or SystemClock()
+    try:
+        return _bring_up(settings, agent, force, re_embed, on_progress, on_plan, clock)
+    except IndexCorrupt as error:
+        aside = move_aside(agent.index_path, clock.now())
+        on_note(f"{error.message}; it was moved to {aside}, and the index is built again from the files.")
+        return _bring_up(settings, agent, force, re_embed, on_progress, on_plan, clock)
+
+
+def _bring_up(
+    settings: Settings,
+    agent: AgentSettings,
+    force: bool,
+    re_embed: bool,
+    on_progress: Callable[[Progress], None],
+    on_plan: Callable[[Plan], None],
+    clock: Clock,
+) -> Report:
+    started_ns = clock.now_ns()
+    plan = prepare(agent, re_embed=re_embed, clock=clock)
+    on_plan(plan)
+    paths = plan.changes.announced(force=force)
+    with closing(Run(agent, plan, paths, started_ns=started_ns, clock=clock)) as run:
+        if paths or plan.known.backlog.pending:
+            # Imported only when there is work: a run that finds nothing stays cheap.
+            from producers.announce import announce
+            from producers.one_process import OneProcess
+
+            with OneProcess(settings, clock=clock) as process:
+                announce(agent.agent, paths, force=force)
+                process.wake(agent.agent)
+                run.wait(on_progress=on_progress, fault=process.fault)
+        return run.report()

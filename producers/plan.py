@@ -1,0 +1,80 @@
+"""The difference between the disk and an index, found by names, sizes and times: no file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from producers.scan import Changes, Seen, compare
+from shared.config.schema import AgentSettings
+from shared.embedders.choice import Choice
+from shared.index import identity, ledger, meta, vectors
+from shared.index.vectors import Backlog
+from shared.sources.chunking import chunking_digest
+from shared.sources.discover import Discovery, discover
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What an index says; the defaults are those of an agent without an index."""
+
+    files: Mapping[str, Seen] = field(default_factory=dict)
+    backlog: Backlog = field(default_factory=Backlog)
+    #: Workspace the index was last brought up to date with; empty for none.
+    workspace: str = ""
+    #: Whether search still uses the vectors of the model before.
+    is_changing_model: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run would do, and so how far the index is behind."""
+
+    discovery: Discovery
+    changes: Changes
+    choice: Choice
+    known: Known
+    #: Workspace the index belonged to before, when it was another one.
+    moved_from: str = ""
+
+    @property
+    def total_files(self) -> int:
+        """Files on the disk that can be read."""
+        return sum(1 for found in self.discovery.found if found.problem is None)
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """Files and vectors that the index lacks."""
+        return {"files": self.changes.count, "vectors": self.known.backlog.pending}
+
+    @property
+    def is_behind(self) -> bool:
+        return any(self.behind.values()) or self.known.is_changing_model
+
+
+def ledger_of(connection: Connection, source: str = "memory") -> Known:
+    """What the index says of the files of a source and of its vectors."""
+    files = {
+        path: Seen(size=entry.size, mtime_ns=entry.mtime_ns, outcome=entry.outcome, chunking=entry.chunking)
+        for path, entry in ledger.entries(connection, source).items()
+    }
+    target = identity.target(connection)
+    active = identity.active(connection)
+    return Known(
+        files=files,
+        backlog=vectors.backlog(connection, target.id) if target else Backlog(),
+        workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
+        is_changing_model=bool(active and target and active.id != target.id),
+    )
+
+
+def look(settings: AgentSettings, choice: Choice, known: Known) -> Plan:
+    """Compare the disk with what the index says."""
+    discovery = discover(settings.workspace, settings.memory.extra_paths)
+    chunking = settings.memory.chunking
+    changes = compare(discovery, known.files, chunking_digest(chunking.tokens, chunking.overlap))
+    return Plan(discovery=discovery, changes=changes, choice=choice, known=known)

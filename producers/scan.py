@@ -1,0 +1,77 @@
+"""What changed on the disk since the ledger was written, told by names, sizes and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.sources.discover import Discovery
+from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, TOO_LARGE
+
+#: Outcomes that come from the content: with the same size and time they would come again.
+_SETTLED = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the ledger says of a file."""
+
+    size: int
+    mtime_ns: int
+    outcome: str
+    chunking: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Ledger paths by what happened to them; every path of the walk and of the ledger is in one of these."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
+    refused: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many files the index is behind."""
+        return len(self.added) + len(self.changed) + len(self.removed) + len(self.refused)
+
+    def announced(self, *, force: bool = False) -> tuple[str, ...]:
+        """Paths a chunk worker should look at: those that changed, with `force` all."""
+        changed = (*self.added, *self.changed, *self.removed, *self.refused)
+        return (*changed, *self.unchanged) if force else changed
+
+
+def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> Changes:
+    """Compare a walk with the ledger. Pure; opens no file.
+
+    A file is unchanged when size and time are those of the ledger and its chunks were made with the present
+    settings (`chunking`). What could not be read last time is tried again every time.
+    """
+    groups: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "refused": []}
+    present: set[str] = set()
+    for found in discovery.found:
+        present.add(found.path)
+        seen = ledger.get(found.path)
+        if found.problem is not None:
+            is_known = seen is not None and seen.outcome == found.problem.outcome
+            change = "unchanged" if is_known else "refused"
+        elif seen is None:
+            change = "added"
+        elif (seen.size, seen.mtime_ns) != (found.size, found.mtime_ns):
+            change = "changed"
+        elif seen.outcome == INDEXED:
+            change = "unchanged" if seen.chunking == chunking else "changed"
+        else:
+            change = "unchanged" if seen.outcome in _SETTLED else "changed"
+        groups[change].append(found.path)
+    removed = [path for path in ledger if path not in present and not discovery.is_unlisted(path)]
+    return Changes(
+        added=tuple(groups["added"]),
+        changed=tuple(groups["changed"]),
+        removed=tuple(removed),
+        unchanged=tuple(groups["unchanged"]),
+        refused=tuple(groups["refused"]),
+    )

@@ -1,0 +1,205 @@
+"""What `memline status` shows of one agent: index, provider, vectors, and what is not as it should be."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from producers.plan import Known, Plan, ledger_of, look
+from shared.config.schema import AgentSettings
+from shared.embedders.choice import Choice, choose
+from shared.errors import IndexFault, IndexMissing, MemlineError
+from shared.index import chunks, driver, health, identity, ledger, meta, vec, vectors
+from shared.index.vectors import Backlog
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Batch failures after which batches stop for a provider.
+BATCH_FAILURE_LIMIT = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Whether the provider embeds, asked for real (`status --deep`)."""
+
+    ok: bool
+    error: str = ""
+    action: str = ""
+
+
+def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
+    """The status of an agent in the shape of the JSON contract. Only reads."""
+    choice = choose(settings)
+    try:
+        with closing(driver.open_reader(settings.index_path)) as reader:
+            status = _of_index(reader, settings, choice)
+    except IndexMissing:
+        status = _of_nothing(settings, choice)
+    except IndexFault as error:
+        status = _of_nothing(settings, choice)
+        status["status"]["error"] = error.message
+        status["status"]["action"] = error.hint
+    if deep:
+        found = probe(choice)
+        status["embeddingProbe"] = {"ok": found.ok, "error": found.error, "action": found.action}
+    return status
+
+
+def probe(choice: Choice) -> Probe:
+    """Embed one word with the provider of `choice`."""
+    if choice.identity is None:
+        return Probe(ok=False, error=choice.reason, action=choice.action)
+    try:
+        with closing(choice.build()) as embedder:
+            embedder.embed_query("ping", timeout_s=10)
+    except MemlineError as error:
+        return Probe(ok=False, error=error.message, action=error.hint)
+    return Probe(ok=True)
+
+
+def _of_index(reader: Connection, settings: AgentSettings, choice: Choice) -> dict[str, Any]:
+    plan = look(settings, choice, ledger_of(reader))
+    active = identity.active(reader)
+    target = identity.target(reader)
+    backlog = vectors.backlog(reader, target.id) if target else Backlog()
+    status = _frame(settings, choice, plan)
+    sources = ledger.source_counts(reader)
+    outcomes = ledger.outcome_counts(reader)
+    body = status["status"]
+    body["files"] = sum(files for _, files, _ in sources)
+    body["chunks"] = chunks.count(reader)
+    body["sourceCounts"] = [
+        {"source": source, "files": files, "chunks": count} for source, files, count in sources
+    ]
+    body["outcomes"] = outcomes
+    body["cache"]["entries"] = vectors.cached_entries(reader)
+    body["vector"].update(
+        dims=active.vector_dims if active else None,
+        wanted=backlog.pending,
+        ready=backlog.ready,
+        failed=backlog.failed,
+    )
+    load_error = body["vector"]["loadError"]
+    body["vector"]["table"] = bool(active and not load_error and vec.usable(reader, active.id))
+    body["identity"] = _identities(active, target)
+    body["fallback"] = meta.get(reader, meta.FALLBACK) or body["fallback"]
+    if target:
+        state = health.read(reader, target.identity.provider)
+        body["providerHealth"] = {
+            "state": state.state,
+            "reason": state.reason,
+            "action": state.action,
+            "holdUntil": state.hold_until or None,
+        }
+    return status
+
+
+def _of_nothing(settings: AgentSettings, choice: Choice) -> dict[str, Any]:
+    """An agent without an index: what is on the disk, all of it new."""
+    return _frame(settings, choice, look(settings, choice, Known()))
+
+
+def _frame(settings: AgentSettings, choice: Choice, plan: Plan) -> dict[str, Any]:
+    memory = settings.memory
+    with closing(driver.library().connect(":memory:")) as connection:
+        vector_error = (
+            driver.load_vec(connection, memory.store.vector.extension_path)
+            if memory.store.vector.enabled
+            else ""
+        )
+        fts_error = _fts_error(connection)
+    body = {
+        "backend": "builtin",
+        "files": 0,
+        "chunks": 0,
+        "dirty": plan.is_behind,
+        "workspaceDir": str(settings.workspace),
+        "dbPath": str(settings.index_path),
+        "provider": choice.provider,
+        "model": choice.model,
+        "requestedProvider": choice.requested,
+        "providerReason": choice.reason,
+        "providerAction": choice.action,
+        "sources": list(memory.sources),
+        "extraPaths": [extra.path for extra in memory.extra_paths],
+        "sourceCounts": [],
+        "outcomes": {},
+        "behind": plan.behind,
+        "cache": {
+            "enabled": memory.cache.enabled,
+            "entries": 0,
+            "maxEntries": memory.cache.max_entries,
+        },
+        "fts": {"enabled": True, "available": not fts_error, "error": fts_error},
+        "vector": {
+            "enabled": memory.store.vector.enabled,
+            "available": memory.store.vector.enabled and not vector_error,
+            "dims": None,
+            "extensionPath": driver.vec_path(memory.store.vector.extension_path),
+            "loadError": vector_error,
+            "sqlite": f"{driver.library().__name__} {driver.library().sqlite_version}",
+            "numpy": _has_numpy(),
+            "wanted": 0,
+            "ready": 0,
+            "failed": 0,
+        },
+        "batch": {
+            "enabled": memory.remote.batch.enabled,
+            "failures": 0,
+            "limit": BATCH_FAILURE_LIMIT,
+            "wait": memory.remote.batch.wait,
+            "concurrency": memory.remote.batch.concurrency,
+            "pollIntervalMs": memory.remote.batch.poll_interval_ms,
+            "timeoutMs": memory.remote.batch.timeout_minutes * 60_000,
+            "lastError": "",
+            "open": 0,
+        },
+        "fallback": (
+            {"from": choice.fallback_from, "reason": choice.reason} if choice.fallback_from else None
+        ),
+        "identity": None,
+    }
+    return {
+        "agentId": settings.agent,
+        "status": body,
+        "scan": {"totalFiles": plan.total_files, "issues": list(plan.discovery.issues)},
+    }
+
+
+def _identities(
+    active: identity.IdentityRow | None, target: identity.IdentityRow | None
+) -> dict[str, Any] | None:
+    if active is None and target is None:
+        return None
+
+    def words(row: identity.IdentityRow | None) -> dict[str, Any] | None:
+        if row is None:
+            return None
+        return {
+            "provider": row.identity.provider,
+            "model": row.identity.model,
+            "dims": row.vector_dims or row.identity.dims or None,
+            "key": row.identity.key[:12],
+        }
+
+    return {
+        "active": words(active),
+        "target": words(target),
+        "building": bool(active and target and active.id != target.id),
+    }
+
+
+def _fts_error(connection: Connection) -> str:
+    try:
+        connection.execute("CREATE VIRTUAL TABLE probe USING fts5 (x)")
+    except driver.library().Error as error:
+        return str(error)
+    return ""
+
+
+def _has_numpy() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("numpy") is not None

@@ -1,0 +1,79 @@
+"""One look at one path: what is there now, as the row the ledger will have of it."""
+
+from __future__ import annotations
+
+from shared.clock import Clock
+from shared.config.schema import Chunking
+from shared.index import ledger
+from shared.index.ledger import LedgerEntry
+from shared.index.rows import ChunkRow, FileRow
+from shared.sources import outcomes
+from shared.sources.chunking import chunking_digest, split
+from shared.sources.reading import read_file
+from shared.sources.scope import Scope
+
+
+def look_at(
+    path: str,
+    *,
+    source: str,
+    scope: Scope,
+    chunking: Chunking,
+    known: LedgerEntry | None,
+    force: bool,
+    clock: Clock,
+) -> FileRow:
+    """Read the file of a ledger path and split it, unless its content is the one the ledger knows.
+
+    Never raises for what is on the disk: whatever is wrong becomes the outcome of the row. A path that is
+    no memory file (any more) has the outcome `removed`, so nothing outside the memory is ever read.
+    """
+    observed_ns = clock.now_ns()
+    located = scope.locate(path)
+    if located is None:
+        return FileRow(path=path, source=source, outcome=ledger.REMOVED, observed_ns=observed_ns)
+    try:
+        reading = read_file(located.absolute, root=located.anchor, clock=clock)
+        digest = chunking_digest(chunking.tokens, chunking.overlap)
+        is_same = (
+            known is not None
+            and known.outcome == reading.outcome
+            and known.hash == reading.sha256
+            and known.chunking == digest
+            and known.source == source
+        )
+        if reading.outcome != outcomes.INDEXED:
+            chunks: tuple[ChunkRow, ...] | None = ()
+        elif is_same and not force:
+            chunks = None
+        else:
+            chunks = tuple(
+                ChunkRow(
+                    start_line=chunk.start_line,
+                    end_line=chunk.end_line,
+                    text=chunk.text,
+                    heading=chunk.heading,
+                )
+                for chunk in split(reading.text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
+            )
+        return FileRow(
+            path=path,
+            source=source,
+            outcome=reading.outcome,
+            reason=reading.reason,
+            size=reading.size,
+            mtime_ns=reading.mtime_ns,
+            hash=reading.sha256,
+            observed_ns=reading.observed_ns,
+            chunks=chunks,
+            chunking=digest,
+        )
+    except Exception as error:
+        # A bug must not take the other files of the message with it; the ledger keeps what happened.
+        return FileRow(
+            path=path,
+            source=source,
+            outcome=outcomes.FAILED,
+            reason=f"{type(error).__name__}: {error}",
+            observed_ns=observed_ns,
+        )

@@ -1,0 +1,29 @@
+"""Which queue and actor a message belongs to: producers send without knowing the workers' code."""
+
+from __future__ import annotations
+
+import dramatiq
+
+from shared.queue import messages
+from shared.queue.messages import Wire
+
+#: Message type -> (queue, actor).
+ROUTES: dict[type[Wire], tuple[str, str]] = {
+    messages.ChunkFiles: ("chunk", "chunk_files"),
+    messages.StoreFiles: ("store", "store_files"),
+    messages.StoreVectors: ("store", "store_vectors"),
+    messages.EmbedFailed: ("store", "embed_failed"),
+    messages.Sweep: ("store", "sweep"),
+    messages.EmbedTexts: ("embed", "embed_texts"),
+    messages.RunQuery: ("query", "run_query"),
+}
+
+
+def send(message: Wire) -> None:
+    """Put a message on its queue, through the broker of this process."""
+    queue, actor = ROUTES[type(message)]
+    dramatiq.get_broker().enqueue(
+        dramatiq.Message(
+            queue_name=queue, actor_name=actor, args=(messages.encode(message),), kwargs={}, options={}
+        )
+    )

@@ -1,0 +1,80 @@
+"""One agent's memory as something to ask: index, provider and health put together for `search`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings
+from shared.embedders.choice import Choice, choose
+from shared.index import health, identity, meta, vectors
+from shared.search.answer import Context, search
+from shared.search.query_vector import QueryEmbedder
+from shared.search.reader import SearchIndex
+from shared.search.results import Answer, Behind, SearchRequest
+
+
+class MemorySearch:
+    """Answers questions for one agent. Safe to use from several threads; close it when done."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        choice: Choice | None = None,
+        long_lived: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._choice = choice or choose(settings)
+        self._clock = clock or SystemClock()
+        self._index = SearchIndex(
+            settings.index_path,
+            long_lived=long_lived,
+            vec_enabled=settings.memory.store.vector.enabled,
+            extension_path=settings.memory.store.vector.extension_path,
+        )
+        self._embedder = QueryEmbedder(settings, self._choice, clock=self._clock)
+
+    def close(self) -> None:
+        self._embedder.close()
+        self._index.close()
+
+    def ask(self, request: SearchRequest, *, files_behind: int = 0) -> Answer:
+        """Answer a question; `files_behind` is how many changed files the caller knows of.
+
+        Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
+        """
+        with self._index.snapshot() as connection:
+            active = identity.active(connection)
+            target = identity.target(connection)
+            pending = vectors.backlog(connection, target.id).pending if target else 0
+            fallback = meta.get(connection, meta.FALLBACK)
+            state = health.read(connection, active.identity.provider) if active else health.Health()
+        choice = self._choice
+        if fallback is None and choice.fallback_from:
+            fallback = {"from": choice.fallback_from, "reason": choice.reason}
+        warning = action = ""
+        if choice.identity is None and choice.requested not in ("auto", "none"):
+            warning, action = choice.reason, choice.action
+        elif state.paused and pending:
+            warning, action = f"{state.reason}; {pending} vectors wait", state.action
+        context = Context(
+            provider=active.identity.provider if active else choice.provider,
+            model=active.identity.model if active else choice.model,
+            fallback=fallback,
+            behind=Behind(files=files_behind, vectors=pending),
+            warning=warning,
+            action=action,
+        )
+        embed_query = None
+        if active is not None and active.vector_dims and choice.requested != "none":
+            embed_query = partial(self._embedder.embed, active=active, state=state)
+        return search(
+            self._index,
+            request,
+            self._settings.memory.query,
+            embed_query=embed_query,
+            context=context,
+            clock=self._clock,
+        )

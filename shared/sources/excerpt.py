@@ -1,0 +1,105 @@
+"""`memory_get`: some lines of a memory file, read safely and cut to a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.clock import Clock, SystemClock
+from shared.errors import PathNotAllowed
+from shared.sources import outcomes
+from shared.sources.reading import read_file
+from shared.sources.scope import Scope
+
+#: Lines given when nobody says how many; the original's later releases chose the same.
+DEFAULT_LINES = 120
+
+#: Characters given at most: about 3,000 tokens of an agent's context.
+MAX_CHARS = 12_000
+
+#: One sentence for everything outside, so that nobody learns from it what exists.
+NOT_ALLOWED = "path is not an allowed Markdown memory file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """Lines of a file: the JSON contract of `memline get`."""
+
+    path: str
+    text: str
+    #: First line given, 1-based.
+    first: int
+    #: Number of lines given.
+    lines: int
+    #: Whether more of the file follows.
+    truncated: bool
+    #: Where to go on; None at the end of the file, or when a single line was cut.
+    next_from: int | None
+    #: `ok`, or `not_found` for a memory file that is not there.
+    status: str = "ok"
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "path": self.path,
+            "text": self.text,
+            "from": self.first,
+            "lines": self.lines,
+            "truncated": self.truncated,
+            "nextFrom": self.next_from,
+            "status": self.status,
+        }
+
+
+def read_excerpt(
+    scope: Scope,
+    path: str,
+    *,
+    first: int = 1,
+    lines: int | None = None,
+    max_chars: int = MAX_CHARS,
+    clock: Clock | None = None,
+) -> Excerpt:
+    """Lines `first` and following of a memory file; whole lines while `max_chars` lasts, at least one.
+
+    Raises PathNotAllowed for everything that is no readable regular Markdown file of the memory, with the
+    same words whether it exists or not. A memory file that does not exist is an empty excerpt.
+    """
+    located = scope.locate(path.strip())
+    if located is None:
+        raise PathNotAllowed(NOT_ALLOWED, hint="memline search QUERY shows paths that can be read")
+    first = max(1, first)
+    reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
+    if reading.outcome == outcomes.GONE:
+        return Excerpt(
+            path=located.path,
+            text="",
+            first=first,
+            lines=0,
+            truncated=False,
+            next_from=None,
+            status="not_found",
+        )
+    if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY):
+        raise PathNotAllowed(NOT_ALLOWED, hint="memline status --verbose says why a file is left out")
+    all_lines = reading.text.split("\n")
+    if all_lines[-1] == "":
+        # A final line end closes the last line; it does not begin another.
+        all_lines.pop()
+    wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if lines is None else max(1, lines))]
+    given: list[str] = []
+    used = 0
+    for line in wanted:
+        if given and used + len(line) + 1 > max_chars:
+            break
+        given.append(line[:max_chars])
+        used += len(line) + 1
+    following = first + len(given)
+    has_more = following <= len(all_lines)
+    is_cut = bool(given) and len(wanted[0]) > max_chars
+    return Excerpt(
+        path=located.path,
+        text="\n".join(given),
+        first=first,
+        lines=len(given),
+        truncated=has_more or is_cut,
+        next_from=following if has_more else None,
+    )

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from shared.index import chunks, ledger
+from shared.index.chunks import grams
+from shared.index.writer import IndexWriter
+from tests.support.index_rows import file_row
+
+
+def found(writer: IndexWriter, match: str) -> list[str]:
+    rows = writer.connection.execute(
+        "SELECT files.path FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid"
+        " JOIN files ON files.id = chunks.file_id WHERE chunks_fts MATCH ? ORDER BY files.path",
+        (match,),
+    )
+    return [row[0] for row in rows]
+
+
+def is_consistent(writer: IndexWriter) -> bool:
+    # FTS5's own check, which compares the full-text index with the content it was made from.
+    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+    return True
+
+
+def test_a_stored_file_is_found_by_its_words_at_once(writer: IndexWriter) -> None:
+    stored = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
+
+    assert stored.change == "added"
+    assert found(writer, "deploy") == ["MEMORY.md"]
+    assert found(writer, "cafe") == ["MEMORY.md"]
+    assert found(writer, "deploys") == ["MEMORY.md"]
+
+
+def test_new_content_replaces_the_old(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", "pears", at=1))
+
+    stored = writer.store_file(file_row("a.md", "plums", at=2))
+
+    assert stored.change == "changed"
+    assert found(writer, "apples") == []
+    assert found(writer, "plums") == ["a.md"]
+    assert chunks.count(writer.connection) == 1
+    assert is_consistent(writer)
+
+
+def test_a_removed_file_is_found_no_more(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", at=1))
+
+    stored = writer.store_file(file_row("a.md", at=2, outcome=ledger.REMOVED))
+
+    assert stored.change == "removed"
+    assert found(writer, "apples") == []
+    assert ledger.entries(writer.connection) == {}
+    assert is_consistent(writer)
+
+
+@pytest.mark.parametrize("late", [file_row("a.md", "old", at=1), file_row("a.md", at=1, outcome="removed")])
+def test_an_older_look_never_replaces_a_newer_one(writer: IndexWriter, late: object) -> None:
+    writer.store_file(file_row("a.md", "new", at=2))
+
+    stored = writer.store_file(late)  # type: ignore[arg-type]
+
+    assert stored.change == "late"
+    assert found(writer, "new") == ["a.md"]
+
+
+def test_a_late_message_does_not_bring_a_removed_file_back(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", at=2))
+    writer.store_file(file_row("a.md", at=3, outcome=ledger.REMOVED))
+
+    writer.store_file(file_row("a.md", "apples", at=2))
+
+    assert found(writer, "apples") == []
+
+
+def test_the_same_message_twice_changes_nothing(writer: IndexWriter) -> None:
+    row = file_row("a.md", "apples", at=2)
+    writer.store_file(row)
+
+    assert writer.store_file(row).change == "late"
+    assert chunks.count(writer.connection) == 1
+
+
+def test_a_refused_file_stays_in_the_ledger_with_its_outcome(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", at=1))
+
+    stored = writer.store_file(file_row("a.md", at=2, outcome="symlink"))
+
+    assert stored.change == "refused"
+    assert found(writer, "apples") == []
+    assert ledger.entries(writer.connection)["a.md"].outcome == "symlink"
+
+
+def test_words_of_a_path_find_the_file(writer: IndexWriter) -> None:
+    writer.store_file(file_row("memory/2026-02-10.md", "something"))
+
+    assert found(writer, 'path:"2026 02 10"') == ["memory/2026-02-10.md"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain ascii", ""),
+        ("café", ""),
+        ("金银价格", "金银 银价 价格 格"),
+        ("价", "价"),
+        ("東京 と café", "東京 京 と"),
+    ],
+)
+def test_runs_without_spaces_become_pairs(text: str, expected: str) -> None:
+    assert grams(text) == expected
+
+
+def test_a_word_inside_a_chinese_sentence_is_found(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "今天讨论了金银价格上涨"))
+
+    assert found(writer, 'grams:"金银 银价 价格"') == ["a.md"]
+    assert found(writer, "grams:金*") == ["a.md"]

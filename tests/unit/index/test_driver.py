@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shared.errors import IndexCorrupt, IndexMissing, IndexNotOurs, IndexTooNew, IndexUnwritable
+from shared.index import driver
+from shared.index.driver import open_reader, open_writer
+
+
+def test_a_new_index_is_private_and_marked_as_ours(path: Path) -> None:
+    open_writer(path).close()
+
+    with closing(sqlite3.connect(path)) as plain:
+        assert plain.execute("PRAGMA application_id").fetchone()[0] == driver.APPLICATION_ID
+        assert plain.execute("PRAGMA user_version").fetchone()[0] == driver.SCHEMA_VERSION
+        assert plain.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_opening_twice_changes_nothing(path: Path) -> None:
+    open_writer(path).close()
+    before = path.read_bytes()
+
+    open_writer(path).close()
+
+    assert path.read_bytes() == before
+
+
+def test_two_processes_may_make_the_same_index_at_once(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from shared.index.driver import open_writer\n"
+        "open_writer(Path(sys.argv[1]))"
+    )
+
+    both = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
+
+    assert [process.wait() for process in both] == [0, 0, 0]
+    open_reader(path).close()
+
+
+def test_the_database_of_another_program_is_refused_and_left_untouched(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+
+    for opening in (open_writer, open_reader):
+        with pytest.raises(IndexNotOurs, match="left untouched"):
+            opening(path)
+
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_another_kind_is_refused_and_left_untouched(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text("# my notes")
+
+    with pytest.raises(IndexNotOurs):
+        open_writer(notes)
+
+    assert notes.read_text() == "# my notes"
+
+
+def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
+    open_writer(path).close()
+    with closing(sqlite3.connect(path)) as future:
+        future.execute("PRAGMA user_version = 99")
+
+    for opening in (open_writer, open_reader):
+        with pytest.raises(IndexTooNew, match="schema 99"):
+            opening(path)
+
+
+def test_a_damaged_header_is_said_to_be_damage(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"garbage" * 1000)
+
+    with pytest.raises(IndexCorrupt, match="damaged"):
+        open_writer(path)
+
+
+def test_a_reader_says_that_there_is_no_index_yet(path: Path) -> None:
+    with pytest.raises(IndexMissing) as missing:
+        open_reader(path)
+
+    assert missing.value.hint == "memline index"
+
+
+def test_a_reader_cannot_write(path: Path) -> None:
+    open_writer(path).close()
+
+    with closing(open_reader(path)) as reader, pytest.raises(driver.library().OperationalError):
+        reader.execute("DELETE FROM files")
+
+
+def test_a_folder_where_nothing_can_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(IndexUnwritable, match="cannot write the index"):
+        open_writer(tmp_path / "file" / "main.sqlite")
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path: Path) -> None:
+    with closing(open_writer(path)) as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+
+        with (
+            pytest.raises(IndexUnwritable, match="disk is full"),
+            driver.faults(path),
+            driver.transaction(connection),
+        ):
+            for number in range(10_000):
+                connection.execute("INSERT INTO meta VALUES (?, ?)", (f"k{number}", "x" * 100))
+
+        assert connection.execute("SELECT count(*) FROM meta").fetchone()[0] == 0
+
+
+def test_sqlite_vec_loads_without_importing_its_package() -> None:
+    code = (
+        "import sys; from shared.index import driver as d; c = d.library().connect(':memory:')\n"
+        "print(d.load_vec(c) or c.execute('select vec_version()').fetchone()[0], 'numpy' in sys.modules)"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert printed.stdout.split() == ["v0.1.9", "False"]
+
+
+def test_a_wrong_extension_path_is_told_and_nothing_breaks() -> None:
+    connection = driver.library().connect(":memory:")
+
+    problem = driver.load_vec(connection, "/nowhere/vec0.so")
+
+    assert "/nowhere/vec0.so" in problem
+    connection.close()

@@ -1,0 +1,68 @@
+"""Queue `chunk`: from paths to chunks. Runs beside the files; only reads the index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dramatiq
+
+from shared.errors import IndexMissing
+from shared.index import ledger
+from shared.index.driver import open_reader
+from shared.index.intake import look_at
+from shared.index.ledger import LedgerEntry
+from shared.index.rows import FileRow
+from shared.queue.messages import ChunkFiles, StoreFiles, decode
+from shared.queue.send import send
+from shared.sources.scope import Scope
+from workers import runtime
+
+#: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in
+#: memory and off Redis for long.
+MESSAGE_CHARS = 1_000_000
+
+
+@dramatiq.actor(queue_name="chunk")
+def chunk_files(raw: dict[str, Any]) -> None:
+    """Look at the files named and tell the store worker what they are now.
+
+    Safe twice, late and out of order: it reads what is on the disk at this moment, and the store worker
+    keeps the newest look.
+    """
+    message = decode(raw, ChunkFiles)
+    here = runtime.current()
+    settings = here.agent(message.agent)
+    scope = Scope(settings.workspace, settings.memory.extra_paths)
+    known = _known(message, here)
+    rows: list[FileRow] = []
+    chars = 0
+    for path in message.paths:
+        row = look_at(
+            path,
+            source=message.source,
+            scope=scope,
+            chunking=settings.memory.chunking,
+            known=known.get(path),
+            force=message.force,
+            clock=here.clock,
+        )
+        rows.append(row)
+        chars += row.size
+        if chars > MESSAGE_CHARS:
+            send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
+            rows, chars = [], 0
+    if rows:
+        send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
+
+
+def _known(message: ChunkFiles, here: runtime.Runtime) -> dict[str, LedgerEntry]:
+    """What the ledger has of these files; a file it does not know is read and split in any case."""
+    try:
+        reader = open_reader(here.agent(message.agent).index_path)
+    except IndexMissing:
+        return {}
+    try:
+        found = ((path, ledger.entry(reader, path)) for path in message.paths)
+        return {path: entry for path, entry in found if entry is not None}
+    finally:
+        reader.close()

@@ -1,0 +1,167 @@
+"""What the actors of this process share: settings, open indexes, embedders, limits.
+
+Actors are plain functions that dramatiq calls with a message; everything else they need is here. Set by
+whoever starts the process: `use` in one process, `from_environment` under `dramatiq workers`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from shared.clock import Clock, SystemClock
+from shared.config.schema import AgentSettings, Settings
+from shared.embedders.choice import Choice, choose, choose_fallback
+from shared.embedders.protocol import Embedder, Identity
+from shared.errors import ProviderStop, QueueError
+from shared.index import health, meta
+from shared.index.writer import IndexWriter
+from shared.queue.bell import SWEEP_EVERY_S, Bell
+from shared.queue.limits import InProcessLimits, Limits
+from shared.queue.messages import Sweep
+from shared.queue.replies import InProcessReplies, Replies
+from shared.queue.send import send
+from shared.search.service import MemorySearch
+
+#: Embed requests in flight in one process: enough to hide the latency of a remote provider.
+EMBED_THREADS = 4
+
+#: Requests sent out per embed thread: one is being answered, one waits so that the thread never does.
+CREDITS_PER_THREAD = 2
+
+
+class Runtime:
+    """State of one process; the store worker's part is used by its single thread only."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        credits: int = EMBED_THREADS * CREDITS_PER_THREAD,
+        sweep_every_s: float = SWEEP_EVERY_S,
+    ) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.credits = credits
+        self.limits: Limits = InProcessLimits()
+        self.replies: Replies = InProcessReplies()
+        self.bell = Bell(lambda agent, deep: send(Sweep(agent=agent, deep=deep)), every_s=sweep_every_s)
+        self._lock = threading.Lock()
+        self._writers: dict[str, IndexWriter] = {}
+        self._choices: dict[str, Choice] = {}
+        self._embedders: dict[str, Embedder] = {}
+        self._memories: dict[str, MemorySearch] = {}
+
+    def agent(self, agent: str) -> AgentSettings:
+        """The settings of an agent. Raises QueueError for one this process does not know."""
+        try:
+            return self.settings.agents[agent]
+        except KeyError:
+            known = ", ".join(sorted(self.settings.agents))
+            raise QueueError(
+                f"a message names the agent {agent!r}, which is not configured here (known: {known})",
+                hint="memline config show",
+            ) from None
+
+    def choice(self, agent: str) -> Choice:
+        """Which provider the agent's texts are embedded with."""
+        with self._lock:
+            if agent not in self._choices:
+                self._choices[agent] = choose(self.agent(agent))
+            return self._choices[agent]
+
+    def writer(self, agent: str) -> IndexWriter:
+        """The open index of an agent, made ready for work the first time. For the store thread."""
+        writer = self._writers.get(agent)
+        if writer is None:
+            settings = self.agent(agent)
+            choice = self.choice(agent)
+            writer = IndexWriter.of(settings, clock=self.clock)
+            writer.recover()
+            writer.retarget(choice.identity, choice.base_url)
+            self._writers[agent] = writer
+            if choice.identity is not None:
+                was = health.read(writer.connection, choice.identity.provider)
+                if was.paused:
+                    self.fall_back(agent, choice.identity, reason=was.reason, action=was.action)
+            self.bell.watch(agent)
+        return writer
+
+    def fall_back(self, agent: str, stopped: Identity, *, reason: str, action: str) -> None:
+        """A provider stopped for good: build the fallback's vectors, if there is one. For the store thread.
+
+        The choice lasts as long as this process: going back and forth would pay both providers.
+        """
+        choice = self.choice(agent)
+        if choice.identity is None or choice.identity.key != stopped.key:
+            return
+        second = choose_fallback(self.agent(agent), choice, reason=reason, action=action)
+        if second is None:
+            return
+        writer = self.writer(agent)
+        writer.retarget(second.identity, second.base_url)
+        writer.put_meta(meta.FALLBACK, {"from": choice.provider, "reason": reason})
+        with self._lock:
+            self._choices[agent] = second
+
+    def embedder(self, agent: str, identity: Identity) -> Embedder:
+        """The embedder of an identity. Raises ProviderStop when this process's settings do not give it."""
+        key = f"{agent}/{identity.key}"
+        with self._lock:
+            embedder = self._embedders.get(key)
+        if embedder is not None:
+            return embedder
+        choice = self.choice(agent)
+        if choice.identity is None or choice.identity.key != identity.key:
+            raise ProviderStop(
+                f"this worker is set up for {choice.provider} {choice.model}, the index wants"
+                f" {identity.provider} {identity.model}",
+                hint="give workers and index the same provider settings: memline config show",
+            )
+        built = choice.build()
+        with self._lock:
+            return self._embedders.setdefault(key, built)
+
+    def memory(self, agent: str) -> MemorySearch:
+        """The warm memory of an agent, to be asked. For query threads."""
+        settings = self.agent(agent)
+        choice = self.choice(agent)
+        with self._lock:
+            memory = self._memories.get(agent)
+            if memory is None:
+                memory = MemorySearch(settings, choice=choice, long_lived=True, clock=self.clock)
+                self._memories[agent] = memory
+            return memory
+
+    def close(self) -> None:
+        """Stop the timer and close what is open; the workers have stopped before."""
+        self.bell.stop()
+        for writer in self._writers.values():
+            writer.close()
+        for embedder in self._embedders.values():
+            embedder.close()
+        for memory in self._memories.values():
+            memory.close()
+        self._writers.clear()
+        self._embedders.clear()
+        self._memories.clear()
+
+
+_current: Runtime | None = None
+
+
+def use(runtime: Runtime | None) -> None:
+    """Make `runtime` the one of this process."""
+    global _current
+    _current = runtime
+
+
+def current() -> Runtime:
+    """The runtime of this process; made from configuration and environment when nobody set one."""
+    global _current
+    if _current is None:
+        from shared.config.load import Options, load
+
+        _current = Runtime(load(Options()).settings)
+        _current.bell.start()
+    return _current

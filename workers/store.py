@@ -1,0 +1,90 @@
+"""Queue `store`: the only writer of the index, and the dispatcher. One process, one thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dramatiq
+
+from shared.index import health
+from shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
+from shared.queue.send import send
+from workers import runtime
+
+#: Seconds a request that is not full waits for more texts, so that small files share requests.
+LINGER_S = 0.1
+
+
+@dramatiq.actor(queue_name="store")
+def store_files(raw: dict[str, Any]) -> None:
+    """Make the index agree with the files that chunk workers looked at.
+
+    Safe twice, late and out of order: each row loses against a newer look at the same file.
+    """
+    message = decode(raw, StoreFiles)
+    here = runtime.current()
+    writer = here.writer(message.agent)
+    for row in message.files:
+        writer.store_file(row, backfill=message.backfill)
+    _dispatch(here, message.agent, only_full=True)
+
+
+@dramatiq.actor(queue_name="store")
+def store_vectors(raw: dict[str, Any]) -> None:
+    """Keep vectors that came back, and send out the next texts.
+
+    Safe twice, late and out of order: an upsert by text hash and identity; a vector that is there stays.
+    """
+    message = decode(raw, StoreVectors)
+    here = runtime.current()
+    here.writer(message.agent).store_vectors(
+        message.identity, message.lease, message.vectors, message.learned
+    )
+    _dispatch(here, message.agent, only_full=True)
+
+
+@dramatiq.actor(queue_name="store")
+def embed_failed(raw: dict[str, Any]) -> None:
+    """Note that texts got no vector: send them again later, mark them, or pause the provider.
+
+    Safe twice, late and out of order: it counts only while its lease still holds the rows.
+    """
+    message = decode(raw, EmbedFailed)
+    here = runtime.current()
+    writer = here.writer(message.agent)
+    writer.embed_failed(
+        message.identity,
+        message.lease,
+        message.hashes,
+        kind=message.kind,
+        error=message.error,
+        action=message.action,
+        retry_after_s=message.retry_after_s,
+        learned=message.learned,
+    )
+    if message.kind == "stop":
+        here.fall_back(message.agent, message.identity, reason=message.error, action=message.action)
+    state = health.read(writer.connection, message.identity.provider)
+    here.bell.ask(message.agent, max(LINGER_S, state.hold_until - here.clock.now()))
+
+
+@dramatiq.actor(queue_name="store")
+def sweep(raw: dict[str, Any]) -> None:
+    """Send out what waits; when deep, first free what is overdue. Safe at any time, any number of times."""
+    message = decode(raw, Sweep)
+    here = runtime.current()
+    if message.deep:
+        here.writer(message.agent).sweep()
+    _dispatch(here, message.agent, only_full=False)
+
+
+def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
+    """Lease what the credits allow and send it to the embed workers, one request a message."""
+    choice = here.choice(agent)
+    if choice.identity is None or choice.caps is None:
+        return
+    writer = here.writer(agent)
+    for request in writer.lease(choice.caps, credits=here.credits, only_full=only_full):
+        send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
+    if only_full:
+        here.bell.ask(agent, LINGER_S)
