@@ -6,9 +6,11 @@ fleet on other machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from producers.plan import Plan, ledger_of, look
 from shared.clock import Clock, SystemClock
@@ -18,6 +20,9 @@ from shared.index import chunks, health, identity, ledger, meta, vectors
 from shared.index.driver import faults, open_reader
 from shared.index.vectors import Backlog
 from shared.index.writer import IndexWriter
+
+if TYPE_CHECKING:
+    from producers.feed import Feed
 
 #: Seconds between two looks at the rows while waiting.
 LOOK_EVERY_S = 0.03
@@ -54,11 +59,14 @@ class Report:
     warning: str = ""
     action: str = ""
     issues: tuple[str, ...] = field(default=())
+    #: Whether a provider was named and none can be used; then nothing waits for a vector.
+    provider_missing: bool = False
 
     @property
     def failed(self) -> bool:
         """Whether the command ends with 1: something the user asked for is not there."""
-        return bool(self.failures or self.vectors["pending"] or self.vectors["failed"])
+        is_short = self.vectors["pending"] or self.vectors["failed"]
+        return bool(self.failures or is_short or self.provider_missing)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -104,14 +112,12 @@ class Run:
         self,
         settings: AgentSettings,
         plan: Plan,
-        paths: Sequence[str],
         *,
         started_ns: int,
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings
         self._plan = plan
-        self._paths = frozenset(paths)
         self._clock = clock or SystemClock()
         self._started_ns = started_ns
         self._reader = open_reader(settings.index_path)
@@ -123,24 +129,28 @@ class Run:
 
     def wait(
         self,
+        feed: Feed,
         *,
         on_progress: Callable[[Progress], None] = lambda _: None,
         fault: Callable[[], BaseException | None] = lambda: None,
     ) -> None:
-        """Return when all files are looked at and no vector is pending, or the provider cannot go on.
+        """Feed the workers; return when no vector is pending, or the provider cannot go on.
 
         Raises what `fault` gives: an error that ended an actor.
         """
         while True:
+            began = time.monotonic()
             error = fault()
             if error is not None:
                 raise error
             with faults(self._settings.index_path):
-                progress, is_over = self._look()
+                feed.advance(self._reader)
+                progress, is_over = self._look(feed)
             on_progress(progress)
             if is_over:
                 return
-            self._clock.sleep(LOOK_EVERY_S)
+            # In a large index a look is not free: never spend more than a tenth of the time on looking.
+            self._clock.sleep(max(LOOK_EVERY_S, 9 * (time.monotonic() - began)))
 
     def report(self) -> Report:
         """What happened, from the rows."""
@@ -180,14 +190,15 @@ class Run:
                 warning=warning,
                 action=action,
                 issues=self._plan.discovery.issues,
+                provider_missing=target is None and self._plan.choice.requested not in ("auto", "none"),
             )
 
-    def _look(self) -> tuple[Progress, bool]:
+    def _look(self, feed: Feed) -> tuple[Progress, bool]:
         connection = self._reader
-        done = self._files_done()
+        is_read = feed.done == feed.total
         target = identity.target(connection)
         if target is None:
-            return Progress(files_done=done, files=len(self._paths)), done == len(self._paths)
+            return Progress(files_done=feed.done, files=feed.total), is_read
         backlog = vectors.backlog(connection, target.id)
         state = health.read(connection, target.identity.provider)
         now = self._clock.now()
@@ -195,19 +206,14 @@ class Run:
         if backlog.pending and state.hold_until > now:
             waiting = f"{state.reason}; goes on in {state.hold_until - now:.0f} s"
         progress = Progress(
-            files_done=done,
-            files=len(self._paths),
+            files_done=feed.done,
+            files=feed.total,
             vectors_done=backlog.ready + backlog.failed,
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
         is_stuck = state.paused and not backlog.leased
-        return progress, done == len(self._paths) and (not backlog.pending or is_stuck)
-
-    def _files_done(self) -> int:
-        """Announced files whose row is from this run."""
-        rows = self._reader.execute("SELECT path FROM files WHERE observed_ns >= ?", (self._started_ns,))
-        return sum(1 for (path,) in rows if path in self._paths)
+        return progress, is_read and (not backlog.pending or is_stuck)
 
     def _trouble(self, backlog: Backlog) -> tuple[str, str]:
         target = identity.target(self._reader)

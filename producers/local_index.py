@@ -49,15 +49,15 @@ def _bring_up(
     started_ns = clock.now_ns()
     plan = prepare(agent, re_embed=re_embed, clock=clock)
     on_plan(plan)
-    paths = plan.changes.announced(force=force)
-    with closing(Run(agent, plan, paths, started_ns=started_ns, clock=clock)) as run:
-        if paths or plan.known.backlog.pending:
+    files = plan.files(force=force)
+    with closing(Run(agent, plan, started_ns=started_ns, clock=clock)) as run:
+        if files or plan.known.backlog.pending:
             # Imported only when there is work: a run that finds nothing stays cheap.
-            from producers.announce import announce
+            from producers.feed import Feed
             from producers.one_process import OneProcess
 
             with OneProcess(settings, clock=clock) as process:
-                announce(agent.agent, paths, force=force)
                 process.wake(agent.agent)
-                run.wait(on_progress=on_progress, fault=process.fault)
+                feed = Feed(agent.agent, files, looked_ns=started_ns, force=force)
+                run.wait(feed, on_progress=on_progress, fault=process.fault)
         return run.report()

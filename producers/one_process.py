@@ -14,6 +14,7 @@ import dramatiq
 
 from shared.clock import Clock
 from shared.config.schema import Settings
+from shared.errors import IndexFault
 from shared.queue import broker as queue_broker
 from shared.queue.messages import Sweep
 from shared.queue.send import send
@@ -78,7 +79,7 @@ class OneProcess:
         self.runtime.bell.stop()
         # Those who make work stop first, so that what was paid for is still stored.
         for queue in sorted(self._workers, key="store".__eq__):
-            if queue == "store" and error is None:
+            if queue == "store" and not isinstance(error, IndexFault):
                 with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
                     self._broker.join(queue, timeout=STOP_TIMEOUT_MS, fail_fast=False)
             self._workers[queue].stop(timeout=STOP_TIMEOUT_MS)

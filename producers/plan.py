@@ -46,6 +46,11 @@ class Plan:
         """Files on the disk that can be read."""
         return sum(1 for found in self.discovery.found if found.problem is None)
 
+    def files(self, *, force: bool = False) -> list[tuple[str, int]]:
+        """(ledger path, size) of what a chunk worker should look at: what changed, with `force` all."""
+        sizes = {found.path: found.size for found in self.discovery.found}
+        return [(path, sizes.get(path, 0)) for path in self.changes.announced(force=force)]
+
     @property
     def behind(self) -> dict[str, int]:
         """Files and vectors that the index lacks."""

@@ -7,7 +7,7 @@ from typing import Any
 import dramatiq
 
 from shared.index import health
-from shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
+from shared.queue.messages import ChunkFiles, EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
 from shared.queue.send import send
 from workers import runtime
 
@@ -25,7 +25,10 @@ def store_files(raw: dict[str, Any]) -> None:
     here = runtime.current()
     writer = here.writer(message.agent)
     for row in message.files:
-        writer.store_file(row, backfill=message.backfill)
+        stored = writer.store_file(row, backfill=message.backfill)
+        if stored.change == "unknown":
+            again = ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=True)
+            send(again)
     _dispatch(here, message.agent, only_full=True)
 
 
@@ -62,9 +65,9 @@ def embed_failed(raw: dict[str, Any]) -> None:
         retry_after_s=message.retry_after_s,
         learned=message.learned,
     )
-    if message.kind == "stop":
-        here.fall_back(message.agent, message.identity, reason=message.error, action=message.action)
     state = health.read(writer.connection, message.identity.provider)
+    if state.paused:
+        here.fall_back(message.agent, message.identity, reason=state.reason, action=state.action)
     here.bell.ask(message.agent, max(LINGER_S, state.hold_until - here.clock.now()))
 
 

@@ -22,7 +22,8 @@ _DENSE_RUN = re.compile(f"[{DENSE}]+")
 class Replaced:
     """What storing a file did: how it compares with the row before, and which texts came and went."""
 
-    #: added, changed, removed, unchanged, refused (kept out of the index) or late (an older look; ignored).
+    #: added, changed, removed, unchanged, refused (kept out of the index), late (an older look; ignored) or
+    #: unknown (said to be unchanged, but the ledger has other content; ignored, to be looked at again).
     change: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
@@ -60,11 +61,15 @@ def apply_file(connection: Connection, row: FileRow) -> Replaced:
     if before is not None and before.observed_ns >= row.observed_ns:
         return Replaced(change="late")
     existed = before is not None and before.outcome != ledger.REMOVED
-    if row.chunks is None and before is not None and before.outcome == row.outcome:
+    if row.chunks is None:
+        known = before and (before.outcome, before.hash, before.chunking)
+        if known != (row.outcome, row.hash, row.chunking):
+            # The ledger moved on while the worker compared with it: what it left out is missing here.
+            return Replaced(change="unknown")
         ledger.touch(connection, row)
         return Replaced(change="unchanged")
     file_id = ledger.record(connection, row)
-    texts, orphans = _replace_chunks(connection, file_id, row.chunks or ())
+    texts, orphans = _replace_chunks(connection, file_id, row.chunks)
     if row.outcome == ledger.REMOVED:
         # Also for a file that came and went unseen: the row tells that somebody looked.
         change = "removed" if existed else "unchanged"

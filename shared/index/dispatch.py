@@ -55,7 +55,7 @@ def lease(
 
     `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
     a live edit waits behind seconds of work, not hours. With `only_full`, a rest that would make a small
-    request is left for later, while more texts are still on their way.
+    request waits while another request is out (Nagle's rule): more texts may join it meanwhile.
     """
     requests: list[Request] = []
     while True:
@@ -66,7 +66,7 @@ def lease(
             if in_flight >= credits:
                 return requests
             ids, is_full = _next_rows(connection, identity.id, caps, now)
-            if not ids or (only_full and not is_full):
+            if not ids or (only_full and not is_full and in_flight):
                 return requests
             requests.append(_take(connection, identity, ids, owner=owner, until=now + LEASE_S))
 

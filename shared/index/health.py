@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Failures in a row, of whatever text, after which a provider is paused instead of asked again.
-MAX_FAILURES = 8
+#: Failures in a row, of whatever text, after which a provider is paused instead of asked again. With the
+#: holds between them (1, 2, 4, 8, 16 s) it had half a minute to come back.
+MAX_FAILURES = 6
 
 #: Seconds after which a long-lived process sends one request to a paused provider to see if it is back.
 PROBE_AFTER_S = 300.0

@@ -134,4 +134,3 @@ class MatrixScores:
         """vectors.id -> cosine, for those that are live."""
         known = ((vector_id, self._row_of.get(vector_id)) for vector_id in vector_ids)
         return {vector_id: float(self._scores[row]) for vector_id, row in known if row is not None}
-

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shared.index import chunks, ledger
@@ -117,3 +119,31 @@ def test_a_word_inside_a_chinese_sentence_is_found(writer: IndexWriter) -> None:
 
     assert found(writer, 'grams:"金银 银价 价格"') == ["a.md"]
     assert found(writer, "grams:金*") == ["a.md"]
+
+
+def test_an_unchanged_file_only_moves_its_time(writer: IndexWriter) -> None:
+    first = file_row("a.md", "apples", at=1)
+    writer.store_file(first)
+
+    stored = writer.store_file(replace(first, chunks=None, observed_ns=2, mtime_ns=9))
+
+    assert stored.change == "unchanged"
+    assert ledger.entries(writer.connection)["a.md"].mtime_ns == 9
+    assert found(writer, "apples") == ["a.md"]
+
+
+@pytest.mark.parametrize("between", ["removed", "changed"])
+def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(
+    writer: IndexWriter, between: str
+) -> None:
+    first = file_row("a.md", "apples", at=1)
+    writer.store_file(first)
+    if between == "removed":
+        writer.store_file(file_row("a.md", at=2, outcome="removed"))
+    else:
+        writer.store_file(file_row("a.md", "pears", at=2))
+
+    stored = writer.store_file(replace(first, chunks=None, observed_ns=3))
+
+    assert stored.change == "unknown"
+    assert found(writer, "pears") == ([] if between == "removed" else ["a.md"])

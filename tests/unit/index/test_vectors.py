@@ -116,7 +116,11 @@ def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:
     assert [len(request.texts) for request in requests] == [3, 3, 3, 1]
 
 
-def test_a_request_that_is_not_full_waits_while_more_is_coming(wanting: IndexWriter) -> None:
+def test_a_request_that_is_not_full_waits_while_another_is_out(wanting: IndexWriter) -> None:
+    first = wanting.lease(CAPS, credits=4, only_full=True)
+    wanting.store_file(file_row("b.md", "plums"))
+
+    assert len(first) == 1
     assert wanting.lease(CAPS, credits=4, only_full=True) == []
     assert len(wanting.lease(CAPS, credits=4, only_full=False)) == 1
 

@@ -1,0 +1,69 @@
+"""Handing files to the chunk workers a window at a time, so that what waits in queues stays small.
+
+The backlog is the list of paths here, and the rows there; never a queue of a million chunks in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from producers.announce import PATHS_PER_MESSAGE, announce
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Files that are announced and not in the ledger yet, at most. A tenth of a second of work.
+WINDOW_FILES = 512
+
+#: Bytes of such files at most: their text is in memory until it is stored.
+WINDOW_BYTES = 16 * 1024 * 1024
+
+
+class Feed:
+    """The files of one look, announced as the ones before arrive in the ledger."""
+
+    def __init__(
+        self,
+        agent: str,
+        files: Iterable[tuple[str, int]],
+        *,
+        looked_ns: int,
+        force: bool = False,
+        backfill: bool = False,
+    ) -> None:
+        """`files` are (ledger path, size); `looked_ns` is a time before they were looked at."""
+        self._agent = agent
+        self._waiting = deque(files)
+        self._sizes: dict[str, int] = {}
+        self._looked_ns = looked_ns
+        self._force = force
+        self._backfill = backfill
+        self.total = len(self._waiting)
+
+    @property
+    def done(self) -> int:
+        """Files whose row is newer than the look."""
+        return self.total - len(self._waiting) - len(self._sizes)
+
+    def advance(self, connection: Connection | None) -> None:
+        """Take the files that have arrived off the list and announce the next; None: no index yet."""
+        if connection is not None and self._sizes:
+            rows = connection.execute("SELECT path FROM files WHERE observed_ns >= ?", (self._looked_ns,))
+            for (path,) in rows:
+                self._sizes.pop(path, None)
+        paths: list[str] = []
+        room = WINDOW_BYTES - sum(self._sizes.values())
+        while self._waiting and len(self._sizes) < WINDOW_FILES and (room > 0 or not self._sizes):
+            path, size = self._waiting.popleft()
+            self._sizes[path] = size
+            room -= size
+            paths.append(path)
+        for first in range(0, len(paths), PATHS_PER_MESSAGE):
+            announce(
+                self._agent,
+                paths[first : first + PATHS_PER_MESSAGE],
+                force=self._force,
+                backfill=self._backfill,
+            )
