@@ -6,11 +6,14 @@ look, so a lost message costs `LOOK_AGAIN_S`, not a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from producers.announce import announce
+from producers.feed import Feed
 from producers.plan import Known, ledger_of, look
 from producers.watch import Watcher
 from shared.clock import Clock, SystemClock
@@ -20,8 +23,14 @@ from shared.errors import IndexMissing
 from shared.index import driver
 from shared.logs import Log
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 #: Seconds between two looks at all files by size and time; 5,000 files cost about 0.1 s of CPU.
 LOOK_AGAIN_S = 60.0
+
+#: Seconds between two calls of `tick`.
+TICK_S = 0.25
 
 
 class Follow:
@@ -33,6 +42,8 @@ class Follow:
         self._log = Log("follow")
         self._stack = ExitStack()
         self._watchers: dict[str, Watcher] = {}
+        self._feeds: dict[str, Feed] = {}
+        self._next_look_s: dict[str, float] = {}
 
     def __enter__(self) -> Follow:
         with self._stack:
@@ -40,8 +51,7 @@ class Follow:
                 if settings.memory.sync.watch:
                     # Before the first look: a change in between is then seen by both, not by none.
                     self._watchers[settings.agent] = self._stack.enter_context(self._watch(settings))
-            for settings in self._agents:
-                self._reconcile(settings)
+            self.tick()
             self._stack = self._stack.pop_all()
         return self
 
@@ -61,39 +71,59 @@ class Follow:
             lines.append(f"memline: agent {settings.agent} follows {settings.workspace}: {how}")
         return lines
 
-    def next_look_s(self) -> float:
-        """Seconds until `look_again` should be called."""
-        minutes = [settings.memory.sync.interval_minutes for settings in self._agents]
-        return min([LOOK_AGAIN_S, *(60.0 * each for each in minutes if each)])
-
-    def look_again(self) -> None:
-        """A full look at the files of all agents that are watched or have an interval."""
+    def tick(self) -> None:
+        """Go on with what is to be fed, and look at all files when that is due; for a loop every `TICK_S`."""
         for settings in self._agents:
-            if settings.memory.sync.watch or settings.memory.sync.interval_minutes:
-                self._reconcile(settings)
+            feed = self._feeds.get(settings.agent)
+            if feed is not None:
+                self._advance(settings, feed)
+            elif self._clock.now() >= self._next_look_s.get(settings.agent, 0.0):
+                self._look(settings)
 
     def _watch(self, settings: AgentSettings) -> Watcher:
         return Watcher(
             settings.workspace,
             settings.memory.extra_paths,
             debounce_s=settings.memory.sync.watch_debounce_ms / 1000,
-            on_paths=lambda paths: self._send(settings, sorted(paths), "watch"),
-            on_rescan=lambda: self._reconcile(settings),
+            on_paths=lambda paths: self._send(settings, sorted(paths)),
+            # Only noted: the look itself belongs to the thread that ticks.
+            on_rescan=lambda: self._next_look_s.update({settings.agent: 0.0}),
         )
 
-    def _reconcile(self, settings: AgentSettings) -> None:
-        try:
-            with (
-                closing(driver.open_reader(settings.index_path)) as reader,
-                driver.faults(settings.index_path),
-            ):
-                known = ledger_of(reader)
-        except IndexMissing:
-            known = Known()
-        plan = look(settings, choose(settings), known)
-        self._send(settings, plan.changes.announced(), "scan")
+    def _look(self, settings: AgentSettings) -> None:
+        """Compare all files with the ledger and begin to feed what differs."""
+        sync = settings.memory.sync
+        every_s = [LOOK_AGAIN_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
+        looked_ns = self._clock.now_ns()
+        # Set before the look: a rescan that is asked for meanwhile is not forgotten.
+        self._next_look_s[settings.agent] = self._clock.now() + min(every_s, default=math.inf)
+        with self._reader(settings) as reader:
+            known = ledger_of(reader) if reader else Known()
+        files = look(settings, choose(settings), known).files()
+        if files:
+            self._log.info("files.changed", agent=settings.agent, files=len(files))
+            feed = Feed(settings.agent, files, looked_ns=looked_ns)
+            self._feeds[settings.agent] = feed
+            self._advance(settings, feed)
 
-    def _send(self, settings: AgentSettings, paths: Sequence[str], reason: str) -> None:
-        if paths:
-            self._log.info("files.announced", agent=settings.agent, files=len(paths), reason=reason)
-            announce(settings.agent, paths)
+    def _advance(self, settings: AgentSettings, feed: Feed) -> None:
+        with self._reader(settings) as reader:
+            feed.advance(reader)
+        is_late = self._clock.now() >= self._next_look_s[settings.agent]
+        if feed.done == feed.total or is_late:
+            # Late: messages were lost on the way. The next look finds what is missing.
+            del self._feeds[settings.agent]
+
+    @contextmanager
+    def _reader(self, settings: AgentSettings) -> Iterator[Connection | None]:
+        try:
+            reader = driver.open_reader(settings.index_path)
+        except IndexMissing:
+            yield None
+            return
+        with closing(reader), driver.faults(settings.index_path):
+            yield reader
+
+    def _send(self, settings: AgentSettings, paths: Sequence[str]) -> None:
+        self._log.info("files.seen", agent=settings.agent, files=len(paths))
+        announce(settings.agent, paths)

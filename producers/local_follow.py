@@ -6,16 +6,13 @@ import threading
 from collections.abc import Callable, Sequence
 
 from producers.bring_up import prepare
-from producers.follow import Follow
+from producers.follow import TICK_S, Follow
 from producers.one_process import OneProcess
 from shared.clock import SystemClock
 from shared.config.schema import AgentSettings, Settings
 from shared.errors import IndexCorrupt, MemlineError
 from shared.index.quarantine import move_aside
 from shared.logs import Log
-
-#: Seconds between two looks at whether an actor failed.
-FAULT_CHECK_S = 0.5
 
 
 def run(
@@ -63,13 +60,9 @@ def _run(
             on_note(line)
         for agent in agents:
             process.wake(agent.agent)
-        looked = 0.0
         told = None
-        while not stop.wait(FAULT_CHECK_S):
-            looked += FAULT_CHECK_S
-            if looked >= follow.next_look_s():
-                follow.look_again()
-                looked = 0.0
+        while not stop.wait(TICK_S):
+            follow.tick()
             fault = process.fault()
             if isinstance(fault, IndexCorrupt):
                 raise fault

@@ -15,7 +15,7 @@ def watch(invocation: Invocation) -> None:
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
     from producers.cli.signals import stop_event
-    from producers.follow import Follow
+    from producers.follow import TICK_S, Follow
     from shared.errors import QueueError
     from shared.queue import broker
 
@@ -28,5 +28,5 @@ def watch(invocation: Invocation) -> None:
     with stop_event() as stop, Follow(agents) as follow:
         for line in follow.describe():
             click.echo(line, err=True)
-        while not stop.wait(follow.next_look_s()):
-            follow.look_again()
+        while not stop.wait(TICK_S):
+            follow.tick()
