@@ -19,6 +19,10 @@ def doctor(invocation: Invocation, as_json: bool) -> int | None:
 
     found: list[Finding] = list(examine_installation())
     try:
+        found.extend(
+            Finding(level="warning", what=text, fix="memline config check")
+            for text in invocation.loaded.warnings
+        )
         for settings in invocation.agents():
             found.extend(examine_agent(settings))
     except MemlineError as error:

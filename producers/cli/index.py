@@ -11,6 +11,9 @@ from producers.cli.options import Invocation, examples, global_options, json_opt
 if TYPE_CHECKING:
     from producers.bring_up import Report
 
+#: Files named in a line about failures.
+NAMED_PATHS = 3
+
 
 @click.command(
     epilog=examples(
@@ -47,6 +50,17 @@ def index(invocation: Invocation, force: bool, re_embed: bool, verbose: bool, as
     return 1 if any(report.failed for report in reports) else None
 
 
+def _by_reason(failures: list[dict[str, str]]) -> dict[str, list[str]]:
+    """Paths (or text hashes) by why they failed: one provider error is one line, not a thousand."""
+    grouped: dict[str, list[str]] = {}
+    for failure in failures:
+        paths = grouped.setdefault(failure["reason"], [])
+        what = failure["path"] or failure["textHash"]
+        if what not in paths:
+            paths.append(what)
+    return grouped
+
+
 def _print(report: Report) -> None:
     files, vectors = report.files, report.vectors
     seen = f"{files['added']} added, {files['changed']} changed, {files['removed']} removed"
@@ -60,9 +74,9 @@ def _print(report: Report) -> None:
     else:
         line += " · keyword search only (no embedding provider)"
     click.echo(f"{line} · {report.seconds:.1f} s")
-    for failure in report.failures:
-        what = failure.get("path") or failure.get("textHash", "")
-        click.echo(f"  failed: {what}: {failure['reason']}", err=True)
+    for reason, paths in _by_reason(report.failures).items():
+        more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+        click.echo(f"  failed: {', '.join(paths[:NAMED_PATHS])}{more}: {reason}", err=True)
     for issue in report.issues:
         click.echo(f"  note: {issue}", err=True)
     if report.warning:

@@ -191,6 +191,8 @@ class IndexWriter:
                     after = self._after_later(after, error, action, retry_after_s, now)
                     self._put_back(row.id, lease, hashes, due=after.hold_until, error=error, counts=False)
                 elif kind == "broken":
+                    # A provider that answers nothing but nonsense is not asked for a whole backlog.
+                    after = self._after_later(after, error, action, None, now)
                     self._retry_or_give_up(row.id, lease, hashes, error, now)
                 else:
                     vectors.give_up(self.connection, row.id, lease, hashes, error=error, now=now)
