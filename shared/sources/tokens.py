@@ -18,14 +18,19 @@ DENSE = (
     "\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff66-\uffdc\U00020000-\U0003ffff"
 )
 
-_DENSE_CHAR = re.compile(f"[{DENSE}]")
+_DENSE_RUN = re.compile(f"[{DENSE}]+")
 
 
 def weighted_length(text: str) -> int:
     """Characters of `text`, a dense character counted as four."""
     if text.isascii():
         return len(text)
-    return len(text) + (CHARS_PER_TOKEN - 1) * len(_DENSE_CHAR.findall(text))
+    return len(text) + (CHARS_PER_TOKEN - 1) * sum(map(len, _DENSE_RUN.findall(text)))
+
+
+def has_dense(text: str) -> bool:
+    """Whether `text` has a character that is a token of its own."""
+    return not text.isascii() and _DENSE_RUN.search(text) is not None
 
 
 def estimate_tokens(text: str) -> int:

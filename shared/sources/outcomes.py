@@ -1,0 +1,40 @@
+"""What can become of a file on its way from the disk: the words of the ledger, and a reason beside them."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+
+INDEXED = "indexed"
+EMPTY = "empty"
+SYMLINK = "symlink"
+SPECIAL = "special"
+TOO_LARGE = "too_large"
+NOT_TEXT = "not_text"
+UNREADABLE = "unreadable"
+BAD_NAME = "bad_name"
+FAILED = "failed"
+#: The file is not there, or what is there is a folder.
+GONE = "removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a file is not in the index."""
+
+    outcome: str
+    reason: str
+
+
+LINKED = Problem(outcome=SYMLINK, reason="symbolic links are never followed")
+MISNAMED = Problem(outcome=BAD_NAME, reason="the name is not valid UTF-8; rename it")
+
+
+def code(error: OSError) -> str:
+    """The short name of a system error, e.g. EACCES."""
+    return errno.errorcode.get(error.errno or 0, type(error).__name__)
+
+
+def unreadable(error: OSError) -> Problem:
+    """The problem of a file or folder that the system does not let us read."""
+    return Problem(outcome=UNREADABLE, reason=f"not readable ({code(error)})")

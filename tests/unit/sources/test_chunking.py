@@ -1,0 +1,253 @@
+"""Chunks: bounded, complete, exact in their lines, and cut where a reader would cut."""
+
+from __future__ import annotations
+
+import time
+from itertools import count, pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shared.sources.chunking import Chunk, chunking_digest, split
+from shared.sources.tokens import weighted_length
+
+
+def cut(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:
+    return split(text, max_tokens=tokens, overlap_tokens=overlap)
+
+
+def filler(name: str, chars: int) -> str:
+    """A line of words, `chars` long."""
+    return (f"{name} " * chars)[: chars - 1] + "."
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "",
+                "  ",
+                "# A",
+                "## B",
+                "### C c",
+                "Title",
+                "===",
+                "---",
+                "```",
+                "~~~",
+                "```py",
+                "- item",
+                "1. one",
+            ]
+        ),
+        st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=60),
+        st.integers(1, 300).map(lambda n: "word " * n),
+        st.integers(1, 120).map(lambda n: "讨论了金银价格上涨。" * n),
+        st.integers(1, 200).map(lambda n: "e\u0301\U0001f469\u200d\U0001f467" * n),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES, st.integers(1, 60), st.integers(0, 40))
+@example(["---", "title: x", "---"], 1, 0)
+@example(["# a"] * 50, 2, 1)
+def test_any_text_is_covered_by_bounded_exact_chunks(lines: list[str], tokens: int, overlap: int) -> None:
+    text = "\n".join(lines)
+
+    chunks = cut(text, tokens, overlap)
+
+    position = 0
+    covered = set()
+    for chunk in chunks:
+        assert 1 <= chunk.start_line <= chunk.end_line <= len(lines)
+        assert weighted_length(chunk.text) <= tokens * 4
+        assert chunk.text.strip()
+        whole = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+        assert chunk.text in whole
+        found = text.find(chunk.text, position)
+        assert found >= 0, "chunks are in the order of the text"
+        position = found
+        covered.update(range(chunk.start_line, chunk.end_line + 1))
+    assert covered >= {number for number, line in enumerate(lines, 1) if line.strip()}
+    assert cut(text, tokens, overlap) == chunks
+
+
+KINDS = st.lists(
+    st.tuples(st.sampled_from(["", "# ", "- ", "    ", "```\n", "\n"]), st.integers(0, 90)), max_size=30
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(KINDS, st.integers(40, 90), st.integers(0, 30))
+@example([("# ", 32), ("\n", 1)], 40, 0)
+def test_no_word_is_lost_between_two_chunks(kinds: list[tuple[str, int]], tokens: int, overlap: int) -> None:
+    numbers = count(1000)
+    text = "\n".join(kind + " ".join(str(next(numbers)) for _ in range(words)) for kind, words in kinds)
+
+    following = 1000
+    for chunk in cut(text, tokens, overlap):
+        words = [int(word) for word in chunk.text.split() if word.isdigit()]
+        assert words == list(range(words[0], words[0] + len(words))) if words else True
+        assert not words or words[0] <= following < words[-1] + 1, "it goes on where the last one ended"
+        following = words[-1] + 1 if words else following
+    assert following == next(numbers)
+
+
+def test_a_short_note_is_one_chunk_with_its_exact_lines() -> None:
+    [chunk] = cut("\n\n# Plan\n\nShip it.\n\n")
+
+    assert (chunk.start_line, chunk.end_line, chunk.text) == (3, 5, "# Plan\n\nShip it.")
+    assert chunk.heading == "Plan"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  \n\t\n", "\u3000\n"])
+def test_blank_text_has_no_chunks(text: str) -> None:
+    assert cut(text) == []
+
+
+def test_whole_lines_joined_are_the_text_of_the_chunk() -> None:
+    lines = [filler(f"line{number}", 70) for number in range(200)]
+
+    chunks = cut("\n".join(lines))
+
+    assert len(chunks) > 5
+    for chunk in chunks:
+        assert chunk.text == "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
+
+
+def test_a_chunk_ends_before_a_heading_in_its_last_third() -> None:
+    lines = [*[filler("one", 100)] * 13, "## Next", *[filler("two", 100)] * 10]
+
+    first, second = cut("\n".join(lines), overlap=0)
+
+    assert first.end_line == 13
+    assert second.start_line == 14
+    assert second.heading == "Next"
+
+
+def test_short_sections_share_a_chunk() -> None:
+    text = "\n\n".join(f"## Day {number}\n\nDid {number} things." for number in range(20))
+
+    assert len(cut(text)) == 1
+
+
+def test_a_heading_is_never_the_last_line_of_a_chunk() -> None:
+    for size in range(1380, 1600, 7):
+        text = f"{filler('above', size)}\n\n# One\n\n## Two\n\n{filler('below', 700)}\n"
+
+        first, *_ = cut(text)
+
+        assert not first.text.endswith(("# One", "## Two")), size
+
+
+def test_a_heading_keeps_the_start_of_a_line_that_would_fill_a_chunk() -> None:
+    chunks = cut(f"{filler('above', 900)}\n# Long story\n{filler('below', 1595)}")
+
+    assert all("below below" in chunk.text for chunk in chunks if "# Long story" in chunk.text)
+
+
+def test_a_paragraph_end_is_better_than_any_line() -> None:
+    lines = [*[filler("one", 100)] * 12, "", *[filler("two", 100)] * 12]
+
+    first, *_ = cut("\n".join(lines), overlap=0)
+
+    assert first.end_line == 12
+
+
+def test_a_list_item_is_better_than_its_second_line() -> None:
+    lines = [line for number in range(20) for line in (f"- {filler('item', 60)}", f"  {filler('more', 60)}")]
+
+    chunks = cut("\n".join(lines), overlap=0)
+
+    assert all(chunk.text.startswith("- ") for chunk in chunks)
+
+
+def test_a_fenced_block_that_fits_is_kept_whole() -> None:
+    code = ["```python", *[f"value_{number} = {number:060}" for number in range(15)], "```"]
+    lines = [*[filler("prose", 90)] * 11, *code, *[filler("after", 90)] * 12]
+
+    chunks = cut("\n".join(lines))
+
+    assert any(chunk.start_line <= 12 and chunk.end_line >= 12 + len(code) - 1 for chunk in chunks)
+
+
+def test_a_fenced_block_that_does_not_fit_is_cut_at_its_lines() -> None:
+    lines = ["```", *[f"row {number:090}" for number in range(60)], "```"]
+
+    chunks = cut("\n".join(lines))
+
+    assert len(chunks) > 3
+    assert all(line in lines for chunk in chunks for line in chunk.text.split("\n"))
+
+
+def test_the_overlap_is_whole_lines_within_its_limit() -> None:
+    lines = [filler(f"l{number}", 100) for number in range(60)]
+
+    chunks = cut("\n".join(lines))
+
+    for before, after in pairwise(chunks):
+        repeated = "\n".join(lines[after.start_line - 1 : before.end_line])
+        assert 0 < len(repeated) <= 320
+
+
+def test_lines_of_dense_scripts_count_four() -> None:
+    chunks = cut("\n".join(["会议记录和价格讨论" * 5] * 60))
+
+    assert all(len(chunk.text) <= 400 + chunk.text.count("\n") for chunk in chunks)
+    assert max(weighted_length(chunk.text) for chunk in chunks) > 1400
+
+
+def test_a_long_line_is_cut_after_sentences_and_keeps_its_number() -> None:
+    line = "The gold price rose again today. " * 200
+
+    chunks = cut(f"intro\n{line}\noutro")
+
+    assert len(chunks) > 3
+    assert all(chunk.text.rstrip().endswith((".", "outro")) for chunk in chunks)
+    assert {chunk.end_line for chunk in chunks[:-1]} == {2}
+
+
+def test_a_line_without_spaces_is_cut_between_characters_only() -> None:
+    cluster = "e\u0301"
+    family = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+    flag = "\U0001f1e9\U0001f1ea"
+
+    for sign in (cluster, family, flag, "\u0915\u094d\u0937\u093f"):
+        for chunk in cut("x" + sign * 2000, overlap=0):
+            text = chunk.text.removeprefix("x")
+            assert text == sign * (len(text) // len(sign)), sign
+
+
+@pytest.mark.parametrize("unit", ["a", "word ", "价格", "e\u0301", "- ", "\t"])
+def test_a_megabyte_in_one_line_takes_less_than_a_second(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit)) + "end"
+
+    before = time.process_time()
+    chunks = cut(text)
+
+    assert time.process_time() - before < 1.0
+    assert max(weighted_length(chunk.text) for chunk in chunks) <= 1600
+
+
+@pytest.mark.parametrize("line", ["# h", "```", "", "- i", "===", "a"])
+def test_a_hundred_thousand_alike_lines_take_linear_time(line: str) -> None:
+    before = time.process_time()
+    cut("\n".join([line] * 100_000))
+
+    assert time.process_time() - before < 2.0
+
+
+def test_the_overlap_may_not_eat_the_chunk() -> None:
+    lines = [filler(f"l{number}", 30) for number in range(100)]
+
+    chunks = cut("\n".join(lines), tokens=50, overlap=5000)
+
+    assert len(chunks) < 60
+
+
+def test_the_digest_changes_with_the_settings_alone() -> None:
+    assert chunking_digest(400, 80) == chunking_digest(400, 80)
+    assert len({chunking_digest(400, 80), chunking_digest(400, 81), chunking_digest(401, 80)}) == 3
