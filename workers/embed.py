@@ -13,6 +13,9 @@ from shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, decode
 from shared.queue.send import send
 from workers import runtime
 
+#: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
+MAX_WAIT_S = 5.0
+
 #: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it.
 STOP_HOLD_S = 2.0
 
@@ -27,11 +30,13 @@ def embed_texts(raw: dict[str, Any]) -> None:
     message = decode(raw, EmbedTexts)
     here = runtime.current()
     provider = message.identity.provider
-    now = here.clock.now()
-    held_until = here.limits.held_until(provider)
-    if held_until > now:
-        held = ProviderLater(f"{provider} asked for a pause", retry_after_s=held_until - now)
-        _report(message, range(len(message.texts)), held)
+    wait_s = here.take_place(message)
+    if 0 < wait_s <= MAX_WAIT_S:
+        here.clock.sleep(wait_s)
+        wait_s = here.take_place(message)
+    if wait_s > 0:
+        limited = ProviderLater(f"{provider} is at its limit", retry_after_s=wait_s)
+        _report(message, range(len(message.texts)), limited)
         return
     try:
         embedder = here.embedder(message.agent, message.identity)
@@ -42,7 +47,7 @@ def embed_texts(raw: dict[str, Any]) -> None:
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        _report(message, range(len(message.texts)), broken)
+        _report(message, range(len(message.texts)), broken, fruitless=True)
         raise
     learned = LearnedCaps(max_rows=outcome.learned_max_rows, max_tokens=outcome.learned_max_tokens)
     vectors = tuple(
@@ -50,13 +55,14 @@ def embed_texts(raw: dict[str, Any]) -> None:
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
         if vector is not None
     )
+    failed = [([index], failure) for index, failure in outcome.failures]
     if outcome.error is not None:
         _hold(here, provider, outcome.error)
-        failed = {index for index, _ in outcome.failures}
-        rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in failed]
-        _report(message, rest, outcome.error, learned)
-    for index, failure in outcome.failures:
-        _report(message, [index], failure, learned)
+        known = {index for index, _ in outcome.failures}
+        rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in known]
+        failed.insert(0, (rest, outcome.error))
+    for number, (indexes, failure) in enumerate(failed):
+        _report(message, indexes, failure, learned, fruitless=not vectors and number == 0)
     if vectors:
         send(
             StoreVectors(
@@ -72,9 +78,9 @@ def embed_texts(raw: dict[str, Any]) -> None:
 def _hold(here: runtime.Runtime, provider: str, error: ProviderError) -> None:
     """Keep the other workers from running into the same no."""
     if error.retry_after_s is not None:
-        here.limits.hold(provider, here.clock.now() + error.retry_after_s)
+        here.limits.hold(provider, error.retry_after_s)
     elif error.kind == "stop":
-        here.limits.hold(provider, here.clock.now() + STOP_HOLD_S)
+        here.limits.hold(provider, STOP_HOLD_S)
 
 
 def _report(
@@ -82,6 +88,8 @@ def _report(
     indexes: range | list[int],
     error: ProviderError,
     learned: LearnedCaps | None = None,
+    *,
+    fruitless: bool = False,
 ) -> None:
     if not indexes:
         return
@@ -95,6 +103,7 @@ def _report(
             error=error.message,
             action=error.hint,
             retry_after_s=error.retry_after_s,
+            fruitless=fruitless,
             learned=learned or LearnedCaps(),
         )
     )

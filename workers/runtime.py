@@ -17,10 +17,11 @@ from shared.index import health, meta
 from shared.index.writer import IndexWriter
 from shared.queue.bell import SWEEP_EVERY_S, Bell
 from shared.queue.limits import InProcessLimits, Limits
-from shared.queue.messages import Sweep
+from shared.queue.messages import EmbedTexts, Sweep
 from shared.queue.replies import InProcessReplies, Replies
 from shared.queue.send import send
 from shared.search.service import MemorySearch
+from shared.sources.tokens import estimate_tokens
 
 #: Embed requests in flight in one process: enough to hide the latency of a remote provider.
 EMBED_THREADS = 4
@@ -43,7 +44,7 @@ class Runtime:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.credits = credits
-        self.limits: Limits = InProcessLimits()
+        self.limits: Limits = InProcessLimits(self.clock)
         self.replies: Replies = InProcessReplies()
         self.bell = Bell(lambda agent, deep: send(Sweep(agent=agent, deep=deep)), every_s=sweep_every_s)
         self._lock = threading.Lock()
@@ -103,6 +104,16 @@ class Runtime:
         writer.put_meta(meta.FALLBACK, {"from": choice.provider, "reason": reason})
         with self._lock:
             self._choices[agent] = second
+
+    def take_place(self, message: EmbedTexts) -> float:
+        """Seconds this request must wait for the provider's limits; 0 when it may go now."""
+        remote = self.agent(message.agent).memory.remote
+        return self.limits.take(
+            message.identity.provider,
+            tokens=sum(estimate_tokens(text.text) for text in message.texts),
+            max_requests=remote.requests_per_minute,
+            max_tokens=remote.tokens_per_minute,
+        )
 
     def embedder(self, agent: str, identity: Identity) -> Embedder:
         """The embedder of an identity. Raises ProviderStop when this process's settings do not give it."""

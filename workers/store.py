@@ -64,11 +64,12 @@ def embed_failed(raw: dict[str, Any]) -> None:
         action=message.action,
         retry_after_s=message.retry_after_s,
         learned=message.learned,
+        fruitless=message.fruitless,
     )
     state = health.read(writer.connection, message.identity.provider)
     if state.paused:
         here.fall_back(message.agent, message.identity, reason=state.reason, action=state.action)
-    here.bell.ask(message.agent, max(LINGER_S, state.hold_until - here.clock.now()))
+    here.bell.ask(message.agent, LINGER_S)
 
 
 @dramatiq.actor(queue_name="store")
@@ -87,7 +88,10 @@ def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
     if choice.identity is None or choice.caps is None:
         return
     writer = here.writer(agent)
-    for request in writer.lease(choice.caps, credits=here.credits, only_full=only_full):
+    requests = writer.lease(choice.caps, credits=here.credits, only_full=only_full)
+    for request in requests:
         send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
     if only_full:
         here.bell.ask(agent, LINGER_S)
+    elif not requests and (wait_s := writer.next_try_s()):
+        here.bell.ask(agent, wait_s)

@@ -138,6 +138,8 @@ class Remote(Block):
     batch: Batch = key(factory=Batch)
     max_rows: int = key(0, low=0, doc="texts in a request at most; 0: the provider's own cap")
     max_tokens: int = key(0, low=0, doc="tokens in a request at most; 0: the provider's own cap")
+    requests_per_minute: int = key(0, low=0, doc="requests of all workers in any minute; 0: no limit of ours")
+    tokens_per_minute: int = key(0, low=0, doc="tokens of all workers in any minute; 0: no limit of ours")
     timeout_seconds: int = key(60, low=1, high=86_400, doc="time limit of one embedding request")
 
 

@@ -24,9 +24,6 @@ MAX_RETRIES = 3
 MIN_BACKOFF_MS = 200
 MAX_BACKOFF_MS = 5_000
 
-#: Prefix of all our keys in Redis.
-NAMESPACE = "memline"
-
 #: Queues of the pipeline, as in the Procfile.
 QUEUES = ("chunk", "embed", "store", "query")
 
@@ -104,21 +101,12 @@ def on_redis(url: str) -> dramatiq.Broker:
             "workers as separate processes need a queue, and no queue.url is set",
             hint="set MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0, or run everything in one: memline up",
         )
-    from dramatiq.brokers.redis import RedisBroker
+    from shared.queue import server
+    from shared.queue.fleet import FleetBroker
 
+    server.check(url)
     dramatiq.set_encoder(MessagePack())
-    broker = RedisBroker(  # type: ignore[no-untyped-call]
-        url=url,
-        namespace=NAMESPACE,
-        middleware=[
-            Retries(max_retries=MAX_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS),
-            Faults(),
-        ],
-        # A killed worker's messages come back when some other worker does maintenance after the heartbeat
-        # is overdue: with the defaults (one command in a thousand, 60 s) that took minutes.
-        maintenance_chance=1_000_000,
-        heartbeat_timeout=15_000,
-    )
+    broker = FleetBroker(url, middleware=[Faults()])
     dramatiq.set_broker(broker)
     return broker
 

@@ -80,6 +80,8 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     action: str = ""
     #: Seconds the provider asked for; None when it did not.
     retry_after_s: float | None = None
+    #: Nothing at all came out of the request; said in one message of it.
+    fruitless: bool = False
     learned: LearnedCaps = LearnedCaps()
 
 

@@ -1,0 +1,109 @@
+"""The connection to Redis: one client a process, its settings, and what must be true of the server.
+
+The only module that makes Redis clients. Errors are translated here, and the URL is shown without its
+password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+
+from shared.config.schema import mask_url
+from shared.errors import QueueError
+
+#: Seconds a command may take. A healthy Redis answers in a millisecond; a Redis that saves, in a few.
+SOCKET_TIMEOUT_S = 5.0
+
+#: Seconds longer than it may block that a blocking read waits for its answer; redis-py's own time limit of
+#: 5 s cut blocking reads short.
+BLOCK_MARGIN_S = 5.0
+
+
+def client(url: str, *, block_s: float | None = None) -> redis.Redis:
+    """A client for `url`; with `block_s` one for reads that block so many seconds at most."""
+    try:
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=SOCKET_TIMEOUT_S if block_s is None else block_s + BLOCK_MARGIN_S,
+            socket_connect_timeout=SOCKET_TIMEOUT_S,
+            # A restart of Redis closes idle connections: the next command finds out and tries once more.
+            # Longer troubles are the business of those who know what may be lost.
+            retry=Retry(ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2),
+            health_check_interval=30,
+            client_name="memline",
+        )
+    except ValueError as error:
+        raise QueueError(
+            f"queue.url {mask_url(url)} is no Redis URL: {error}", hint="use redis://127.0.0.1:6379/0"
+        ) from None
+
+
+def check(url: str) -> None:
+    """See that the server can be trusted with messages. Raises QueueError with what to change.
+
+    An eviction policy other than `noeviction` drops messages silently when memory is short.
+    """
+    with closing_client(url) as server, translated(url):
+        server.ping()
+        role = server.info("replication").get("role")
+        if role != "master":
+            raise QueueError(
+                f"{mask_url(url)} is a read-only replica", hint="set queue.url to the primary server"
+            )
+        memory: dict[str, Any] = server.info("memory")
+        policy = str(memory.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction" and int(memory.get("maxmemory", 0)):
+            raise QueueError(
+                f"{mask_url(url)} evicts keys when memory is short (maxmemory-policy {policy}),"
+                " so messages would be lost silently",
+                hint="redis-cli config set maxmemory-policy noeviction",
+            )
+
+
+@contextmanager
+def closing_client(url: str) -> Iterator[redis.Redis]:
+    """A client that is closed at the end."""
+    server = client(url)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turn redis-py's exceptions into QueueErrors that say what to do."""
+    try:
+        yield
+    except redis.RedisError as error:
+        raise _translate(error, mask_url(url)) from error
+
+
+def _translate(error: redis.RedisError, where: str) -> QueueError:
+    text = str(error)
+    if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
+        return QueueError(
+            f"Redis at {where} refuses the password",
+            hint="put it into the URL: redis://:PASSWORD@host:6379/0",
+        )
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return QueueError(
+            f"Redis at {where} is out of memory; the backlog is safe in the index",
+            hint="raise maxmemory: redis-cli config set maxmemory 256mb",
+        )
+    if isinstance(error, redis.exceptions.ReadOnlyError):
+        return QueueError(f"{where} is a read-only replica", hint="set queue.url to the primary server")
+    if "DB index is out of range" in text or "invalid DB index" in text:
+        return QueueError(f"Redis at {where} has no database of that number", hint="use /0 in queue.url")
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        return QueueError(
+            f"Redis at {where} cannot be reached: {text}",
+            hint="start it (redis-server), or work without it: unset queue.url",
+        )
+    return QueueError(f"Redis at {where}: {text}", hint="memline doctor")
