@@ -1,0 +1,160 @@
+"""The part of a chunk that answers: the run of whole lines, at most 700 characters, with most evidence.
+
+Measured on questions over conversations: the first 700 characters of a chunk show half of the evidence in
+it, the run chosen here 0.84. What matches is asked of FTS5 (`highlight`), so that words are matched here
+exactly as they were found.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.search.legs import KeywordLeg
+from shared.search.vector_paths import json_ids
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Longest snippet, in characters.
+MAX_CHARS = 700
+
+#: What a word counts when it is seen again, as a share of the first time.
+AGAIN = 0.3
+
+#: Letters that tell one matched word from another: `train` stands for trained and training.
+KEY_LETTERS = 5
+
+#: Lines of a chunk above which only lines with a match may begin a snippet: bounds the work.
+MANY_LINES = 80
+
+_ON, _OFF = "\x02", "\x03"
+_HIGHLIGHT = (
+    "SELECT rowid, highlight(chunks_fts, 0, ?, ?) FROM chunks_fts WHERE chunks_fts MATCH ?"
+    " AND rowid IN (SELECT value FROM json_each(?))"
+)
+_MARKED = re.compile(f"{_ON}([^{_OFF}]*){_OFF}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A matched word in a text: where it begins and ends, and what tells it from others."""
+
+    start: int
+    end: int
+    key: str
+
+
+def marks(connection: Connection, leg: KeywordLeg, texts: Mapping[int, str]) -> dict[int, list[Mark]]:
+    """Where the terms of the keyword leg stand in the texts, by chunk id."""
+    found: dict[int, list[Mark]] = {chunk_id: [] for chunk_id in texts}
+    if not leg.match:
+        return found
+    rows = connection.execute(_HIGHLIGHT, (_ON, _OFF, leg.match, json_ids(texts)))
+    for chunk_id, marked in rows.fetchall():
+        # A text with such control characters of its own cannot be told from a marked one.
+        if _ON not in texts[chunk_id] and _OFF not in texts[chunk_id]:
+            found[chunk_id] = list(_read(marked))
+    pairs = [term.label for term in leg.terms if term.match.startswith("{grams}")]
+    if pairs:
+        # Pairs of CJK characters stand in a column of their own; in the text they are looked up.
+        pattern = re.compile("|".join(map(re.escape, pairs)), re.I)
+        for chunk_id, text in texts.items():
+            found[chunk_id] += (
+                Mark(start=match.start(), end=match.end(), key=match[0].lower())
+                for match in pattern.finditer(text)
+            )
+            found[chunk_id].sort(key=lambda mark: mark.start)
+    return found
+
+
+def _read(marked: str) -> Iterable[Mark]:
+    for count, match in enumerate(_MARKED.finditer(marked)):
+        start = match.start() - 2 * count
+        yield Mark(start=start, end=start + len(match[1]), key=match[1].lower()[:KEY_LETTERS])
+
+
+def rarity(found: Mapping[int, Sequence[Mark]]) -> dict[str, float]:
+    """What each matched word weighs: the fewer of the hits it is in, the more it says."""
+    holders: dict[str, int] = {}
+    for in_one in found.values():
+        for word in {mark.key for mark in in_one}:
+            holders[word] = holders.get(word, 0) + 1
+    return {word: math.log1p(len(found) / count) for word, count in holders.items()}
+
+
+def snippet(text: str, in_text: Sequence[Mark], weights: Mapping[str, float]) -> str:
+    """The lines of `text` with most evidence; its beginning when nothing in it matched."""
+    if len(text) <= MAX_CHARS:
+        return text.strip()
+    lines = text.split("\n")
+    words = _by_line(lines, in_text)
+    lengths = [len(line) + 1 for line in lines]
+    starts: Iterable[int] = range(len(lines))
+    if len(lines) > MANY_LINES:
+        starts = sorted({0, *(place for place, keys in enumerate(words) if keys)})
+    first, last = max((_run(start, lengths, words, weights) for start in starts), key=lambda run: run[0])[1]
+    size = sum(lengths[first:last]) - 1
+    while first and size + lengths[first - 1] <= MAX_CHARS:
+        first -= 1
+        size += lengths[first]
+    chosen = "\n".join(lines[first:last]).strip()
+    if len(chosen) <= MAX_CHARS:
+        return chosen
+    begin = sum(lengths[:first])
+    inside = [mark for mark in in_text if begin <= mark.start < begin + lengths[first]]
+    return _cut(lines[first], [mark.start - begin for mark in inside])
+
+
+def _by_line(lines: Sequence[str], in_text: Sequence[Mark]) -> list[list[str]]:
+    words: list[list[str]] = [[] for _ in lines]
+    place, end = 0, len(lines[0])
+    for mark in in_text:
+        while mark.start > end and place < len(lines) - 1:
+            place += 1
+            end += len(lines[place]) + 1
+        words[place].append(mark.key)
+    return words
+
+
+def _run(
+    start: int, lengths: Sequence[int], words: Sequence[Sequence[str]], weights: Mapping[str, float]
+) -> tuple[tuple[float, float, int], tuple[int, int]]:
+    """The longest run from line `start` that fits (one line at least), with its rank: evidence, then how
+    near its middle the evidence is, then how early it begins."""
+    size = value = mass = moment = 0.0
+    seen: set[str] = set()
+    stop = start
+    while stop < len(lengths) and (stop == start or size + lengths[stop] - 1 <= MAX_CHARS):
+        line = 0.0
+        for word in words[stop]:
+            weight = weights.get(word, 0.0)
+            value += weight * (AGAIN if word in seen else 1.0)
+            line += weight
+            seen.add(word)
+        moment += line * (size + lengths[stop] / 2)
+        mass += line
+        size += lengths[stop]
+        stop += 1
+    off_centre = abs(moment / mass / size - 0.5) if mass else 0.0
+    return (round(value, 6), -round(off_centre, 3), -start), (start, stop)
+
+
+def _cut(line: str, places: Sequence[int]) -> str:
+    """At most MAX_CHARS of a longer line, around most of `places`, cut between words where it can be."""
+    room = MAX_CHARS - 2
+    best = max(
+        places, key=lambda place: (sum(place <= other < place + room for other in places), -place), default=0
+    )
+    start = max(0, min(best - 60, len(line) - room))
+    if start:
+        space = line.find(" ", start, start + 60)
+        start = space + 1 if space >= 0 and space < best else start
+    part = line[start : start + room]
+    rest = start + room < len(line)
+    if rest and (space := part.rfind(" ", room - 60)) > 0:
+        part = part[:space]
+    return ("…" if start else "") + part.strip() + ("…" if rest else "")

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shared.clock import ManualClock
+from shared.embedders.fake import FakeEmbedder
+from shared.index.rows import ChunkRow, FileRow, LearnedCaps, VectorRow
+from shared.index.writer import IndexWriter
+from shared.search.reader import SearchIndex
+from shared.sources.chunking import split
+
+DIMS = 32
+
+
+class Notes:
+    """An index filled from texts, with vectors of the fake embedder when asked for."""
+
+    def __init__(self, path: Path, clock: ManualClock) -> None:
+        self.path = path
+        self.clock = clock
+        self.embedder = FakeEmbedder(dims=DIMS)
+        self.writer = IndexWriter(path, clock=clock)
+
+    def add(self, path: str, text: str, *, source: str = "memory", mtime: float = 0) -> None:
+        self.clock.advance(1)
+        chunks = tuple(
+            ChunkRow(
+                start_line=chunk.start_line, end_line=chunk.end_line, text=chunk.text, heading=chunk.heading
+            )
+            for chunk in split(text, max_tokens=400, overlap_tokens=80)
+        )
+        self.writer.store_file(
+            FileRow(
+                path=path,
+                source=source,
+                outcome="indexed" if chunks else "empty",
+                size=len(text),
+                mtime_ns=int(mtime * 1e9),
+                hash=str(hash(text)),
+                observed_ns=self.clock.now_ns(),
+                chunks=chunks,
+                chunking="c1",
+            )
+        )
+
+    def remove(self, path: str) -> None:
+        self.clock.advance(1)
+        self.writer.store_file(
+            FileRow(path=path, source="memory", outcome="removed", observed_ns=self.clock.now_ns(), chunks=())
+        )
+
+    def embed(self) -> None:
+        """Give every text its vector."""
+        self.writer.retarget(self.embedder.identity)
+        while requests := self.writer.lease(self.embedder.caps, credits=8, only_full=False):
+            for request in requests:
+                found = self.embedder.embed_documents([row.text for row in request.texts])
+                rows = [
+                    VectorRow(hash=row.hash, vector=vector)
+                    for row, vector in zip(request.texts, found, strict=True)
+                ]
+                self.writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+        self.writer.recover()
+
+    def question(self, text: str) -> bytes:
+        return self.embedder.embed_query(text, timeout_s=1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def notes(tmp_path: Path, clock: ManualClock) -> Iterator[Notes]:
+    made = Notes(tmp_path / "index.sqlite", clock)
+    yield made
+    made.writer.close()
+
+
+@pytest.fixture
+def opened(notes: Notes) -> Iterator[Callable[..., SearchIndex]]:
+    """Open the index of `notes` for searching."""
+    indexes: list[SearchIndex] = []
+
+    def open_index(**options: bool) -> SearchIndex:
+        indexes.append(SearchIndex(notes.path, **options))
+        return indexes[-1]
+
+    yield open_index
+    for index in indexes:
+        index.close()
+
+
+@pytest.fixture
+def index(opened: Callable[..., SearchIndex]) -> SearchIndex:
+    return opened()

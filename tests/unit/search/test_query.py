@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from shared.search import legs
+from shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
+from shared.search.reader import SearchIndex
+from tests.unit.search.conftest import Notes
+
+
+def labels(question: str) -> list[str]:
+    return [term.label for term in analyse(question).terms]
+
+
+def matches(question: str) -> list[str]:
+    return [term.match for term in analyse(question).terms]
+
+
+def test_stop_words_are_dropped_and_the_rest_keeps_its_order() -> None:
+    assert labels("What did we decide about the Redis timeout?") == ["decide", "redis", "timeout"]
+
+
+def test_stop_words_stay_when_there_is_nothing_else() -> None:
+    assert labels("To be or not to be") == ["to", "be", "or", "not"]
+
+
+def test_stop_words_of_another_language_go_only_when_the_question_is_in_it() -> None:
+    assert labels("Warum haben wir die Datenbank gewechselt") == ["datenbank", "gewechselt"]
+    assert labels("the war and the die roll") == ["war", "die", "roll"]
+
+
+@pytest.mark.parametrize(
+    ("token", "phrase"),
+    [
+        ("v1.5.2", '"v1 5 2"'),
+        ("ERR_CONN_42", '"err conn 42"'),
+        ("2026-02-10", '"2026 02 10"'),
+        ("src/app.py", '"src app py"'),
+        ("10.0.0.1", '"10 0 0 1"'),
+    ],
+)
+def test_ids_versions_dates_and_paths_are_phrases(token: str, phrase: str) -> None:
+    assert phrase in matches(f"where is {token} mentioned?")
+
+
+def test_the_pieces_of_a_version_are_no_terms_of_their_own() -> None:
+    assert matches("v1.5.2") == ['"v1 5 2"']
+
+
+def test_a_hyphenated_word_is_its_words() -> None:
+    assert labels("pet-friendly flat") == ["pet", "friendly", "flat"]
+
+
+def test_what_is_in_quotes_is_one_phrase() -> None:
+    assert matches('who said "never deploy on friday" again') == ['"never deploy on friday"', '"said"']
+
+
+def test_a_run_of_cjk_characters_is_its_pairs() -> None:
+    assert matches("金银价格 Redis") == [
+        '{grams} : "金银"',
+        '{grams} : "银价"',
+        '{grams} : "价格"',
+        '"redis"',
+    ]
+
+
+def test_a_single_cjk_character_is_the_beginning_of_a_pair() -> None:
+    assert matches("金") == ['{grams} : "金" *']
+
+
+@pytest.mark.parametrize(
+    "words", ["8 May 2023", "May 8, 2023", "8th of May 2023", "May 8th 2023", "2023-05-08"]
+)
+def test_a_day_in_words_is_looked_for_in_paths_and_headings(words: str) -> None:
+    assert '{path heading} : "2023-05-08"' in matches(f"what happened on {words}")
+
+
+def test_an_accent_typed_as_two_characters_is_one_letter() -> None:
+    assert labels("cafe\u0301") == ["caf\u00e9"]
+
+
+def test_a_pasted_document_is_cut() -> None:
+    question = analyse("needle " + "haystack" * 200_000)
+
+    assert len(question.text) == MAX_CHARS
+    assert question.terms[0].label == "needle"
+
+
+def test_there_is_a_limit_to_the_terms() -> None:
+    assert len(analyse(" ".join(f"word{n}" for n in range(500))).terms) == MAX_CANDIDATES
+
+
+ANYTHING = st.one_of(
+    st.text(max_size=200),
+    # Lone surrogates, which no UTF-8 can carry.
+    st.text(st.characters(categories=["Cs", "L", "P", "S", "Zs"]), max_size=40),
+    st.lists(
+        st.sampled_from(
+            [
+                *('"', "AND", "OR", "NOT", "NEAR(", ")", "(", "*", "^", ":", "{text}", "-", "+", "\x00", "'"),
+                *(
+                    "a",
+                    "grams:",
+                    "金",
+                    "_",
+                    "__",
+                    "%",
+                    "\\",
+                    ";--",
+                    "“",
+                    "”",
+                    "1e",
+                    "٣",
+                    "ₓ",
+                    "\u0300",
+                    "\u200d",
+                ),
+            ]
+        ),
+        max_size=12,
+    ).map(" ".join),
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=ANYTHING)
+@example(question='" OR text:*')
+@example(question="a\x00b")
+@example(question="\ud800 \udfff")
+@example(question='""" AND ( NOT')
+@example(question="x" * 1_000_000)
+@example(question='"' * 100_000)
+def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> None:
+    with filled.snapshot() as connection:
+        analysed = analyse(question)
+        leg = legs.keyword(connection, analysed, None, 10)
+        legs.keyword(connection, analysed, "[1]", 10)
+        legs.matched_terms(connection, leg, [1])
+        legs.named_chunks(connection, analysed, None, 10)
+
+
+@pytest.fixture
+def filled(notes: Notes, index: SearchIndex) -> SearchIndex:
+    notes.add("memory/a.md", "# Alpha\n\nA café, grams: 金银价格 and NEAR NOT AND or a-b_c.")
+    return index
