@@ -1,0 +1,49 @@
+# The two commands of the README are `make demo` and `make test`. They need Python 3.11 or newer with pip, and make.
+
+# Another interpreter: make demo PYTHON=python3.12
+PYTHON ?= python3
+# Relative, so that a path with spaces above it does not matter.
+BIN = .venv/bin
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo 'make demo    install into .venv, index the sample notes and ask them a few questions'
+	@echo 'make test    install into .venv with the tools, then lint and all tests'
+	@echo 'make lint    the part of make test that runs no code: ruff, mypy, import-linter'
+	@echo 'make bench   measure speed against the targets (minutes)'
+	@echo 'make clean   remove .venv, .demo and caches'
+	@echo
+	@echo 'Another Python: make demo PYTHON=python3.12'
+
+demo: .venv/.installed
+	@PATH="$$PWD/$(BIN):$$PATH" sh scripts/demo.sh
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: .venv/.installed-dev
+	$(BIN)/python -m ruff check
+	$(BIN)/python -m ruff format --check
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.installed-dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installed again only when pyproject.toml changed; the code itself is used from where it is.
+.venv/.installed: pyproject.toml
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh
+	@echo 'Installing Memline into .venv ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml
+	@PYTHON='$(PYTHON)' sh scripts/venv.sh
+	@echo 'Installing Memline and the tools for its tests into .venv ...'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch .venv/.installed $@
