@@ -1,8 +1,12 @@
 """The workers: what `dramatiq workers` loads. One module a queue, each actor a thin shell over `shared`."""
 
-from shared.queue.broker import of_this_process
+from shared.queue import broker as _broker
 
-broker = of_this_process()
+broker = _broker.current()
+if broker is None:
+    from workers.fleet import join_fleet
+
+    broker = join_fleet()
 
 # After the broker: an actor belongs to the broker that is current when it is declared.
 from workers import chunk, embed, query, store  # noqa: E402

@@ -13,7 +13,7 @@ from shared.search.results import SearchRequest
 from workers import runtime
 
 
-@dramatiq.actor(queue_name="query", max_retries=0)
+@dramatiq.actor(queue_name="query")
 def run_query(raw: dict[str, Any]) -> None:
     """Answer one question into its reply box.
 

@@ -7,6 +7,7 @@ whoever starts the process: `use` in one process, `from_environment` under `dram
 from __future__ import annotations
 
 import threading
+from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
@@ -22,6 +23,12 @@ from shared.queue.replies import InProcessReplies, Replies
 from shared.queue.send import send
 from shared.search.service import MemorySearch
 from shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from shared.queue.deliveries import Deliveries
+
+#: Owner of the leases of a fleet: requests outlive the store process that sent them.
+FLEET_OWNER = "fleet"
 
 #: Embed requests in flight in one process: enough to hide the latency of a remote provider.
 EMBED_THREADS = 4
@@ -40,18 +47,39 @@ class Runtime:
         clock: Clock | None = None,
         credits: int = EMBED_THREADS * CREDITS_PER_THREAD,
         sweep_every_s: float = SWEEP_EVERY_S,
+        owner: str = "",
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.credits = credits
         self.limits: Limits = InProcessLimits(self.clock)
         self.replies: Replies = InProcessReplies()
-        self.bell = Bell(lambda agent, deep: send(Sweep(agent=agent, deep=deep)), every_s=sweep_every_s)
+        #: Knows which requests are still on the queue; None in one process, where they die with it.
+        self.deliveries: Deliveries | None = None
+        self._owner = owner
+        self.bell = Bell(
+            lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now())),
+            every_s=sweep_every_s,
+        )
         self._lock = threading.Lock()
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, Choice] = {}
         self._embedders: dict[str, Embedder] = {}
         self._memories: dict[str, MemorySearch] = {}
+
+    @classmethod
+    def of_fleet(cls, settings: Settings) -> Runtime:
+        """The runtime of a worker process whose queue is on Redis."""
+        from shared.queue.deliveries import Deliveries
+        from shared.queue.redis_limits import RedisLimits
+        from shared.queue.redis_replies import RedisReplies
+
+        url = settings.queue.url
+        here = cls(settings, owner=FLEET_OWNER)
+        here.limits = RedisLimits(url)
+        here.replies = RedisReplies(url)
+        here.deliveries = Deliveries(url)
+        return here
 
     def agent(self, agent: str) -> AgentSettings:
         """The settings of an agent. Raises QueueError for one this process does not know."""
@@ -77,7 +105,7 @@ class Runtime:
         if writer is None:
             settings = self.agent(agent)
             choice = self.choice(agent)
-            writer = IndexWriter.of(settings, clock=self.clock)
+            writer = IndexWriter.of(settings, clock=self.clock, owner=self._owner)
             writer.recover()
             writer.retarget(choice.identity, choice.base_url)
             self._writers[agent] = writer
@@ -168,11 +196,7 @@ def use(runtime: Runtime | None) -> None:
 
 
 def current() -> Runtime:
-    """The runtime of this process; made from configuration and environment when nobody set one."""
-    global _current
+    """The runtime of this process. Raises QueueError when whoever started it set none."""
     if _current is None:
-        from shared.config.load import Options, load
-
-        _current = Runtime(load(Options()).settings)
-        _current.bell.start()
+        raise QueueError("this process has no runtime", hint="start workers with: dramatiq workers")
     return _current

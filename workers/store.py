@@ -78,7 +78,11 @@ def sweep(raw: dict[str, Any]) -> None:
     message = decode(raw, Sweep)
     here = runtime.current()
     if message.deep:
-        here.writer(message.agent).sweep()
+        writer = here.writer(message.agent)
+        writer.sweep()
+        if here.deliveries is not None:
+            leases = writer.lease_tokens()
+            writer.free_leases(here.deliveries.lost(leases, asked=message.sent, now=here.clock.now()))
     _dispatch(here, message.agent, only_full=False)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +91,12 @@ def free_overdue(connection: Connection, now: float) -> int:
             " AND (lease IS NULL OR lease NOT IN (SELECT token FROM leases))"
         ).rowcount
     )
+
+
+def free(connection: Connection, tokens: Sequence[str], now: float) -> int:
+    """End these leases, inside the caller's transaction; their texts are wanted again."""
+    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in tokens))
+    return free_overdue(connection, now)
 
 
 def free_orphans(connection: Connection, now: float) -> int:

@@ -6,6 +6,7 @@ because vectors and texts must stay bytes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import dramatiq
@@ -82,20 +83,17 @@ def in_process() -> StubBroker:
     return _in_process
 
 
-def of_this_process() -> dramatiq.Broker:
-    """The broker that actors belong to: the one made before in this process, else that of `queue.url`.
+def current() -> dramatiq.Broker | None:
+    """The broker that was made before in this process; None when there is none yet."""
+    return _in_process
 
-    Raises QueueError when there is neither, and ConfigError for a configuration that cannot be read.
+
+def on_redis(url: str, *, patience_s: float = 0.0, middleware: Sequence[Middleware] = ()) -> dramatiq.Broker:
+    """The broker of a fleet, made the process's broker.
+
+    `patience_s`: how long sending goes on trying while Redis is away. Raises QueueError without a URL, and
+    for a server that cannot be trusted with messages.
     """
-    if _in_process is not None:
-        return _in_process
-    from shared.config.load import Options, load
-
-    return on_redis(load(Options()).settings.queue.url)
-
-
-def on_redis(url: str) -> dramatiq.Broker:
-    """The broker of a fleet, made the process's broker. Raises QueueError without a URL."""
     if not url:
         raise QueueError(
             "workers as separate processes need a queue, and no queue.url is set",
@@ -106,7 +104,7 @@ def on_redis(url: str) -> dramatiq.Broker:
 
     server.check(url)
     dramatiq.set_encoder(MessagePack())
-    broker = FleetBroker(url, middleware=[Faults()])
+    broker = FleetBroker(url, patience_s=patience_s, middleware=list(middleware))
     dramatiq.set_broker(broker)
     return broker
 

@@ -10,9 +10,11 @@ import threading
 from typing import Any
 
 import redis
+import tenacity
 from dramatiq.broker import MessageProxy
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.errors import ConnectionClosed
+from dramatiq.message import Message
 
 from shared.queue import server
 
@@ -35,7 +37,7 @@ BLOCK_S = 1.0
 class FleetBroker(RedisBroker):
     """RedisBroker whose consumers wait inside Redis, and whose messages can be named."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, patience_s: float = 0.0, **options: Any) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
             client=server.client(url),
             namespace=NAMESPACE,
@@ -44,6 +46,27 @@ class FleetBroker(RedisBroker):
             **options,
         )
         self.url = url
+        self._patience_s = patience_s
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Put a message on its queue under its own id, so that a sender can look whether it is still there.
+
+        While Redis is away or full it is tried again until the patience is over. Raises QueueError then.
+        """
+        message = message.copy(options={"redis_message_id": message.message_id})
+        tries = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(
+                (redis.ConnectionError, redis.TimeoutError, redis.exceptions.OutOfMemoryError)
+            ),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
+            stop=tenacity.stop_after_delay(self._patience_s),
+            reraise=True,
+        )
+        self.emit_before("enqueue", message, delay)
+        with server.translated(self.url):
+            tries(self.do_enqueue, message.queue_name, message.message_id, message.encode())
+        self.emit_after("enqueue", message, delay)
+        return message
 
     @property
     def consumer_class(self) -> type[BlockingConsumer]:

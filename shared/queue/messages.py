@@ -91,6 +91,8 @@ class Sweep(Wire, frozen=True, kw_only=True):
     agent: str
     #: Also free overdue leases, try failed texts again, prune the cache.
     deep: bool = False
+    #: When it was sent (seconds since the epoch, clock of the store process).
+    sent: float = 0.0
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import dramatiq
 
 from shared.queue import messages
@@ -20,10 +22,19 @@ ROUTES: dict[type[Wire], tuple[str, str]] = {
 
 
 def send(message: Wire) -> None:
-    """Put a message on its queue, through the broker of this process."""
+    """Put a message on its queue, through the broker of this process.
+
+    A request's message is named after its lease, so that the dispatcher can see whether it was lost.
+    """
     queue, actor = ROUTES[type(message)]
+    name = message.lease if isinstance(message, messages.EmbedTexts) else str(uuid.uuid4())
     dramatiq.get_broker().enqueue(
         dramatiq.Message(
-            queue_name=queue, actor_name=actor, args=(messages.encode(message),), kwargs={}, options={}
+            queue_name=queue,
+            actor_name=actor,
+            args=(messages.encode(message),),
+            kwargs={},
+            options={},
+            message_id=name,
         )
     )
