@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from producers import cli
+from tests.support.embedding_server import EmbeddingServer
+
+NOTES = {
+    "MEMORY.md": "# What holds\n\nThe standup is at nine.\n",
+    "memory/2026-02-10.md": "# Redis\n\nThe timeout was raised to thirty seconds.\n",
+    "docs/birds.md": "Kestrels nest in the old barn.\n",
+}
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> tuple[str, str]:
+    """A file of two questions, one with evidence that no word leads to, and the folder of the notes."""
+    root = tmp_path / "workspaces"
+    for path, text in NOTES.items():
+        file = root / "home" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    rows = [
+        ("q1", "where do kestrels nest", "birds", "docs/birds.md", 1),
+        ("q2", "why are we quicker now", "work", "memory/2026-02-10.md", 3),
+    ]
+    queries = tmp_path / "questions.jsonl"
+    queries.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "query_id": row_id,
+                    "query": query,
+                    "workspace": "home",
+                    "category": category,
+                    "evidence": [[{"view": "memory", "path": path, "line": line}]],
+                }
+            )
+            for row_id, query, category, path, line in rows
+        ),
+        encoding="utf-8",
+    )
+    return str(queries), str(root)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MEMLINE_HOME", str(home / "memline"))
+    return home
+
+
+def test_it_says_how_much_of_the_evidence_is_found(
+    labelled: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["bench", "retrieval", *labelled, "--json"]) == 0
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["all"]["questions"] == 2
+    assert report["all"]["R@6"] == 0.5
+    assert report["by"]["birds"]["nDCG@10"] == 1.0
+    assert report["by"]["birds"]["snippet@6"] == 1.0
+    assert report["by"]["work"]["snippet@6"] is None
+
+
+def test_the_table_has_a_row_a_category(
+    labelled: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["bench", "retrieval", *labelled]) == 0
+
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["n", "R@3", "R@6"]
+    assert [row.split()[0] for row in rows] == ["all", "birds", "work"]
+    assert rows[2].split()[-1] == "-"
+
+
+def test_the_hits_can_be_written_for_another_scorer(labelled: tuple[str, str], tmp_path: Path) -> None:
+    run = tmp_path / "run.jsonl"
+
+    assert cli.run(["bench", "retrieval", *labelled, "--run", str(run)]) == 0
+
+    first = json.loads(run.read_text(encoding="utf-8").splitlines()[0])
+    assert first == {
+        "query_id": "q1",
+        "results": [{"path": "docs/birds.md", "startLine": 1, "endLine": 1, "score": 1.0}],
+    }
+
+
+def test_nothing_is_left_behind(labelled: tuple[str, str], home: Path) -> None:
+    before = sorted(Path(labelled[1]).rglob("*"))
+
+    cli.run(["bench", "retrieval", *labelled])
+
+    assert sorted(Path(labelled[1]).rglob("*")) == before
+    assert not home.exists()
+
+
+def test_a_provider_that_cannot_work_ends_it(
+    labelled: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    assert cli.run(["bench", "retrieval", *labelled, "--provider", "openai"]) == 1
+
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_a_workspace_that_is_not_there_is_named(
+    labelled: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+
+    assert cli.run(["bench", "retrieval", labelled[0], str(tmp_path / "empty")]) == 1
+
+    assert "there is no folder" in capsys.readouterr().err
+
+
+def test_with_a_provider_notes_and_questions_are_embedded(
+    labelled: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.json5"
+    with EmbeddingServer(dims=64) as server:
+        remote = {"baseUrl": server.url, "apiKey": "sk-test"}
+        memory = {"memorySearch": {"remote": remote}}
+        config.write_text(json.dumps({"agents": {"defaults": memory}}), encoding="utf-8")
+
+        status = cli.run(
+            ["--config", str(config), "bench", "retrieval", *labelled, "--provider", "openai", "--json"]
+        )
+
+    assert status == 0
+    assert json.loads(capsys.readouterr().out)["by"]["birds"]["R@10"] == 1.0
+    # Three notes and two questions, each paid for once.
+    assert sorted(server.log()["texts"].values()) == [1, 1, 1, 1, 1]
