@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.sources.discover import Discovery
-from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, TOO_LARGE
+from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _SETTLED = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
@@ -24,7 +24,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Ledger paths by what happened to them; every path of the walk and of the ledger is in one of these."""
+    """Ledger paths by what happened to them.
+
+    Every path of the walk and of the ledger is in one of these, but for those in the ledger below a folder
+    that could not be listed: nothing is known of them, so nothing is done.
+    """
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -50,7 +54,7 @@ def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> 
     A file is unchanged when size and time are those of the ledger and its chunks were made with the present
     settings (`chunking`). What could not be read last time is tried again every time.
     """
-    groups: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "refused": []}
+    groups: dict[str, list[str]] = {"added": [], "changed": [], "removed": [], "unchanged": [], "refused": []}
     present: set[str] = set()
     for found in discovery.found:
         present.add(found.path)
@@ -67,11 +71,19 @@ def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> 
         else:
             change = "unchanged" if seen.outcome in _SETTLED else "changed"
         groups[change].append(found.path)
-    removed = [path for path in ledger if path not in present and not discovery.is_unlisted(path)]
+    links = tuple(
+        found.path + "/" for found in discovery.found if found.problem and found.problem.outcome == SYMLINK
+    )
+    for path, seen in ledger.items():
+        if path in present or discovery.is_unlisted(path):
+            continue
+        # Behind a link that the walk did not follow: looked at, it would be the same again.
+        is_known = seen.outcome == SYMLINK and path.startswith(links)
+        groups["unchanged" if is_known else "removed"].append(path)
     return Changes(
         added=tuple(groups["added"]),
         changed=tuple(groups["changed"]),
-        removed=tuple(removed),
+        removed=tuple(groups["removed"]),
         unchanged=tuple(groups["unchanged"]),
         refused=tuple(groups["refused"]),
     )

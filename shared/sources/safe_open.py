@@ -7,6 +7,7 @@ is looked at first, and what was opened must be what was looked at.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -59,7 +60,8 @@ def open_regular(root: str, relative: str) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileRefused(Problem(outcome=GONE, reason="gone from the disk")) from error
     except OSError as error:
-        raise FileRefused(unreadable(error)) from error
+        is_link = error.errno in (errno.ELOOP, errno.EMLINK)
+        raise FileRefused(LINKED if is_link else unreadable(error)) from error
     except ValueError as error:
         # A name that the system's encoding cannot say; no such file can exist.
         raise FileRefused(Problem(outcome=FAILED, reason="no possible file name")) from error

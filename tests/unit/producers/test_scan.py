@@ -1,0 +1,84 @@
+"""What a scan takes for a change, told by names, sizes and times."""
+
+from __future__ import annotations
+
+from producers.scan import Changes, Seen, compare
+from shared.sources.discover import Discovery, Found
+from shared.sources.outcomes import LINKED, MISNAMED, Problem
+
+
+def found(path: str, *, size: int = 1, mtime_ns: int = 10, problem: Problem | None = None) -> Found:
+    return Found(path=path, absolute=f"/ws/{path}", size=size, mtime_ns=mtime_ns, problem=problem)
+
+
+def seen(outcome: str = "indexed", *, size: int = 1, mtime_ns: int = 10, chunking: str = "c1") -> Seen:
+    return Seen(size=size, mtime_ns=mtime_ns, outcome=outcome, chunking=chunking)
+
+
+def scan(files: list[Found], ledger: dict[str, Seen], *unlisted: str) -> Changes:
+    return compare(Discovery(found=tuple(files), issues=(), unlisted=unlisted), ledger, "c1")
+
+
+def test_the_same_size_time_and_chunking_is_no_change() -> None:
+    changes = scan([found("a.md")], {"a.md": seen()})
+
+    assert changes == Changes(unchanged=("a.md",))
+    assert changes.count == 0
+    assert changes.announced() == ()
+    assert changes.announced(force=True) == ("a.md",)
+
+
+def test_a_new_file_is_added_and_a_missing_one_removed() -> None:
+    changes = scan([found("new.md")], {"old.md": seen()})
+
+    assert (changes.added, changes.removed) == (("new.md",), ("old.md",))
+    assert changes.announced() == ("new.md", "old.md")
+
+
+def test_another_size_time_or_chunking_is_a_change_older_times_too() -> None:
+    changes = scan(
+        [found("size.md", size=2), found("time.md", mtime_ns=9), found("chunking.md")],
+        {"size.md": seen(), "time.md": seen(), "chunking.md": seen(chunking="c0")},
+    )
+
+    assert changes.changed == ("size.md", "time.md", "chunking.md")
+
+
+def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes() -> None:
+    ledger = {name: seen(name, chunking="") for name in ("empty", "not_text", "too_large")}
+
+    assert scan([found(name) for name in ledger], ledger).count == 0
+    assert len(scan([found(name, size=9) for name in ledger], ledger).changed) == 3
+
+
+def test_what_could_not_be_read_is_tried_every_time() -> None:
+    ledger = {name: seen(name) for name in ("unreadable", "failed", "symlink", "special")}
+
+    assert scan([found(name) for name in ledger], ledger).changed == tuple(ledger)
+
+
+def test_what_cannot_be_indexed_is_announced_once() -> None:
+    link = found("link", problem=LINKED)
+
+    assert scan([link], {}).refused == ("link",)
+    assert scan([link], {"link": seen()}).refused == ("link",)
+    assert scan([link], {"link": seen("symlink", size=99)}) == Changes(unchanged=("link",))
+    assert scan([found("b", problem=MISNAMED)], {"b": seen("symlink")}).refused == ("b",)
+
+
+def test_files_behind_a_folder_that_became_a_link_are_announced_once() -> None:
+    link = found("memory/sub", problem=LINKED)
+    ledger = {"memory/sub": seen("symlink"), "memory/sub/a.md": seen()}
+
+    assert scan([link], ledger).removed == ("memory/sub/a.md",)
+    ledger["memory/sub/a.md"] = seen("symlink")
+    assert scan([link], ledger).count == 0
+    assert scan([], ledger).removed == ("memory/sub", "memory/sub/a.md")
+
+
+def test_nothing_is_removed_from_where_nothing_could_be_listed() -> None:
+    ledger = {"memory/private/a.md": seen(), "memory/gone.md": seen(), "/vault/a.md": seen()}
+
+    assert scan([], ledger, "memory/private", "/vault").removed == ("memory/gone.md",)
+    assert scan([], ledger, ".").removed == ("/vault/a.md",)
+    assert scan([], ledger, ".").announced(force=True) == ("/vault/a.md",)

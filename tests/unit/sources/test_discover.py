@@ -1,0 +1,296 @@
+"""Every file of a memory is found, or reported with what keeps it out; none is opened."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config.schema import ExtraPath
+from shared.sources.discover import Discovery, discover
+from shared.sources.refusal import problem_at
+from shared.sources.scope import Scope
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    write(folder / "memory/a.md")
+    return folder
+
+
+def write(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def look(workspace: Path, *extra: str | ExtraPath) -> Discovery:
+    return discover(workspace, [ExtraPath(path=one) if isinstance(one, str) else one for one in extra])
+
+
+def paths(discovery: Discovery) -> list[str]:
+    return [found.path for found in discovery.found if found.problem is None]
+
+
+def problems(discovery: Discovery) -> dict[str, str]:
+    return {found.path: found.problem.outcome for found in discovery.found if found.problem}
+
+
+@contextmanager
+def denied(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """`folder` cannot be listed, as without permission; permissions do not bind the user of some machines."""
+    real = os.scandir
+
+    def scandir(path: Any = ".") -> Any:
+        if path == str(folder):
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", scandir)
+        yield
+
+
+def test_files_come_in_the_order_of_their_rules_with_size_and_time(workspace: Path) -> None:
+    for name in ("memory/b/c.md", "memory/B.md", "notes/z.md", "memory.md", "README.md", "memory/d.txt"):
+        write(workspace / name)
+    write(workspace / "MEMORY.md", "four")
+    os.utime(workspace / "MEMORY.md", ns=(1, 1_700_000_000_123_456_789))
+
+    discovery = look(workspace, "notes")
+
+    assert paths(discovery) == [
+        "MEMORY.md",
+        "memory.md",
+        "memory/B.md",
+        "memory/a.md",
+        "memory/b/c.md",
+        "notes/z.md",
+    ]
+    first = discovery.found[0]
+    assert (first.size, first.mtime_ns) == (4, 1_700_000_000_123_456_789)
+    assert first.absolute == str(workspace / "MEMORY.md")
+    assert discovery.issues == ()
+
+
+def test_extra_paths_are_files_folders_and_patterns(workspace: Path, tmp_path: Path) -> None:
+    for name in ("vault/a.md", "vault/b.markdown", "vault/x/c.md", "one.markdown", "one.txt"):
+        write(tmp_path / name)
+
+    discovery = look(
+        workspace,
+        "../one.markdown",
+        ExtraPath(path=str(tmp_path / "vault"), pattern="*.markdown"),
+        ExtraPath(path="../vault", pattern="x/*"),
+        "../one.txt",
+    )
+
+    assert paths(discovery)[1:] == [
+        str(tmp_path / p) for p in ("one.markdown", "vault/b.markdown", "vault/x/c.md")
+    ]
+    assert discovery.issues == ("additional memory path is no Markdown file (../one.txt)",)
+
+
+def test_a_home_is_expanded(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "n/a.md")
+
+    assert paths(look(workspace, "~/n"))[1:] == [str(tmp_path / "n/a.md")]
+
+
+def test_a_file_that_several_entries_name_is_listed_once(workspace: Path) -> None:
+    discovery = look(workspace, ".", "memory", "memory/a.md", str(workspace / "memory"))
+
+    assert paths(discovery) == ["memory/a.md"]
+
+
+def test_one_file_under_both_names_of_the_workspace_is_listed_once(workspace: Path) -> None:
+    write(workspace / "MEMORY.md")
+    os.link(workspace / "MEMORY.md", workspace / "memory.md")
+
+    assert paths(look(workspace)) == ["MEMORY.md", "memory/a.md"]
+
+
+def test_ignored_and_hidden_folders_are_not_entered_unless_named(workspace: Path) -> None:
+    for name in (
+        ".git/a.md",
+        "node_modules/p/README.md",
+        ".obsidian/a.md",
+        "__pycache__/a.md",
+        ".trash/a.md",
+    ):
+        write(workspace / "memory" / name)
+    write(workspace / "memory/.#a.md")
+    write(workspace / "memory/.kept.md")
+
+    assert paths(look(workspace)) == ["memory/.kept.md", "memory/a.md"]
+    assert paths(look(workspace, "memory/.trash"))[-1] == "memory/.trash/a.md"
+
+
+def test_links_are_reported_and_never_followed(workspace: Path, tmp_path: Path) -> None:
+    write(tmp_path / "secret/s.md")
+    (workspace / "memory/file.md").symlink_to(tmp_path / "secret/s.md")
+    (workspace / "memory/dangling.md").symlink_to(tmp_path / "nothing.md")
+    (workspace / "memory/folder").symlink_to(tmp_path / "secret")
+    (workspace / "memory/self").symlink_to(workspace / "memory")
+    (workspace / "memory/data.json").symlink_to(tmp_path / "secret/s.md")
+    (workspace / "MEMORY.md").symlink_to(tmp_path / "secret/s.md")
+    (workspace / "docs").symlink_to(tmp_path / "secret")
+
+    discovery = look(workspace, "docs", "docs/s.md")
+
+    assert paths(discovery) == ["memory/a.md"]
+    assert problems(discovery) == dict.fromkeys(
+        ["MEMORY.md", "memory/dangling.md", "memory/file.md", "memory/folder", "memory/self", "docs"],
+        "symlink",
+    )
+    assert discovery.issues == (
+        "additional memory path is a symbolic link and not followed (docs)",
+        "additional memory path is a symbolic link and not followed (docs/s.md)",
+    )
+
+
+def test_memory_that_is_a_link_is_reported(tmp_path: Path) -> None:
+    write(tmp_path / "elsewhere/a.md")
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws/memory").symlink_to(tmp_path / "elsewhere")
+
+    discovery = look(tmp_path / "ws")
+
+    assert problems(discovery) == {"memory": "symlink"}
+    assert "not followed" in discovery.issues[0]
+
+
+def test_the_workspace_itself_may_be_reached_through_a_link(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "shortcut").symlink_to(workspace)
+
+    assert paths(look(tmp_path / "shortcut")) == ["memory/a.md"]
+
+
+def test_what_is_no_regular_file_is_reported(workspace: Path) -> None:
+    os.mkfifo(workspace / "memory/pipe.md")
+    with socket.socket(socket.AF_UNIX) as server:
+        # The name of a socket may have no more than about 100 characters.
+        before = Path.cwd()
+        os.chdir(workspace / "memory")
+        try:
+            server.bind("socket.md")
+        finally:
+            os.chdir(before)
+
+    discovery = look(workspace)
+
+    assert problems(discovery) == {"memory/pipe.md": "special", "memory/socket.md": "special"}
+
+
+def test_a_folder_named_like_a_note_is_a_folder(workspace: Path) -> None:
+    write(workspace / "memory/folder.md/b.md")
+
+    assert paths(look(workspace)) == ["memory/a.md", "memory/folder.md/b.md"]
+
+
+def test_names_that_are_not_utf_8_are_reported_in_a_form_that_can_be_stored(workspace: Path) -> None:
+    memory = os.fsencode(workspace / "memory")
+    with open(memory + b"/caf\xe9.md", "w"):  # noqa: PTH123 (bytes)
+        pass
+    os.mkdir(memory + b"/\xff")
+
+    discovery = look(workspace)
+
+    assert problems(discovery) == {"memory/\\xff": "bad_name", "memory/caf\\xe9.md": "bad_name"}
+    assert all(found.path.encode() for found in discovery.found)
+
+
+def test_a_folder_that_cannot_be_listed_is_reported_and_what_it_holds_stays_known(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(workspace / "memory/private/b.md")
+
+    with denied(monkeypatch, workspace / "memory/private"):
+        discovery = look(workspace)
+
+    assert paths(discovery) == ["memory/a.md"]
+    assert problems(discovery) == {"memory/private": "unreadable"}
+    assert discovery.issues == ("memory/private not readable (EACCES)",)
+    assert discovery.is_unlisted("memory/private/b.md")
+    assert not discovery.is_unlisted("memory/private2/b.md")
+
+
+def test_an_extra_path_that_cannot_be_listed_is_an_issue(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "vault/b.md")
+
+    with denied(monkeypatch, tmp_path / "vault"):
+        discovery = look(workspace, "../vault")
+
+    assert discovery.issues == ("additional memory path not accessible (../vault): EACCES",)
+    assert discovery.is_unlisted(str(tmp_path / "vault/b.md"))
+
+
+def test_what_is_missing_is_told(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bare/memory").mkdir(parents=True)
+
+    assert look(workspace, "gone").issues == ("additional memory path missing (gone)",)
+    assert look(tmp_path / "empty").issues == (f"memory directory missing ({tmp_path}/empty/memory)",)
+    assert look(tmp_path / "bare").issues == (f"no memory files found in {tmp_path}/bare",)
+    missing = look(tmp_path / "none")
+    assert missing.issues == (f"workspace missing ({tmp_path}/none)",)
+    assert missing.is_unlisted("memory/a.md")
+    assert not missing.is_unlisted("/vault/a.md")
+
+
+def test_five_thousand_files_are_found_in_a_moment_and_none_is_opened(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in range(50):
+        (workspace / f"memory/{folder}").mkdir()
+        for number in range(100):
+            (workspace / f"memory/{folder}/{number}.md").touch()
+    opened: list[object] = []
+    monkeypatch.setattr(os, "open", lambda *args, **_: opened.append(args))
+    monkeypatch.setattr(builtins, "open", lambda *args, **_: opened.append(args))
+
+    before = time.process_time()
+    discovery = look(workspace)
+    seconds = time.process_time() - before
+
+    assert len(discovery.found) == 5001
+    assert opened == []
+    # Measured: 0.03 s; the bound only catches work that grows with something else.
+    assert seconds < 1.0
+
+
+def test_a_single_path_has_the_problem_that_the_walk_gave_it(workspace: Path, tmp_path: Path) -> None:
+    write(tmp_path / "vault/x.md")
+    (workspace / "memory/folder").symlink_to(tmp_path / "vault")
+    with open(os.fsencode(workspace / "memory") + b"/a\\caf\xe9.md", "w"):  # noqa: PTH123 (bytes)
+        pass
+    scope = Scope(workspace)
+
+    for found in discover(workspace).found:
+        problem = problem_at(scope, found.path)
+        assert problem == found.problem, found.path
+    assert problem_at(scope, "memory/gone") is None
+    assert problem_at(scope, "../vault") is None
+
+
+def test_a_single_folder_that_cannot_be_listed_is_unreadable(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "memory/private").mkdir()
+
+    with denied(monkeypatch, workspace / "memory/private"):
+        problem = problem_at(Scope(workspace), "memory/private")
+
+    assert problem is not None
+    assert problem.outcome == "unreadable"

@@ -1,0 +1,318 @@
+"""Reading what is on a disk: never a crash, a hang or an escape, and lines as an editor counts them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.clock import ManualClock
+from shared.sources import reading, safe_open
+from shared.sources.reading import MAX_FILE_BYTES, Reading, decode, read_file
+from shared.sources.safe_open import FileRefused, open_regular
+
+
+@pytest.fixture(params=[True, False], ids=["dir_fd", "without dir_fd"])
+def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A trusted folder; every test runs with both ways of opening."""
+    monkeypatch.setattr(safe_open, "HAS_DIR_FD", request.param and safe_open.HAS_DIR_FD)
+    folder = tmp_path / "ws"
+    (folder / "memory").mkdir(parents=True)
+    return folder
+
+
+def read(root: Path, name: str = "memory/a.md", clock: ManualClock | None = None) -> Reading:
+    return read_file(str(root / name), root=str(root), clock=clock or ManualClock())
+
+
+def test_a_note_is_read_with_its_hash_size_and_times(root: Path) -> None:
+    (root / "memory/a.md").write_bytes("# Grüße\n".encode())
+    os.utime(root / "memory/a.md", ns=(1, 1_600_000_000_000_000_001))
+    clock = ManualClock(1_700_000_000)
+
+    got = read(root, clock=clock)
+
+    assert got == Reading(
+        outcome="indexed",
+        text="# Grüße\n",
+        sha256=hashlib.sha256("# Grüße\n".encode()).hexdigest(),
+        size=10,
+        mtime_ns=1_600_000_000_000_000_001,
+        observed_ns=1_700_000_000 * 10**9,
+    )
+
+
+def test_a_file_that_vanished_is_gone(root: Path) -> None:
+    assert read(root).outcome == "removed"
+    assert read(root, "memory/no/such/a.md").outcome == "removed"
+
+
+def test_a_folder_in_its_place_means_gone(root: Path) -> None:
+    (root / "memory/a.md").mkdir()
+
+    assert read(root).outcome == "removed"
+
+
+def test_a_file_in_the_place_of_a_parent_means_gone(root: Path) -> None:
+    (root / "memory/a.md").write_text("x")
+
+    assert read(root, "memory/a.md/b.md").outcome == "removed"
+
+
+def test_a_link_is_not_followed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("secret")
+    (root / "memory/a.md").symlink_to(tmp_path / "secret.md")
+
+    got = read(root)
+
+    assert (got.outcome, got.text, got.sha256) == ("symlink", "", "")
+
+
+def test_a_link_among_the_parents_is_not_followed(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/a.md").write_text("secret")
+    (root / "memory/sub").symlink_to(tmp_path / "elsewhere")
+    (root / "memory/loop").symlink_to(root / "memory/loop")
+
+    assert read(root, "memory/sub/a.md").outcome == "symlink"
+    assert read(root, "memory/loop/a.md").outcome == "symlink"
+
+
+def test_the_trusted_folder_may_be_reached_through_a_link(root: Path, tmp_path: Path) -> None:
+    (root / "memory/a.md").write_text("x")
+    (tmp_path / "shortcut").symlink_to(root)
+
+    assert read(tmp_path / "shortcut").outcome == "indexed"
+
+
+@pytest.mark.parametrize(
+    "relative", ["../secret.md", "memory/../../secret.md", "", ".", "/etc/passwd", "a\0.md"]
+)
+def test_a_path_that_leaves_its_folder_is_refused(root: Path, tmp_path: Path, relative: str) -> None:
+    (tmp_path / "secret.md").write_text("secret")
+
+    with pytest.raises(FileRefused) as refused:
+        open_regular(str(root), relative)
+
+    assert refused.value.problem.outcome == "failed"
+
+
+def test_a_fifo_blocks_nobody(root: Path) -> None:
+    os.mkfifo(root / "memory/a.md")
+
+    assert read(root).outcome == "special"
+
+
+def test_a_fifo_that_comes_between_the_look_and_the_open_blocks_nobody(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "memory/a.md").write_text("x")
+    real_open = os.open
+
+    def swap(path: str, *args: int, **kwargs: int) -> int:
+        if path.endswith("a.md"):
+            (root / "memory/a.md").unlink(missing_ok=True)
+            os.mkfifo(root / "memory/a.md")
+        return real_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", swap)
+
+    assert read(root).outcome == "special"
+
+
+def test_a_link_that_comes_between_the_look_and_the_open_is_not_followed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "memory/a.md").write_text("x")
+    (tmp_path / "secret.md").write_text("secret")
+    real_open = os.open
+
+    def swap(path: str, *args: int, **kwargs: int) -> int:
+        if path.endswith("a.md"):
+            (root / "memory/a.md").unlink()
+            (root / "memory/a.md").symlink_to(tmp_path / "secret.md")
+        return real_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", swap)
+
+    got = read(root)
+
+    assert (got.outcome, got.text) == ("symlink", "")
+
+
+def test_a_device_is_special(root: Path) -> None:
+    assert read_file("/dev/zero", root="/dev", clock=ManualClock()).outcome == "special"
+
+
+def test_two_gigabytes_are_not_read(root: Path) -> None:
+    with (root / "memory/a.md").open("wb") as file:
+        file.truncate(2 * 1024**3)
+
+    got = read(root)
+
+    assert (got.outcome, got.size, got.sha256) == ("too_large", 2 * 1024**3, "")
+    assert str(MAX_FILE_BYTES) in got.reason
+
+
+def test_a_file_without_permission_is_unreadable(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "memory/a.md").write_text("x")
+    real_open = os.open
+
+    def denied(path: str, *args: int, **kwargs: int) -> int:
+        if path.endswith("a.md"):
+            raise PermissionError(13, "Permission denied")
+        return real_open(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", denied)
+
+    got = read(root)
+
+    assert (got.outcome, got.reason) == ("unreadable", "not readable (EACCES)")
+
+
+def test_a_disk_that_fails_while_reading_is_an_outcome(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "memory/a.md").write_text("x")
+
+    def broken(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "read", broken)
+
+    assert read(root).reason == "not readable (EIO)"
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = root / "memory/a.md"
+    note.write_text("one\n")
+    real_read = reading._read_all
+    reads = []
+
+    def growing(opened: int) -> bytes:
+        data = real_read(opened)
+        reads.append(data)
+        if len(reads) == 1:
+            with note.open("a") as file:
+                file.write("two\n")
+        return data
+
+    monkeypatch.setattr(reading, "_read_all", growing)
+
+    got = read(root)
+
+    assert len(reads) == 2
+    assert (got.text, got.size) == ("one\ntwo\n", 8)
+
+
+def test_a_file_that_never_rests_is_reported_as_it_was_before(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = root / "memory/a.md"
+    note.write_text("0")
+    real_read = reading._read_all
+
+    def growing(opened: int) -> bytes:
+        data = real_read(opened)
+        with note.open("a") as file:
+            file.write("1")
+        return data
+
+    monkeypatch.setattr(reading, "_read_all", growing)
+
+    got = read(root)
+
+    assert got.outcome == "indexed"
+    assert got.size == len(got.text) < note.stat().st_size
+
+
+def test_a_file_changed_this_very_moment_is_given_time_for_its_stamp_to_move(root: Path) -> None:
+    (root / "memory/a.md").write_text("x")
+    stamp = (root / "memory/a.md").stat().st_mtime_ns
+    clock = ManualClock(0)
+    clock.advance(stamp / 1e9 + 0.001)
+    before = clock.now_ns()
+
+    read(root, clock=clock)
+
+    assert clock.now_ns() - before >= 10_000_000 - 1000
+
+
+def test_no_descriptor_is_left_open(root: Path, tmp_path: Path) -> None:
+    (root / "memory/a.md").write_text("x")
+    (root / "memory/link").symlink_to(tmp_path)
+    os.mkfifo(root / "memory/pipe.md")
+    before = len(os.listdir("/dev/fd"))
+
+    for name in ("memory/a.md", "memory/gone.md", "memory/link/x.md", "memory/pipe.md", "memory/no/x.md"):
+        read(root, name)
+
+    assert len(os.listdir("/dev/fd")) == before
+    assert threading.active_count() == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"a\rb\r\rc", "a\nb\n\nc"),
+        (b"a\r\n\rb", "a\n\nb"),
+        (b"\xef\xbb\xbfa", "a"),
+        ("\ufeffa\r\né".encode("utf-16-le"), "a\né"),
+        ("\ufeffa\né".encode("utf-16-be"), "a\né"),
+        ("\ufeffa\né".encode("utf-32-le"), "a\né"),
+        ("a\u2028b\x0cc\x85d".encode(), "a\u2028b\x0cc\x85d"),
+        (b"\x1b[1mbold\x1b[0m text", "\x1b[1mbold\x1b[0m text"),
+    ],
+)
+def test_the_text_is_that_of_an_editor(data: bytes, text: str) -> None:
+    assert (decode(data).outcome, decode(data).text) == ("indexed", text)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b" \t\r\n", b"\xef\xbb\xbf", "\u3000\n".encode()])
+def test_blank_files_are_empty(data: bytes) -> None:
+    assert decode(data).outcome == "empty"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"text with a \0 in it",
+        "no mark".encode("utf-16-le"),
+        bytes(range(1, 256)) * 20,
+        b"\x89PNG\r\n\x1a\n" + os.urandom(2000).replace(b"\0", b"\xff"),
+        b"\x01\x02\x03\x04 abc" * 50,
+        "\ufeffa\0b".encode("utf-16-le"),
+    ],
+)
+def test_what_is_no_text_is_not_indexed(data: bytes) -> None:
+    got = decode(data)
+
+    assert (got.outcome, got.text) == ("not_text", "")
+    assert got.reason
+
+
+def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted() -> None:
+    got = decode(
+        "Ein Stück Text über Käse, in alter Kodierung. \ufffd".encode("latin-1", "replace") + b"\xff"
+    )
+
+    assert got.outcome == "indexed"
+    assert got.text.startswith("Ein St\ufffdck")
+    assert got.reason == "4 characters are not valid UTF-8 and were replaced"
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_have_an_outcome(data: bytes) -> None:
+    got = decode(data)
+
+    assert got.outcome in ("indexed", "empty", "not_text")
+    assert (got.text == "") is (got.outcome != "indexed")
+    assert "\r" not in got.text
+    assert "\0" not in got.text
