@@ -96,7 +96,7 @@ class OpenAIEmbedder:
         return self._http.post(body, timeout_s=timeout_s)
 
     def _broken(self, error: ProviderBrokenAnswer) -> ProviderBrokenAnswer:
-        hint = ""
+        hint = error.hint
         if self._identity.dims:
             hint = "if this repeats, remove memorySearch.outputDimensionality: not every model can shorten"
         return ProviderBrokenAnswer(

@@ -111,7 +111,10 @@ def _check_count(count: int, dims: int | None) -> None:
     if count == 0:
         raise ProviderBrokenAnswer("a vector is empty")
     if dims is not None and count != dims:
-        raise ProviderBrokenAnswer(f"a vector has {count} dimensions; expected {dims}")
+        raise ProviderBrokenAnswer(
+            f"a vector has {count} dimensions; expected {dims}",
+            hint="if the server changed its model: memline index --re-embed",
+        )
 
 
 def _check_length(length: float) -> bool:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: holds between them (1, 2, 4, 8, 16 s) it had half a minute to come back.
 MAX_FAILURES = 6
 
+#: Seconds nobody calls after the first failure that came without a word about when; doubled by each further.
+FIRST_HOLD_S = 1.0
+
 #: Seconds after which a long-lived process sends one request to a paused provider to see if it is back.
 PROBE_AFTER_S = 300.0
 

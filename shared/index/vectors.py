@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 #: Times a text whose answers are broken is sent before it is marked failed.
 MAX_ATTEMPTS = 3
 
+#: Seconds until a text whose answer was broken is sent again; doubled by each further time.
+FIRST_RETRY_S = 2.0
+
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
 
@@ -202,6 +205,15 @@ def is_pending(connection: Connection, identity_id: int) -> bool:
         (identity_id,),
     ).fetchone()
     return row is not None
+
+
+def next_due(connection: Connection, identity_id: int) -> float | None:
+    """When the next wanted vector may go out (seconds since the epoch); None when none is wanted."""
+    row = connection.execute(
+        "SELECT min(due) FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'",
+        (identity_id,),
+    ).fetchone()
+    return None if row[0] is None else float(row[0])
 
 
 def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple[str, str, str]]:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
+#: What a person can do about a provider whose vectors changed under the same name.
+_MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """What storing one file did."""
@@ -130,29 +134,22 @@ class IndexWriter:
                 good = [vector for vector in rows if len(vector.vector) == 4 * dims]
                 stored = vectors.store(self.connection, self.vec, row, good, now)
                 odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
-                if odd:
-                    vectors.give_up(
-                        self.connection,
-                        row.id,
-                        lease,
-                        [vector.hash for vector in odd],
-                        error=f"{len(odd[0].vector) // 4} dimensions came, the index has {dims};"
-                        " did the server change its model? run: memline index --re-embed",
-                        now=now,
-                    )
-                dispatch.settle(self.connection, lease)
                 was = health.read(self.connection, of.provider)
-                better = replace(
+                after = replace(
                     was,
-                    state="ok",
-                    reason="",
-                    action="",
-                    failures=0,
                     max_rows=_tighter(was.max_rows, learned.max_rows),
                     max_tokens=_tighter(was.max_tokens, learned.max_tokens),
                 )
-                if good and better != was:
-                    health.write(self.connection, of.provider, better, now)
+                if odd:
+                    error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
+                    hashes = [vector.hash for vector in odd]
+                    self._retry_or_give_up(row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
+                    after = self._after_later(after, error, _MODEL_CHANGED, None, now)
+                elif good:
+                    after = replace(after, state="ok", reason="", action="", failures=0)
+                dispatch.settle(self.connection, lease)
+                if after != was:
+                    health.write(self.connection, of.provider, after, now)
                 if stored:
                     meta.bump(self.connection)
                     meta.add(self.connection, meta.EMBEDDED_TOTAL, stored)
@@ -171,7 +168,11 @@ class IndexWriter:
         retry_after_s: float | None,
         learned: LearnedCaps,
     ) -> None:
-        """These texts got no vector: put them off, pause the provider, or mark them failed, by `kind`."""
+        """These texts got no vector: put them off, pause the provider, or mark them failed, by `kind`.
+
+        `fruitless`: nothing at all came out of the request, so the provider may be what is broken.
+        """
+        fruitless: bool = False,
         now = self._clock.now()
         with faults(self.path):
             with transaction(self.connection):
@@ -185,15 +186,21 @@ class IndexWriter:
                     max_tokens=_tighter(was.max_tokens, learned.max_tokens),
                 )
                 if kind == "stop":
-                    after = replace(after, state="paused", reason=error, action=action, failures=0)
+                    # What was held back meanwhile waits for somebody to act, not for a time.
+                    after = replace(
+                        after, state="paused", reason=error, action=action, failures=0, hold_until=0.0
+                    )
                     self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
                 elif kind == "later":
                     after = self._after_later(after, error, action, retry_after_s, now)
-                    self._put_back(row.id, lease, hashes, due=after.hold_until, error=error, counts=False)
+                    # The hold of the provider is what keeps them back; it may end before its time.
+                    self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
                 elif kind == "broken":
-                    # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                    after = self._after_later(after, error, action, None, now)
-                    self._retry_or_give_up(row.id, lease, hashes, error, now)
+                    if fruitless:
+                        # A provider that answers nothing but nonsense is not asked for a whole backlog.
+                        after = self._after_later(after, error, action, None, now)
+                    reason = f"{error}; {action}" if action else error
+                    self._retry_or_give_up(row.id, lease, hashes, reason, now)
                 else:
                     vectors.give_up(self.connection, row.id, lease, hashes, error=error, now=now)
                 dispatch.settle(self.connection, lease)
@@ -231,6 +238,17 @@ class IndexWriter:
 
     def sweep(self) -> None:
         """Free what is overdue, probe a paused provider, try failed texts again, prune the cache."""
+    def next_try_s(self) -> float:
+        """Seconds until something that was put off may go out; 0 when nothing is, or somebody must act."""
+        now = self._clock.now()
+        with faults(self.path):
+            target = identity.target(self.connection)
+            state = health.read(self.connection, target.identity.provider) if target else Health()
+            if target is None or state.paused:
+                return 0.0
+            due = max(state.hold_until, vectors.next_due(self.connection, target.id) or 0.0)
+        return max(due - now, 0.0)
+
         now = self._clock.now()
         with faults(self.path):
             target = identity.target(self.connection)
@@ -286,7 +304,14 @@ class IndexWriter:
             if tries >= vectors.MAX_ATTEMPTS:
                 vectors.give_up(self.connection, identity_id, lease, [digest], error=error, now=now)
             else:
-                self._put_back(identity_id, lease, [digest], due=now + 2.0**tries, error=error, counts=True)
+                self._put_back(
+                    identity_id,
+                    lease,
+                    [digest],
+                    due=now + vectors.FIRST_RETRY_S * 2.0 ** (tries - 1),
+                    error=error,
+                    counts=True,
+                )
 
     def _after_later(
         self, was: Health, error: str, action: str, retry_after_s: float | None, now: float
@@ -300,10 +325,12 @@ class IndexWriter:
         failures = was.failures + 1
         if failures >= health.MAX_FAILURES:
             return replace(was, state="paused", reason=error, action=action, failures=failures)
-        hold = min(2.0 ** (failures - 1), vectors.MAX_BACKOFF_S)
-        return replace(was, reason=error, failures=failures, hold_until=max(was.hold_until, now + hold))
+        hold = min(health.FIRST_HOLD_S * 2.0 ** (failures - 1), vectors.MAX_BACKOFF_S)
+        return replace(was, reason=error, failures=failures, hold_until=now + hold)
 
     def _unpause(self, provider: str, now: float, after_s: float) -> None:
+        if was.paused:
+            return was
         row = self.connection.execute(
             "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
         ).fetchone()
@@ -312,6 +339,7 @@ class IndexWriter:
             # One failure on record: a single request goes first, and only its success opens the rest.
             again = replace(was, state="ok", reason="", action="", failures=1)
             health.write(self.connection, provider, again, now)
+            action = action or "memline index   (when the provider is well again)"
 
 
 def _tighter(cap: int, other: int) -> int:

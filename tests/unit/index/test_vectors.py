@@ -301,7 +301,7 @@ def test_vectors_of_other_dimensions_are_never_stored(wanting: IndexWriter) -> N
 
     wanting.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
-    assert backlog(wanting) == Backlog(ready=1, failed=1)
+    assert backlog(wanting) == Backlog(ready=1, wanted=1)
 
 
 def test_caps_that_an_answer_taught_bound_the_next_requests(wanting: IndexWriter) -> None:
