@@ -54,6 +54,7 @@ class IndexWriter:
         vector_enabled: bool = True,
         cache_entries: int = 50_000,
         clock: Clock | None = None,
+        owner: str = "",
     ) -> None:
         """Opens or makes the file; see `driver.open_writer` for what it raises."""
         self.path = path
@@ -62,10 +63,10 @@ class IndexWriter:
         self._cache_entries = cache_entries
         self.vec_error = "switched off" if not vector_enabled else load_vec(self.connection, extension_path)
         self.vec = VecTables(self.connection, available=not self.vec_error)
-        self._owner = dispatch.this_owner()
+        self._owner = owner or dispatch.this_owner()
 
     @classmethod
-    def of(cls, settings: AgentSettings, *, clock: Clock | None = None) -> IndexWriter:
+    def of(cls, settings: AgentSettings, *, clock: Clock | None = None, owner: str = "") -> IndexWriter:
         """The index of an agent, by its settings."""
         memory = settings.memory
         return cls(
@@ -74,6 +75,7 @@ class IndexWriter:
             vector_enabled=memory.store.vector.enabled,
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
+            owner=owner,
         )
 
     def close(self) -> None:
@@ -167,12 +169,12 @@ class IndexWriter:
         action: str,
         retry_after_s: float | None,
         learned: LearnedCaps,
+        fruitless: bool = False,
     ) -> None:
         """These texts got no vector: put them off, pause the provider, or mark them failed, by `kind`.
 
         `fruitless`: nothing at all came out of the request, so the provider may be what is broken.
         """
-        fruitless: bool = False,
         now = self._clock.now()
         with faults(self.path):
             with transaction(self.connection):
@@ -236,8 +238,6 @@ class IndexWriter:
                 only_full=only_full,
             )
 
-    def sweep(self) -> None:
-        """Free what is overdue, probe a paused provider, try failed texts again, prune the cache."""
     def next_try_s(self) -> float:
         """Seconds until something that was put off may go out; 0 when nothing is, or somebody must act."""
         now = self._clock.now()
@@ -249,6 +249,8 @@ class IndexWriter:
             due = max(state.hold_until, vectors.next_due(self.connection, target.id) or 0.0)
         return max(due - now, 0.0)
 
+    def sweep(self) -> None:
+        """Free what is overdue, probe a paused provider, try failed texts again, prune the cache."""
         now = self._clock.now()
         with faults(self.path):
             target = identity.target(self.connection)
@@ -264,6 +266,17 @@ class IndexWriter:
                 with transaction(self.connection):
                     if not vectors.prune(self.connection, self._cache_entries, model_change.SLICE_ROWS):
                         break
+
+    def lease_tokens(self) -> list[str]:
+        """Requests that are out, by the token of their lease."""
+        with faults(self.path):
+            return [row[0] for row in self.connection.execute("SELECT token FROM leases ORDER BY token")]
+
+    def free_leases(self, tokens: Sequence[str]) -> None:
+        """These requests were lost on the way: their texts are wanted again."""
+        if tokens:
+            with faults(self.path), transaction(self.connection):
+                dispatch.free(self.connection, tokens, self._clock.now())
 
     def start_over(self) -> None:
         """Somebody asked for work now: failed texts and a paused provider get a new chance at once."""
@@ -316,6 +329,8 @@ class IndexWriter:
     def _after_later(
         self, was: Health, error: str, action: str, retry_after_s: float | None, now: float
     ) -> Health:
+        if was.paused:
+            return was
         if retry_after_s is not None:
             # The provider said when: waiting as told is no failure.
             return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
@@ -324,13 +339,12 @@ class IndexWriter:
             return was
         failures = was.failures + 1
         if failures >= health.MAX_FAILURES:
+            action = action or "memline index   (when the provider is well again)"
             return replace(was, state="paused", reason=error, action=action, failures=failures)
         hold = min(health.FIRST_HOLD_S * 2.0 ** (failures - 1), vectors.MAX_BACKOFF_S)
         return replace(was, reason=error, failures=failures, hold_until=now + hold)
 
     def _unpause(self, provider: str, now: float, after_s: float) -> None:
-        if was.paused:
-            return was
         row = self.connection.execute(
             "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
         ).fetchone()
@@ -339,7 +353,6 @@ class IndexWriter:
             # One failure on record: a single request goes first, and only its success opens the rest.
             again = replace(was, state="ok", reason="", action="", failures=1)
             health.write(self.connection, provider, again, now)
-            action = action or "memline index   (when the provider is well again)"
 
 
 def _tighter(cap: int, other: int) -> int:
