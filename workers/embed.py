@@ -16,8 +16,9 @@ from workers import runtime
 #: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
 MAX_WAIT_S = 5.0
 
-#: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it.
-STOP_HOLD_S = 2.0
+#: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it. Longer
+#: than a worker waits for its place: what was out with the no goes back to the rows without a call.
+STOP_HOLD_S = 2 * MAX_WAIT_S
 
 
 @dramatiq.actor(queue_name="embed")
