@@ -1,0 +1,24 @@
+"""Whole runs: a place of notes of one's own, and a provider on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    """A provider without faults, until a test asks it for some."""
+    with EmbeddingServer(dims=16) as running:
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A workspace without notes and without a provider."""
+    return Place(folder=tmp_path / "user")

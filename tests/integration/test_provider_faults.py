@@ -1,0 +1,383 @@
+"""Whole runs against a provider that misbehaves in every way it can: nothing wrong is ever stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.clock import SystemClock
+from shared.embedders import http
+from shared.index import health, vectors
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.workspace import Place, note, paths, remote, until
+
+#: Notes of a workspace here; each has three texts.
+NOTES = 10
+TEXTS = 3 * NOTES
+
+#: Texts in a request: a run needs several of them.
+ROWS = 6
+
+#: A definite no, and a word of the way out of it that a user must be told.
+STOPS = {
+    "401": "key",
+    "403-quota": "top up",
+    "429-quota": "top up",
+    "404-model": "memorySearch.model",
+    "redirect:http://127.0.0.1:9/v1": "memorySearch.remote.baseUrl",
+}
+
+#: Answers that do not fit the request.
+BROKEN = (
+    "html",
+    "truncated",
+    "bad-gzip",
+    "error-in-200",
+    "short",
+    "long",
+    "duplicate-index",
+    "nan",
+    "zero",
+)
+
+#: No answer at all, or one that says to come back.
+LATER = ("429", "500", "503", "close", "error-in-200:429")
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    """Notes whose texts the stub server embeds."""
+    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
+    _with_notes(place, NOTES)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that nobody but ourselves asked for are short."""
+    monkeypatch.setattr(health, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(http, "JITTER_S", 0.01)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
+    """The vectors of a run without any fault, by text hash."""
+    with EmbeddingServer(dims=16) as server:
+        place = Place(folder=tmp_path_factory.mktemp("right") / "user", memory=remote(server.url))
+        _with_notes(place, NOTES)
+        place.index()
+        return place.contents().vectors
+
+
+@pytest.mark.parametrize("fault", STOPS)
+def test_a_definite_no_pauses_the_provider_and_the_next_run_after_the_mending_finishes(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+    asked = len(server.requests)
+    answer = place.search("word3x1x7")
+
+    assert report.failed
+    assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
+    assert f"{TEXTS} vectors wait" in report.warning
+    assert STOPS[fault] in report.action
+    assert "sk-test" not in str(report.to_json())
+    assert asked <= 4, "one no a thread at most"
+    assert paths(answer) == ["memory/note-3.md"]
+    assert (answer.mode, answer.stale) == ("keyword", True)
+    assert answer.warning
+    assert answer.action
+    assert place.status()["providerHealth"]["state"] == "paused"
+
+    server.control({"fault": ""})
+    report = place.index()
+
+    assert not report.failed
+    assert report.vectors["embedded"] == TEXTS
+    assert place.contents().vectors == right
+    assert place.status()["providerHealth"]["state"] == "ok"
+
+
+def test_a_bad_key_ends_the_command_with_1_and_the_mended_one_with_0(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.key = "sk-right"
+
+    refused = place.run("index")
+    status = place.run("status", "--deep", "--json")
+    place.configure(**remote(server.url, apiKey="sk-right"))
+    mended = place.run("index", "--json")
+
+    assert refused.status == 1
+    assert "401" in refused.stderr
+    assert "Try: " in refused.stderr
+    assert "sk-test" not in refused.stdout + refused.stderr
+    assert status.json[0]["embeddingProbe"]["ok"] is False
+    assert mended.status == 0
+    assert mended.json[0]["vectors"] == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
+
+
+@pytest.mark.parametrize("fault", [*BROKEN, *LATER, "wrong-dims", "hang"])
+def test_a_passing_fault_costs_nothing_but_time(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    # Before the first good answer nobody knows the dimensions.
+    _with_notes(place, 1)
+    place.index()
+    _with_notes(place, NOTES)
+    server.control({"script": ["ok", fault]})
+
+    report = place.index()
+
+    assert not report.failed, (report.failures, report.warning)
+    assert report.vectors["embedded"] == TEXTS - 3
+    assert place.contents().vectors == right
+    assert place.contents().vec_table == right
+
+
+@pytest.mark.parametrize("fault", [fault for fault in BROKEN if fault != "duplicate-index"])
+def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_without_end(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+    asked = len(server.requests)
+    answer = place.search("word3x1x7")
+    server.control({"fault": ""})
+    again = place.index()
+
+    assert report.failed
+    assert report.vectors["embedded"] == 0
+    assert report.vectors["pending"] + report.vectors["failed"] == TEXTS
+    assert report.warning or report.failures
+    assert asked <= 8 * (health.MAX_FAILURES + 4)
+    assert paths(answer) == ["memory/note-3.md"]
+    assert answer.mode == "keyword"
+    assert not again.failed
+    assert place.contents().vectors == right
+
+
+@pytest.mark.parametrize("fault", LATER)
+def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+    asked = len(server.requests)
+    server.control({"fault": ""})
+    again = place.index()
+
+    assert report.failed
+    assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
+    assert report.warning
+    assert report.action
+    assert asked <= 3 * (health.MAX_FAILURES + 3), "tries of a call, failures in a row and those in flight"
+    assert not again.failed
+    assert place.contents().vectors == right
+
+
+def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
+    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "MAX_FAILURES", 2)
+    server.control({"fault": "hang"})
+
+    report = place.index()
+
+    assert report.failed
+    assert report.vectors["pending"] == TEXTS
+    assert "no answer within 1 s" in report.warning
+    assert report.seconds < 10
+
+
+def test_an_address_where_nobody_listens_is_told_with_what_to_do(place: Place) -> None:
+    with EmbeddingServer() as gone:
+        url = gone.url
+    place.configure(**remote(url))
+
+    report = place.index()
+
+    assert report.failed
+    assert report.vectors["pending"] == TEXTS
+    assert "is a server running" in report.action
+    assert paths(place.search("word3x1x7")) == ["memory/note-3.md"]
+
+
+def test_nobody_calls_before_the_time_that_retry_after_names(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
+) -> None:
+    server.control({"script": ["429:1"]})
+
+    report = place.index()
+    refused = next(request for request in server.requests if request.fault == "429:1")
+    later = [request.at - refused.at for request in server.requests if request.at > refused.at]
+
+    # Those that were out already when the answer came are no calls before the time.
+    assert not [wait for wait in later if 0.3 < wait < 1.0]
+    assert max(later) >= 1.0
+    assert not report.failed
+    assert place.contents().vectors == right
+
+
+def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
+) -> None:
+    server.control({"fault": "429:60"})
+
+    with running_memline(*place.arguments("index")) as waiting:
+        until(lambda: bool(place.status().get("providerHealth", {}).get("holdUntil")), "the hold")
+        asked = len(server.requests)
+        answer = place.search("word3x1x7")
+        # A second process sees the limit of the first, and finds the file that is new.
+        place.write("memory/new.md", "# New\n\nzanzibar\n")
+        found = place.run("search", "zanzibar", "--json")
+        assert waiting.poll() is None
+        end(waiting)
+    server.control({"fault": ""})
+    report = place.index(clock=_Later(61))
+
+    assert asked <= 4
+    assert len([request for request in server.requests if request.fault]) == asked
+    assert paths(answer) == ["memory/note-3.md"]
+    assert answer.mode == "keyword"
+    assert [hit["path"] for hit in found.json["results"]] == ["memory/new.md"]
+    assert not report.failed
+    assert right.items() <= place.contents().vectors.items()
+
+
+@pytest.mark.parametrize("fault", ["permuted", "no-index", "floats", "no-base64"])
+def test_unusual_answers_that_fit_give_the_same_vectors(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+
+    assert not report.failed
+    assert place.contents().vectors == right
+    assert not server.repeated() or fault == "no-base64"
+
+
+@pytest.mark.parametrize("fault", ["max-rows:4", "max-tokens:900", "max-bytes:3100"])
+def test_a_cap_is_learned_and_kept(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+    server.control({"clear_log": True})
+    _with_notes(place, 2 * NOTES)
+    again = place.index()
+
+    assert not report.failed
+    assert not again.failed
+    assert right.items() <= place.contents().vectors.items()
+    # Known before: at most a text that is larger than those before it goes wrong once.
+    assert len(server.repeated()) <= (0 if "bytes" not in fault else ROWS)
+
+
+@pytest.mark.parametrize("fault", ["refuse:word3x1x", "nan:word3x1x", "zero:word3x1x", "max-text-tokens:300"])
+def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
+) -> None:
+    if fault.startswith("max-text"):
+        place.write("memory/note-3.md", note(3) + "\n## Long\n\n" + "word3x1x " * 150)
+    server.control({"fault": fault})
+
+    report = place.index()
+
+    assert report.failed
+    assert report.vectors["pending"] == 0
+    assert report.vectors["failed"] == len(report.failures) == 1
+    (failure,) = report.failures
+    assert failure["path"] == "memory/note-3.md"
+    assert failure["reason"]
+    assert failure["textHash"]
+    assert bytes.fromhex(failure["textHash"]) not in place.contents().vectors
+    stored = place.contents().vectors
+    assert len(right.items() & stored.items()) >= TEXTS - 1
+    assert place.status()["vector"]["failed"] == 1
+    assert paths(place.search("word3x1x7"))[0] == "memory/note-3.md"
+
+    server.control({"fault": ""})
+    assert not place.index().failed
+
+
+def test_a_failed_text_ends_the_command_with_1(place: Place, server: EmbeddingServer) -> None:
+    server.control({"fault": "refuse:word3x1x"})
+
+    ran = place.run("index", "--json")
+
+    assert ran.status == 1
+    assert ran.json[0]["vectors"]["failed"] == 1
+    assert ran.json[0]["failures"][0]["path"] == "memory/note-3.md"
+
+
+def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_known(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(outputDimensionality=16)
+    server.control({"fault": "wrong-dims"})
+
+    report = place.index()
+
+    assert report.failed
+    assert report.vectors["embedded"] == 0
+    assert "outputDimensionality" in report.action + str(report.failures)
+
+
+def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
+) -> None:
+    place.index()
+    before = place.contents().vectors
+    place.write("memory/new.md", note(99))
+    server.control({"fault": "wrong-dims"})
+
+    report = place.index()
+    kept = place.contents().vectors
+    healed = place.index(re_embed=True)
+
+    assert report.failed
+    assert "--re-embed" in report.action + str(report.failures)
+    assert kept == before
+    assert not healed.failed
+    assert {len(vector) for vector in place.contents().vectors.values()} == {4 * 15}
+
+
+def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
+) -> None:
+    server.control({"script": ["slow:1", "500", "html", "429", "short", "close", "nan", "max-rows:2"] * 2})
+
+    report = place.index()
+
+    assert not report.failed, (report.failures, report.warning)
+    assert place.contents().vectors == right
+
+
+def _with_notes(place: Place, count: int) -> None:
+    """The workspace with its first `count` notes and no others."""
+    for old in place.workspace.rglob("*.md"):
+        old.unlink()
+    for number in range(count):
+        place.write(f"memory/note-{number}.md", note(number))
+
+
+class _Later(SystemClock):
+    """A clock that is ahead, as after a wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def now(self) -> float:
+        return super().now() + self._seconds
+
+    def now_ns(self) -> int:
+        return super().now_ns() + int(self._seconds * 1e9)

@@ -1,0 +1,109 @@
+"""Processes of tests: `memline` as a user starts it, and Python children with fewer rights than ours.
+
+Every process started here is ended here, whatever becomes of the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+#: The checkout: children import the packages from here, wherever they run.
+ROOT = Path(__file__).resolve().parents[2]
+
+#: Seconds a process may take; far above what any of them needs.
+TIMEOUT_S = 60.0
+
+_MEMLINE = "from producers.cli import main; main()"
+
+#: Runs what follows as a user without rights, also when the tests run as root.
+_DROP_RIGHTS = """
+import os
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A process that ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed on standard output."""
+        return json.loads(self.stdout)
+
+
+def memline(
+    *args: str, env: Mapping[str, str] | None = None, before: str = "", timeout_s: float = TIMEOUT_S
+) -> Ran:
+    """Run a command line to its end; `before` is Python that the process runs first."""
+    return python(f"{before}\n{_MEMLINE}", *args, env=env, timeout_s=timeout_s)
+
+
+def memline_without_rights(*args: str, env: Mapping[str, str] | None = None, before: str = "") -> Ran:
+    """The same as a user that owns nothing."""
+    return memline(*args, env=env, before=f"{before}\n{_DROP_RIGHTS}")
+
+
+def python(
+    script: str, *args: str, env: Mapping[str, str] | None = None, timeout_s: float = TIMEOUT_S
+) -> Ran:
+    """Run Python code in a process of its own."""
+    done = subprocess.run(
+        _command(script, args),
+        capture_output=True,
+        text=True,
+        env=_environment(env),
+        timeout=timeout_s,
+        check=False,
+    )
+    return Ran(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+@contextmanager
+def running_memline(*args: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A command line that runs beside the test; killed at the end if nobody ended it."""
+    process = subprocess.Popen(
+        _command(_MEMLINE, args),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=_environment(env),
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
+    """Send a signal, wait for the end, and give what the process said on standard error."""
+    with suppress(ProcessLookupError):
+        process.send_signal(number)
+    _, stderr = process.communicate(timeout=TIMEOUT_S)
+    return stderr
+
+
+def _command(script: str, args: Sequence[str]) -> list[str]:
+    return [sys.executable, "-c", script, *args]
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **(more or {})}

@@ -1,0 +1,194 @@
+"""A user's things for tests of whole runs: a folder of notes, a home for the index, a configuration file."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from producers.ask import ask
+from producers.bring_up import Report
+from producers.local_index import bring_up_to_date
+from producers.status import collect
+from shared.config.load import Options, load
+from shared.config.schema import AgentSettings, Settings
+from shared.index import driver
+from shared.search.results import Answer, SearchRequest
+from tests.support import process
+from tests.support.process import Ran
+
+#: Seconds `until` waits at most; reached only when the test fails.
+UNTIL_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """Everything an index holds that depends on the notes alone: row numbers and times are left out."""
+
+    #: (path, outcome, hash of the content)
+    files: list[tuple[str, str, str]]
+    #: (path, first line, last line, heading, text)
+    chunks: list[tuple[str, int, int, str, str]]
+    #: text hash -> vector, of the texts that some chunk has
+    vectors: dict[bytes, bytes]
+    #: text hash -> vector, as the table that one-shot searches use has them
+    vec_table: dict[bytes, bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """One user's workspace, home and configuration."""
+
+    folder: Path
+    #: `memorySearch` of the configuration file.
+    memory: dict[str, Any] = field(default_factory=dict)
+    agent_name: str = "main"
+
+    def __post_init__(self) -> None:
+        self.workspace.mkdir(parents=True)
+        self.save()
+
+    @property
+    def workspace(self) -> Path:
+        return self.folder / "notes"
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config.json5"
+
+    @property
+    def index_path(self) -> Path:
+        return self.home / "memory" / f"{self.agent_name}.sqlite"
+
+    def configure(self, **memory: Any) -> None:
+        """Change keys of `memorySearch`; the blocks given replace those before."""
+        self.memory.update(memory)
+        self.save()
+
+    def save(self) -> None:
+        defaults = {"workspace": str(self.workspace), "memorySearch": self.memory}
+        self.config.write_text(json.dumps({"agents": {"defaults": defaults}}))
+
+    def write(self, path: str, text: str | bytes) -> Path:
+        """Make a note; folders on the way are made too."""
+        file = self.workspace / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return file
+
+    @property
+    def settings(self) -> Settings:
+        return load(Options(config=self.config, home=self.home)).settings
+
+    @property
+    def agent(self) -> AgentSettings:
+        return load(Options(config=self.config, home=self.home)).agent(None)
+
+    # In this process.
+
+    def index(self, **options: Any) -> Report:
+        """`memline index`."""
+        return bring_up_to_date(self.settings, self.agent, **options)
+
+    def search(self, query: str, **options: Any) -> Answer:
+        """`memline search`."""
+        return ask(self.agent, SearchRequest(query=query, **options))
+
+    def status(self) -> dict[str, Any]:
+        """The `status` block of `memline status --json`."""
+        status: dict[str, Any] = collect(self.agent)["status"]
+        return status
+
+    # As a command line.
+
+    def arguments(self, *args: str) -> list[str]:
+        return ["--config", str(self.config), "--home", str(self.home), *args]
+
+    def run(self, *args: str, **options: Any) -> Ran:
+        return process.memline(*self.arguments(*args), **options)
+
+    def run_without_rights(self, *args: str, **options: Any) -> Ran:
+        return process.memline_without_rights(*self.arguments(*args), **options)
+
+    # What the index holds.
+
+    def rows(self, sql: str, *values: object) -> list[Any]:
+        with closing(driver.open_reader(self.index_path)) as reader:
+            driver.load_vec(reader)
+            return reader.execute(sql, values).fetchall()
+
+    def outcomes(self) -> dict[str, tuple[str, str]]:
+        """path -> (outcome, reason), as the ledger has them."""
+        rows = self.rows("SELECT path, outcome, reason FROM files WHERE outcome <> 'removed'")
+        return {path: (outcome, reason) for path, outcome, reason in rows}
+
+    def vector_states(self) -> dict[str, int]:
+        return dict(self.rows("SELECT state, count(*) FROM vectors WHERE live = 1 GROUP BY state"))
+
+    def contents(self) -> Contents:
+        """What the index holds, its full-text index checked against its chunks on the way."""
+        with closing(driver.open_writer(self.index_path)) as connection:
+            connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        active = "(SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'active_identity')"
+        vectors = {
+            row_id: (digest, embedding)
+            for row_id, digest, embedding in self.rows(
+                f"SELECT id, text_hash, embedding FROM vectors WHERE identity_id = {active}"
+                " AND live = 1 AND state = 'ready'"
+            )
+        }
+        (identity,) = self.rows(f"SELECT coalesce({active}, 0)")[0]
+        tables = self.rows("SELECT name FROM sqlite_master WHERE name = ?", f"vec_{identity}")
+        vec_rows = self.rows(f"SELECT rowid, embedding FROM vec_{identity}") if tables else []
+        return Contents(
+            files=self.rows("SELECT path, outcome, hash FROM files WHERE outcome <> 'removed' ORDER BY path"),
+            chunks=self.rows(
+                "SELECT path, start_line, end_line, heading, text FROM chunks"
+                " JOIN files ON files.id = file_id ORDER BY path, ordinal"
+            ),
+            vectors=dict(vectors.values()),
+            vec_table={
+                vectors[row_id][0] if row_id in vectors else b"?": embedding for row_id, embedding in vec_rows
+            },
+        )
+
+
+def note(number: int, *, sections: int = 3) -> str:
+    """A note whose sections are chunks of their own, with no text in common with any other note."""
+    parts = [f"# Note {number}\n"]
+    for section in range(sections):
+        words = " ".join(f"word{number}x{section}x{count}" for count in range(100))
+        parts.append(f"## Section {section} of {number}\n\n{words}.\n")
+    return "\n".join(parts)
+
+
+def remote(url: str, **more: Any) -> dict[str, Any]:
+    """The keys of `memorySearch` that make a stub server the provider."""
+    return {
+        "provider": "openai",
+        "model": more.pop("model", "stub"),
+        "remote": {"baseUrl": url, "apiKey": "sk-test", **more},
+    }
+
+
+def until(holds: Callable[[], bool], what: str = "it") -> None:
+    """Look again and again until `holds`; fails when that takes longer than anything should."""
+    deadline = time.monotonic() + UNTIL_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come within {UNTIL_S:g} s"
+        time.sleep(0.01)
+
+
+def paths(answer: Answer) -> Sequence[str]:
+    """The paths of the hits."""
+    return [hit.path for hit in answer.hits]
