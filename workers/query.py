@@ -26,7 +26,8 @@ def run_query(raw: dict[str, Any]) -> None:
         return
     try:
         request = SearchRequest(query=message.query, **message.options)
-        answer = here.memory(message.agent).ask(request).to_json()
+        memory = here.memory(message.agent)
+        answer = memory.ask(request).to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""
         answer = {"error": str(error), "action": hint}

@@ -28,6 +28,7 @@ COMMANDS = {
     "get": ("producers.cli.get:get", "Print a memory file or some of its lines."),
     "status": ("producers.cli.status:status", "Say what is indexed and what is behind."),
     "reindex": ("producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
+    "queue": ("producers.cli.queue:queue", "Show the queues: depth, backlog, workers, dead messages."),
     "watch": ("producers.cli.watch:watch", "Follow the files and put changes on the queue."),
     "up": ("producers.cli.up:up", "Run everything in one process."),
     "doctor": ("producers.cli.doctor:doctor", "Find problems and say what fixes them."),

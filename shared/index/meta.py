@@ -24,6 +24,14 @@ FALLBACK = "fallback"
 #: Running totals, so that a command can tell what happened while it waited, whoever did it.
 EMBEDDED_TOTAL = "embedded_total"
 CACHED_TOTAL = "cached_total"
+#: Vectors stored lately: [[ten seconds of the epoch, count], …] of the last minute.
+EMBEDDED_LATELY = "embedded_lately"
+#: True while somebody paused the sending of texts by hand.
+PAUSED = "paused"
+
+#: Seconds counted together in EMBEDDED_LATELY, and how many of them are kept.
+BUCKET_S = 10
+BUCKETS = 6
 
 
 def get(connection: Connection, key: str, default: Any = None) -> Any:
@@ -55,3 +63,21 @@ def add(connection: Connection, key: str, amount: int) -> None:
         " ON CONFLICT (key) DO UPDATE SET value = CAST(value AS INTEGER) + CAST(excluded.value AS INTEGER)",
         (key, str(amount)),
     )
+
+
+def count_lately(connection: Connection, amount: int, now: float) -> None:
+    """Add to EMBEDDED_LATELY, inside the caller's transaction."""
+    bucket = int(now) // BUCKET_S
+    counts = {at: count for at, count in get(connection, EMBEDDED_LATELY, []) if at > bucket - BUCKETS}
+    counts[bucket] = counts.get(bucket, 0) + amount
+    put(connection, EMBEDDED_LATELY, sorted(counts.items()))
+
+
+def rate_lately(connection: Connection, now: float) -> float:
+    """Vectors a second over the last minute, or over the shorter time since the first of them."""
+    bucket = int(now) // BUCKET_S
+    counts = [(at, count) for at, count in get(connection, EMBEDDED_LATELY, []) if at > bucket - BUCKETS]
+    if not counts:
+        return 0.0
+    seconds: float = max(1.0, now - counts[0][0] * BUCKET_S)
+    return float(sum(count for _, count in counts) / seconds)

@@ -155,6 +155,7 @@ class IndexWriter:
                 if stored:
                     meta.bump(self.connection)
                     meta.add(self.connection, meta.EMBEDDED_TOTAL, stored)
+                    meta.count_lately(self.connection, stored, now)
             model_change.switch_when_complete(self.connection, self.vec)
         return stored
 
@@ -215,7 +216,7 @@ class IndexWriter:
         now = self._clock.now()
         with faults(self.path):
             target = identity.target(self.connection)
-            if target is None:
+            if target is None or meta.get(self.connection, meta.PAUSED, False):
                 return []
             state = health.read(self.connection, target.identity.provider)
             if state.paused or state.hold_until > now:

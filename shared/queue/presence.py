@@ -1,6 +1,10 @@
 """Which worker processes are alive: each writes a key of its own, with an end, and renews it.
 
-memline:worker:<id>   hash: role, queues, host, pid, version, started, seen   (gone after TTL_S)
+It also tells which queues are served, which one command can ask.
+
+    memline:worker:<id>       hash: queues, host, pid, version, started, seen   (gone after TTL_S)
+    memline:serving:<queue>   set while somebody takes messages from the queue  (gone after TTL_S)
+    memline:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import os
 import socket
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +28,9 @@ from shared.queue.fleet import NAMESPACE, FleetBroker
 #: Seconds between two signs of life, and after which a silent process counts as gone.
 BEAT_S = 2.0
 TTL_S = 10
+
+#: Seconds counted together for the rate of a queue.
+BUCKET_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,9 @@ class Presence(Middleware):
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._log = Log("presence")
+        #: Finished messages that Redis has not been told of yet, by queue; `+=` under the interpreter lock
+        #: may lose one in a race, which a rate can bear.
+        self._done: Counter[str] = Counter()
 
     def after_worker_boot(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
         assert isinstance(broker, FleetBroker)
@@ -66,6 +77,17 @@ class Presence(Middleware):
             target=self._beat, args=(broker, queues), name="presence", daemon=True
         )
         self._thread.start()
+
+    def after_process_message(
+        self,
+        broker: dramatiq.Broker,
+        message: dramatiq.broker.MessageProxy,
+        *,
+        result: Any = None,
+        exception: BaseException | None = None,
+    ) -> None:
+        if exception is None:
+            self._done[message.queue_name] += 1
 
     def before_worker_shutdown(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
         self._stop.set()
@@ -89,6 +111,13 @@ class Presence(Middleware):
                 pipe = own.pipeline(transaction=False)
                 pipe.hset(key, mapping=fields)
                 pipe.expire(key, TTL_S)
+                for queue in queues:
+                    pipe.set(_serving(queue), key, ex=TTL_S)
+                done, self._done = self._done, Counter()
+                for queue, count in done.items():
+                    bucket = done_key(queue, int(time.time()) // BUCKET_S)
+                    pipe.incrby(bucket, count)
+                    pipe.expire(bucket, 120)
                 pipe.execute()
             except redis.RedisError as error:
                 # The consumers say the same and wait; a sign of life too few is no loss.
@@ -125,8 +154,17 @@ def workers_seen(client: redis.Redis) -> list[WorkerSeen]:
 
 
 def is_served(client: redis.Redis, queue: str) -> bool:
-    """Whether some worker process that is alive takes messages from `queue`."""
-    return any(queue in one.queues for one in workers_seen(client))
+    """Whether some worker process that is alive takes messages from `queue`; one command."""
+    return bool(client.exists(_serving(queue)))
+
+
+def done_key(queue: str, bucket: int) -> str:
+    """The key that counts the messages of a queue that were finished in a bucket of time."""
+    return f"{NAMESPACE}:done:{queue}:{bucket}"
+
+
+def _serving(queue: str) -> str:
+    return f"{NAMESPACE}:serving:{queue}"
 
 
 def _version() -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import redis
-
 from shared.queue import server
 from shared.queue.fleet import NAMESPACE
 
 #: Seconds an answer lies in its box when nobody takes it.
 BOX_TTL_S = 30
+
+#: Seconds one wait for an answer may last.
+MAX_WAIT_S = 60.0
 
 
 class RedisReplies:
@@ -17,6 +18,8 @@ class RedisReplies:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client = server.client(url)
+        #: A pool of its own, whose connections may be blocked for so long.
+        self._waiting = server.client(url, block_s=MAX_WAIT_S)
 
     def open(self, box: str) -> None:
         """Nothing to do: a list comes to be with its first element."""
@@ -31,12 +34,9 @@ class RedisReplies:
 
     def take(self, box: str, timeout_s: float) -> bytes | None:
         # BLPOP with 0 would wait for ever.
-        waiting: redis.Redis = server.client(self._url, block_s=timeout_s)
-        try:
-            with server.translated(self._url):
-                found = waiting.blpop([_key(box)], timeout=max(timeout_s, 0.01))
-        finally:
-            waiting.close()
+        timeout_s = max(timeout_s, 0.01)
+        with server.translated(self._url):
+            found = self._waiting.blpop([_key(box)], timeout=min(timeout_s, MAX_WAIT_S))
         answer = found[1] if found else None
         return answer if isinstance(answer, bytes) else None
 

@@ -1,0 +1,43 @@
+"""A question through the queue: sent to a query worker that is alive, waited for until a deadline."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+from shared.clock import Clock, SystemClock
+from shared.errors import QueueError
+from shared.queue.messages import RunQuery
+from shared.queue.replies import Replies
+from shared.queue.send import send
+from shared.search.results import SearchRequest
+
+
+def ask_worker(
+    replies: Replies,
+    agent: str,
+    request: SearchRequest,
+    *,
+    timeout_s: float,
+    clock: Clock | None = None,
+) -> dict[str, Any] | None:
+    """The answer of a query worker, as JSON; None when it did not come in time: a late one is dropped.
+
+    Raises QueueError for a question the worker refuses, and when the queue cannot be reached.
+    """
+    clock = clock or SystemClock()
+    box = uuid.uuid4().hex
+    replies.open(box)
+    options = asdict(request)
+    query = options.pop("query")
+    deadline = clock.now() + timeout_s
+    send(RunQuery(agent=agent, query=query, reply_to=box, deadline=deadline, options=options))
+    answer = replies.take(box, timeout_s)
+    if answer is None:
+        return None
+    found: dict[str, Any] = json.loads(answer)
+    if "error" in found:
+        raise QueueError(found["error"], hint=found.get("action", ""))
+    return found
