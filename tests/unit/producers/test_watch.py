@@ -255,6 +255,21 @@ def test_watches_that_run_out_inside_a_tree_are_found_out(workspace: Path, heard
         heard.wait(lambda: heard.rescans >= 1)
 
 
+def test_watches_that_run_out_with_a_new_folder_are_found_out(workspace: Path, heard: Heard) -> None:
+    is_full = threading.Event()
+
+    def observer() -> BaseObserver:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+        return Observer()
+
+    with watching(workspace, heard, new_observer=observer) as watcher:
+        assert watcher.mode == WATCHING
+        is_full.set()
+        (workspace / "memory/new").mkdir()
+        heard.wait(lambda: watcher.mode == POLLING and heard.rescans >= 1)
+
+
 def test_watching_is_tried_again_while_polling(workspace: Path, heard: Heard) -> None:
     tries = []
 
