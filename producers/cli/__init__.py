@@ -33,7 +33,7 @@ COMMANDS = {
     "up": ("producers.cli.up:up", "Run everything in one process."),
     "doctor": ("producers.cli.doctor:doctor", "Find problems and say what fixes them."),
     "config": ("producers.cli.config:config", "Show and check the configuration."),
-    "bench": ("producers.cli.bench:bench", "Measure speed and quality of search."),
+    "bench": ("producers.cli.bench:bench", "Measure the quality of search."),
     "completion": ("producers.cli.completion:completion", "Print the completion script for a shell."),
 }
 

@@ -27,7 +27,7 @@ QUERY_TIMEOUT_S = 60.0
 Scored = dict[str, float | None]
 
 
-@click.group()
+@click.group(epilog=examples("memline bench retrieval questions.jsonl ./workspaces"))
 def bench() -> None:
     """Measure the quality of search."""
 
