@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from producers.plan import Known, Plan, ledger_of, look
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
 from shared.errors import IndexFault, IndexMissing, IndexUnwritable
 from shared.index import driver
+from shared.index.plan import Known, Plan, ledger_of, look
 from shared.search.results import Answer, SearchRequest
 from shared.search.service import MemorySearch
 

@@ -12,12 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from producers.plan import Plan, ledger_of, look
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
 from shared.index import chunks, health, identity, ledger, meta, vectors
 from shared.index.driver import faults, open_reader
+from shared.index.plan import Plan, ledger_of, look
 from shared.index.vectors import Backlog
 from shared.index.writer import IndexWriter
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from producers.announce import announce
 from producers.feed import Feed
-from producers.plan import Known, ledger_of, look
 from producers.watch import Watcher
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
 from shared.errors import IndexMissing
 from shared.index import driver
+from shared.index.plan import Known, ledger_of, look
 from shared.logs import Log
 
 if TYPE_CHECKING:

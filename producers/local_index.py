@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 from producers.bring_up import Progress, Report, Run, prepare
-from producers.plan import Plan
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
 from shared.errors import IndexCorrupt
+from shared.index.plan import Plan
 from shared.index.quarantine import move_aside
 
 

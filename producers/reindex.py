@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producers.plan import Known, ledger_of, look
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
@@ -15,6 +14,7 @@ from shared.errors import IndexMissing
 from shared.index import driver, identity
 from shared.index.chunks import text_hash
 from shared.index.intake import look_at
+from shared.index.plan import Known, ledger_of, look
 from shared.sources.scope import Scope
 from shared.sources.tokens import estimate_tokens
 

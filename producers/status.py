@@ -6,11 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from producers.plan import Known, Plan, ledger_of, look
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
 from shared.errors import IndexFault, IndexMissing, MemlineError
 from shared.index import chunks, driver, health, identity, ledger, meta, vec, vectors
+from shared.index.plan import Known, Plan, ledger_of, look
 from shared.index.vectors import Backlog
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
     MemlineError
     ├── ConfigError               a configuration file, variable or option cannot be used
     ├── PathNotAllowed            `get` was asked for something that is no memory file
+    │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
     ├── IndexFault                the SQLite index cannot be used
     │   ├── IndexNotOurs          the file belongs to another program; it was not touched
     │   ├── IndexTooNew           the file was written by a newer Memline

@@ -27,7 +27,7 @@ def run_query(raw: dict[str, Any]) -> None:
     try:
         request = SearchRequest(query=message.query, **message.options)
         memory = here.memory(message.agent)
-        answer = memory.ask(request).to_json()
+        answer = memory.ask(request, files_behind=here.files_behind(message.agent)).to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""
         answer = {"error": str(error), "action": hint}

@@ -7,6 +7,8 @@ whoever starts the process: `use` in one process, `from_environment` under `dram
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
@@ -15,6 +17,8 @@ from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
 from shared.errors import ProviderStop, QueueError
 from shared.index import health, meta
+from shared.index.driver import open_reader
+from shared.index.plan import ledger_of, look
 from shared.index.writer import IndexWriter
 from shared.queue.bell import SWEEP_EVERY_S, Bell
 from shared.queue.limits import InProcessLimits, Limits
@@ -32,6 +36,9 @@ FLEET_OWNER = "fleet"
 
 #: Embed requests in flight in one process: enough to hide the latency of a remote provider.
 EMBED_THREADS = 4
+
+#: Seconds a look at the files of an agent is good for: a search must not walk 5,000 files every time.
+LOOK_EVERY_S = 2.0
 
 #: Requests sent out per embed thread: one is being answered, one waits so that the thread never does.
 CREDITS_PER_THREAD = 2
@@ -66,6 +73,8 @@ class Runtime:
         self._choices: dict[str, Choice] = {}
         self._embedders: dict[str, Embedder] = {}
         self._memories: dict[str, MemorySearch] = {}
+        #: Agent -> when its files were looked at (monotonic seconds), and how many were behind.
+        self._looked: dict[str, tuple[float, int]] = {}
 
     @classmethod
     def of_fleet(cls, settings: Settings) -> Runtime:
@@ -171,6 +180,17 @@ class Runtime:
                 memory = MemorySearch(settings, choice=choice, long_lived=True, clock=self.clock)
                 self._memories[agent] = memory
             return memory
+
+    def files_behind(self, agent: str) -> int:
+        """Files that changed and are not in the index yet, as of a look a moment ago. For query threads."""
+        at, count = self._looked.get(agent, (-LOOK_EVERY_S, 0))
+        now = time.monotonic()
+        if now - at >= LOOK_EVERY_S:
+            settings = self.agent(agent)
+            with closing(open_reader(settings.index_path)) as reader:
+                count = look(settings, self.choice(agent), ledger_of(reader)).changes.count
+            self._looked[agent] = (time.monotonic(), count)
+        return count
 
     def close(self) -> None:
         """Stop the timer and close what is open; the workers have stopped before."""

@@ -11,8 +11,8 @@ import click
 
 if TYPE_CHECKING:
     from producers.bring_up import Progress, Report
-    from producers.plan import Plan
     from shared.config.schema import AgentSettings, Settings
+    from shared.index.plan import Plan
 
 
 def index_agents(

@@ -10,6 +10,7 @@ from shared.index.rows import ChunkRow, FileRow
 from shared.sources import outcomes
 from shared.sources.chunking import chunking_digest, split
 from shared.sources.reading import read_file
+from shared.sources.refusal import problem_at
 from shared.sources.scope import Scope
 
 
@@ -30,10 +31,18 @@ def look_at(
     """
     observed_ns = clock.now_ns()
     located = scope.locate(path)
-    if located is None:
-        return FileRow(path=path, source=source, outcome=ledger.REMOVED, observed_ns=observed_ns)
     try:
-        reading = read_file(located.absolute, root=located.anchor, clock=clock)
+        reading = read_file(located.absolute, root=located.anchor, clock=clock) if located else None
+        if reading is None or reading.outcome == outcomes.GONE:
+            # A link, folder or name that a walk reports, or really gone.
+            problem = problem_at(scope, path)
+            return FileRow(
+                path=path,
+                source=source,
+                outcome=problem.outcome if problem else ledger.REMOVED,
+                reason=problem.reason if problem else "",
+                observed_ns=observed_ns,
+            )
         digest = chunking_digest(chunking.tokens, chunking.overlap)
         is_same = (
             known is not None

@@ -37,7 +37,7 @@ class QueryEmbedder:
             self._embedder = None
 
     def embed(self, text: str, active: IdentityRow, state: Health) -> bytes:
-        """The vector of `text` under `active`. Raises a ProviderError, at once while the provider is on hold."""
+        """The vector of `text` under `active`. Raises a ProviderError, at once while there is a hold."""
         wait_s = state.hold_until - self._clock.now()
         if wait_s > 0:
             raise ProviderLater(

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from producers.scan import Changes, Seen, compare
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice
 from shared.index import identity, ledger, meta, vectors
+from shared.index.changes import Changes, Seen, compare
 from shared.index.vectors import Backlog
 from shared.sources.chunking import chunking_digest
 from shared.sources.discover import Discovery, discover

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producers.scan import Changes, Seen, compare
+from shared.index.changes import Changes, Seen, compare
 from shared.sources.discover import Discovery, Found
 from shared.sources.outcomes import LINKED, MISNAMED, Problem
 
