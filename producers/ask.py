@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 from shared.clock import Clock, SystemClock
-from shared.config.schema import AgentSettings
+from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import choose
 from shared.errors import IndexFault, IndexMissing, IndexUnwritable
 from shared.index import driver
@@ -16,6 +17,20 @@ from shared.search.service import MemorySearch
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
 #: is told as `stale`. A thousand notes take about one.
 CATCH_UP_S = 1.5
+
+
+def answer(settings: Settings, agent: AgentSettings, request: SearchRequest) -> dict[str, Any]:
+    """The answer to a question as JSON: from a query worker when one is alive, else from the index directly.
+
+    Raises IndexFaults, ConfigError, and QueueError for a question the worker refuses.
+    """
+    if settings.queue.url:
+        from producers.ask_fleet import ask_fleet
+
+        found = ask_fleet(settings.queue.url, agent.agent, request)
+        if found is not None:
+            return found
+    return ask(agent, request).to_json()
 
 
 def ask(settings: AgentSettings, request: SearchRequest, *, clock: Clock | None = None) -> Answer:

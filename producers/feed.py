@@ -5,6 +5,7 @@ The backlog is the list of paths here, and the rows there; never a queue of a mi
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ WINDOW_FILES = 512
 
 #: Bytes of such files at most: their text is in memory until it is stored.
 WINDOW_BYTES = 16 * 1024 * 1024
+
+#: Seconds without a single arrival after which what is announced is announced again: the messages may be
+#: lost (a flushed Redis, a killed worker), and a repeated one is harmless.
+STALL_S = 10.0
 
 
 class Feed:
@@ -40,6 +45,7 @@ class Feed:
         self._looked_ns = looked_ns
         self._force = force
         self._backfill = backfill
+        self._moved = time.monotonic()
         self.total = len(self._waiting)
 
     @property
@@ -52,14 +58,19 @@ class Feed:
         if connection is not None and self._sizes:
             rows = connection.execute("SELECT path FROM files WHERE observed_ns >= ?", (self._looked_ns,))
             for (path,) in rows:
-                self._sizes.pop(path, None)
+                if self._sizes.pop(path, None) is not None:
+                    self._moved = time.monotonic()
         paths: list[str] = []
+        if self._sizes and time.monotonic() - self._moved > STALL_S:
+            paths.extend(self._sizes)
         room = WINDOW_BYTES - sum(self._sizes.values())
         while self._waiting and len(self._sizes) < WINDOW_FILES and (room > 0 or not self._sizes):
             path, size = self._waiting.popleft()
             self._sizes[path] = size
             room -= size
             paths.append(path)
+        if paths:
+            self._moved = time.monotonic()
         for first in range(0, len(paths), PATHS_PER_MESSAGE):
             announce(
                 self._agent,

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 #: Seconds between two looks at all files by size and time; 5,000 files cost about 0.1 s of CPU.
 LOOK_AGAIN_S = 60.0
 
+#: Seconds after a change was announced that a look makes sure of it: its message may have been lost.
+MAKE_SURE_S = 5.0
+
 #: Seconds between two calls of `tick`.
 TICK_S = 0.25
 
@@ -127,3 +130,5 @@ class Follow:
     def _send(self, settings: AgentSettings, paths: Sequence[str]) -> None:
         self._log.info("files.seen", agent=settings.agent, files=len(paths))
         announce(settings.agent, paths)
+        next_look_s = self._next_look_s.get(settings.agent, 0.0)
+        self._next_look_s[settings.agent] = min(next_look_s, self._clock.now() + MAKE_SURE_S)

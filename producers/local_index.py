@@ -1,4 +1,4 @@
-"""An index run without a server: the whole pipeline starts when there is work and ends with it."""
+"""An index run from a command: by workers of this process that end with it, or by those of a fleet."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ def _bring_up(
         if files or plan.known.backlog.pending:
             # Imported only when there is work: a run that finds nothing stays cheap.
             from producers.feed import Feed
+            from producers.fleet import Fleet
             from producers.one_process import OneProcess
 
-            with OneProcess(settings, clock=clock) as process:
-                process.wake(agent.agent)
+            url = settings.queue.url
+            with Fleet(url) if url else OneProcess(settings, clock=clock) as workers:
+                workers.wake(agent.agent)
                 feed = Feed(agent.agent, files, looked_ns=started_ns, force=force)
-                run.wait(feed, on_progress=on_progress, fault=process.fault)
+                run.wait(feed, on_progress=on_progress, fault=workers.fault)
         return run.report()

@@ -55,7 +55,7 @@ class OneProcess:
         import workers  # noqa: F401  (declares the actors)
         from workers import runtime
 
-        self._broker.flush_all()
+        queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
         self.runtime = runtime.Runtime(self._settings, clock=self._clock)
         runtime.use(self.runtime)

@@ -49,9 +49,11 @@ def chunk_files(raw: dict[str, Any]) -> None:
         rows.append(row)
         chars += row.size
         if chars > MESSAGE_CHARS:
+            here.wait_for_room()
             send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
             rows, chars = [], 0
     if rows:
+        here.wait_for_room()
         send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
 
 

@@ -20,6 +20,7 @@ from shared.index import health, meta
 from shared.index.driver import open_reader
 from shared.index.plan import ledger_of, look
 from shared.index.writer import IndexWriter
+from shared.queue import broker as queue_broker
 from shared.queue.bell import SWEEP_EVERY_S, Bell
 from shared.queue.limits import InProcessLimits, Limits
 from shared.queue.messages import EmbedTexts, Sweep
@@ -39,6 +40,10 @@ EMBED_THREADS = 4
 
 #: Seconds a look at the files of an agent is good for: a search must not walk 5,000 files every time.
 LOOK_EVERY_S = 2.0
+
+#: Messages on the store queue above which chunk workers wait, and for how many seconds at most.
+MAX_STORE_DEPTH = 32
+ROOM_PATIENCE_S = 30.0
 
 #: Requests sent out per embed thread: one is being answered, one waits so that the thread never does.
 CREDITS_PER_THREAD = 2
@@ -141,6 +146,21 @@ class Runtime:
         writer.put_meta(meta.FALLBACK, {"from": choice.provider, "reason": reason})
         with self._lock:
             self._choices[agent] = second
+
+    def wait_for_room(self) -> None:
+        """Wait while the store queue is long, so that the text of many files never lies in memory or Redis.
+
+        Gives up after a while: then the store worker is away, and a file more or less does not matter.
+        """
+        until = time.monotonic() + ROOM_PATIENCE_S
+        while time.monotonic() < until and self._store_depth() > MAX_STORE_DEPTH:
+            time.sleep(0.01)
+
+    def _store_depth(self) -> int:
+        if self.deliveries is not None:
+            return self.deliveries.store_depth()
+        broker = queue_broker.current()
+        return broker.queues["store"].qsize() if broker is not None else 0
 
     def take_place(self, message: EmbedTexts) -> float:
         """Seconds this request must wait for the provider's limits; 0 when it may go now."""

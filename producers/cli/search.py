@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from producers.cli.options import Invocation, examples, global_options, json_option, print_json
-
-if TYPE_CHECKING:
-    from shared.search.results import Answer, Hit
 
 
 @click.command(
@@ -52,7 +49,7 @@ def search(
 
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
-    from producers.ask import ask
+    from producers.ask import answer
     from shared.errors import IndexCorrupt
     from shared.search.results import SearchRequest
 
@@ -73,14 +70,14 @@ def search(
         explain=explain,
     )
     try:
-        answer = ask(settings, request)
+        found = answer(invocation.settings, settings, request)
     except IndexCorrupt as error:
         error.hint = "memline index   (moves the damaged file aside and builds the index again)"
         raise
     if as_json:
-        print_json(answer.to_json())
+        print_json(found)
     else:
-        _print(answer)
+        _print(found)
     return None
 
 
@@ -92,35 +89,36 @@ def _disabled(agent: str, as_json: bool) -> int:
     return 0
 
 
-def _print(answer: Answer) -> None:
-    for hit in answer.hits:
+def _print(answer: dict[str, Any]) -> None:
+    for hit in answer["results"]:
         _print_hit(hit)
-    if not answer.hits:
+    if not answer["results"]:
         click.echo("No matches.")
-    for line in (answer.notice, answer.warning):
+    for line in (answer["notice"], answer["warning"]):
         if line:
             click.echo(line, err=True)
-    if answer.action:
-        click.echo(f"Try: {answer.action}", err=True)
-    if answer.stale:
-        behind = answer.behind
+    if answer["action"]:
+        click.echo(f"Try: {answer['action']}", err=True)
+    if answer["stale"]:
+        behind = answer["behind"]
         click.echo(
-            f"Stale: {behind.files} files and {behind.vectors} vectors are not in the index yet"
+            f"Stale: {behind['files']} files and {behind['vectors']} vectors are not in the index yet"
             " (memline index, or leave memline up running).",
             err=True,
         )
 
 
-def _print_hit(hit: Hit) -> None:
-    parts = f"vector {hit.vector_score:.2f}, text {hit.text_score:.2f}"
-    click.echo(
-        f"{click.style(f'{hit.score:.3f}', bold=True)} {click.style(hit.citation, fg='cyan')}  ({parts})"
-    )
-    for line in hit.snippet.splitlines():
+def _print_hit(hit: dict[str, Any]) -> None:
+    score = click.style(f"{hit['score']:.3f}", bold=True)
+    citation = click.style(hit["citation"], fg="cyan")
+    click.echo(f"{score} {citation}  (vector {hit['vectorScore']:.2f}, text {hit['textScore']:.2f})")
+    for line in hit["snippet"].splitlines():
         click.echo(f"    {line}")
-    if hit.explanation is not None:
-        shown = {
-            key: value for key, value in hit.explanation.to_json().items() if value not in (None, "", [])
-        }
-        click.echo("    " + ", ".join(f"{key}={value}" for key, value in shown.items()))
+    if "explain" in hit:
+        parts = ((key, value) for key, value in hit["explain"].items() if value not in (None, "", []))
+        click.echo("    " + ", ".join(f"{key}={_short(value)}" for key, value in parts))
     click.echo()
+
+
+def _short(value: Any) -> Any:
+    return round(value, 4) if isinstance(value, float) else value

@@ -15,6 +15,10 @@ from shared.queue.send import send
 from shared.search.results import SearchRequest
 
 
+class WorkerRefused(QueueError):
+    """The question cannot be answered as it is: the worker says why."""
+
+
 def ask_worker(
     replies: Replies,
     agent: str,
@@ -25,7 +29,7 @@ def ask_worker(
 ) -> dict[str, Any] | None:
     """The answer of a query worker, as JSON; None when it did not come in time: a late one is dropped.
 
-    Raises QueueError for a question the worker refuses, and when the queue cannot be reached.
+    Raises WorkerRefused, and QueueError when the queue cannot be reached.
     """
     clock = clock or SystemClock()
     box = uuid.uuid4().hex
@@ -39,5 +43,5 @@ def ask_worker(
         return None
     found: dict[str, Any] = json.loads(answer)
     if "error" in found:
-        raise QueueError(found["error"], hint=found.get("action", ""))
+        raise WorkerRefused(found["error"], hint=found.get("action", ""))
     return found

@@ -6,7 +6,9 @@ because vectors and texts must stay bytes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from queue import Queue
 from typing import Any
 
 import dramatiq
@@ -63,6 +65,26 @@ class Faults(Middleware):
             self.last = exception
 
 
+class NoContent(logging.Filter):
+    """Keeps what messages carry out of dramatiq's log lines, which name a message by all of its content."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_named, record.args))
+        return True
+
+
+def _named(value: object) -> object:
+    is_message = isinstance(value, dramatiq.Message | dramatiq.broker.MessageProxy)
+    return f"{value.actor_name}({value.message_id})" if is_message else value  # type: ignore[attr-defined]
+
+
+for _name in ("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Retries"):
+    logging.getLogger(_name).addFilter(NoContent())
+# A command that shows its errors itself keeps no log; without a handler Python would print these lines.
+logging.getLogger("dramatiq").addHandler(logging.NullHandler())
+
+
 def in_process() -> StubBroker:
     """The broker for one process, made the process's broker; its queues are in memory, the truth in rows.
 
@@ -83,15 +105,29 @@ def in_process() -> StubBroker:
     return _in_process
 
 
+def forget_messages(broker: StubBroker) -> None:
+    """Drop what an earlier run of this process left, with the count of what its threads had fetched already."""
+    for name in broker.queues:
+        # Flushed only, the queue would wait for ever for messages that a stopped thread had taken.
+        broker.queues[name] = Queue()
+
+
 def current() -> dramatiq.Broker | None:
     """The broker that was made before in this process; None when there is none yet."""
     return _in_process
 
 
-def on_redis(url: str, *, patience_s: float = 0.0, middleware: Sequence[Middleware] = ()) -> dramatiq.Broker:
+def on_redis(
+    url: str,
+    *,
+    patience_s: float = 0.0,
+    middleware: Sequence[Middleware] = (),
+    is_checked: bool = True,
+) -> dramatiq.Broker:
     """The broker of a fleet, made the process's broker.
 
-    `patience_s`: how long sending goes on trying while Redis is away. Raises QueueError without a URL, and
+    `patience_s`: how long sending goes on trying while Redis is away. `is_checked`: first see that the server
+    can be trusted; a question is too short-lived to care. Raises QueueError without a URL, and
     for a server that cannot be trusted with messages.
     """
     if not url:
@@ -102,7 +138,8 @@ def on_redis(url: str, *, patience_s: float = 0.0, middleware: Sequence[Middlewa
     from shared.queue import server
     from shared.queue.fleet import FleetBroker
 
-    server.check(url)
+    if is_checked:
+        server.check(url)
     dramatiq.set_encoder(MessagePack())
     broker = FleetBroker(url, patience_s=patience_s, middleware=list(middleware))
     dramatiq.set_broker(broker)

@@ -23,6 +23,11 @@ class Deliveries:
         #: Token -> when it was first found missing (seconds since the epoch).
         self._missing: dict[str, float] = {}
 
+    def store_depth(self) -> int:
+        """Messages that wait for the store worker."""
+        with server.translated(self._url):
+            return int(self._client.llen(f"{NAMESPACE}:store"))
+
     def lost(self, leases: Sequence[str], *, asked: float, now: float) -> list[str]:
         """Those of `leases` (tokens) that are on no queue any more.
 
