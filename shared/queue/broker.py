@@ -106,7 +106,7 @@ def in_process() -> StubBroker:
 
 
 def forget_messages(broker: StubBroker) -> None:
-    """Drop what an earlier run of this process left, with the count of what its threads had fetched already."""
+    """Drop what an earlier run of this process left, and the count of what its threads had fetched."""
     for name in broker.queues:
         # Flushed only, the queue would wait for ever for messages that a stopped thread had taken.
         broker.queues[name] = Queue()
