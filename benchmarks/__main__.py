@@ -1,0 +1,52 @@
+"""`python -m benchmarks [NAME …] [--json] [--keep DIR]`: measure, and print one table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+from benchmarks import indexing, memory, one_shot, saving, warm
+from benchmarks.bench import Bench
+from benchmarks.figures import Figure, table
+
+BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
+    "keyword": one_shot.keyword,
+    "hybrid": one_shot.hybrid,
+    "warm": warm.search,
+    "vectors": warm.vectors,
+    "first": indexing.first,
+    "nothing-changed": indexing.nothing_changed,
+    "save": saving.save,
+    "memory": memory.resident,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks named, or all; 1 when a target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep notes and indexes there for next time")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    figures: list[Figure] = []
+    with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder).resolve())
+        for name in options.names or BENCHMARKS:
+            began = time.monotonic()
+            print(f"{name} … {BENCHMARKS[name].__doc__}", file=sys.stderr, flush=True)
+            figures += BENCHMARKS[name](bench)
+            print(f"    {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(json.dumps([figure.to_json() for figure in figures], indent=2) if options.json else table(figures))
+    return 1 if any(figure.met is False for figure in figures) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""A loop over the notes, as one would write it without a pipeline: read, split, request, insert.
+
+    python -m benchmarks.by_hand CONFIG HOME WORKSPACE     prints seconds, files, chunks, requests as JSON
+
+The parts are those of Memline (splitter, embedder, schema, pragmas), a transaction a file, a request when a
+full one is together; no threads, no messages, no leases, no ledger to compare with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.config.load import Options, load
+from shared.embedders.choice import choose
+from shared.index import driver, identity, meta
+from shared.index.chunks import grams, text_hash
+from shared.index.vec import VecTables
+from shared.sources.chunking import split
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from shared.embedders.protocol import Embedder
+
+
+def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
+    """Index a workspace from nothing."""
+    settings = load(Options(config=config, home=home, workspace=workspace)).agent()
+    chunking = settings.memory.chunking
+    choice = choose(settings)
+    files = chunks = requests = 0
+    began = time.perf_counter()
+    connection = driver.open_writer(settings.index_path)
+    driver.load_vec(connection)
+    row_id, max_rows, embedder = 0, 1, None
+    if choice.identity is not None and choice.caps is not None:
+        embedder, max_rows = choice.build(), choice.caps.max_rows
+        with driver.transaction(connection):
+            row_id = identity.ensure(connection, choice.identity, choice.base_url, 0.0).id
+            meta.put(connection, meta.ACTIVE, row_id)
+    waiting: list[str] = []
+    for path in sorted(workspace.rglob("*.md")):
+        raw = path.read_bytes()
+        pieces = split(raw.decode(), max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
+        with driver.transaction(connection):
+            file_id = connection.execute(
+                "INSERT INTO files (path, source, size, mtime_ns, hash, observed_ns, outcome)"
+                " VALUES (?, 'memory', ?, ?, ?, ?, 'indexed')",
+                (
+                    str(path.relative_to(workspace)),
+                    len(raw),
+                    path.stat().st_mtime_ns,
+                    hashlib.sha256(raw).hexdigest(),
+                    time.time_ns(),
+                ),
+            ).lastrowid
+            connection.executemany(
+                "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, grams, text_hash)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (
+                        file_id,
+                        ordinal,
+                        piece.start_line,
+                        piece.end_line,
+                        piece.heading,
+                        piece.text,
+                        grams(f"{piece.heading}\n{piece.text}"),
+                        text_hash(piece.text),
+                    )
+                    for ordinal, piece in enumerate(pieces)
+                ),
+            )
+            connection.execute(
+                "INSERT INTO chunks_fts (rowid, text, heading, path, grams)"
+                " SELECT id, text, heading, path, grams FROM chunk_documents"
+                " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
+                (file_id,),
+            )
+        files += 1
+        chunks += len(pieces)
+        if embedder is None:
+            continue
+        waiting += (piece.text for piece in pieces)
+        while len(waiting) >= max_rows:
+            _embed(connection, row_id, embedder, waiting[:max_rows])
+            requests += 1
+            del waiting[:max_rows]
+    if embedder is not None and waiting:
+        _embed(connection, row_id, embedder, waiting)
+        requests += 1
+    connection.close()
+    return {"seconds": time.perf_counter() - began, "files": files, "chunks": chunks, "requests": requests}
+
+
+def _embed(connection: Connection, row_id: int, embedder: Embedder, texts: list[str]) -> None:
+    vectors = embedder.embed_documents(texts)
+    tables = VecTables(connection, available=True)
+    with driver.transaction(connection):
+        rows = []
+        for text, vector in zip(texts, vectors, strict=True):
+            stored = connection.execute(
+                "INSERT INTO vectors (identity_id, text_hash, state, embedding) VALUES (?, ?, 'ready', ?)",
+                (row_id, text_hash(text), vector),
+            )
+            assert stored.lastrowid is not None
+            rows.append((stored.lastrowid, vector))
+        tables.insert(row_id, len(vectors[0]) // 4, rows)
+
+
+if __name__ == "__main__":
+    print(json.dumps(index(*map(Path, sys.argv[1:4]))))

@@ -1,0 +1,93 @@
+"""Commands as child processes: their CPU time, their wall time, what they print.
+
+The variables that would make a child compile every module again, or find a key, are not handed on.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The folder that holds the packages: children run there, so that a checkout needs no installation.
+ROOT = Path(__file__).resolve().parent.parent
+
+_FOREIGN = ("MEMLINE_", "OPENCLAW_", "OPENAI_", "GEMINI_", "GOOGLE_", "VOYAGE_")
+_SLOW = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONTRACEMALLOC")
+
+BARE = (sys.executable, "-c", "pass")
+
+#: What the console script does.
+_MAIN = "from producers.cli import main; main()"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A child that has ended."""
+
+    cpu_s: float
+    wall_s: float
+    stdout: str
+    stderr: str
+
+
+def environment() -> dict[str, str]:
+    """The environment of children: the one of this process without what would spoil a figure."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and name not in _SLOW
+    }
+
+
+def memline(*args: str | Path, before: str = "") -> list[str]:
+    """The command line of `memline ARGS`; `before`: statements to run ahead of it in the same process."""
+    script = Path(sys.executable).with_name("memline")
+    if script.exists() and not before:
+        return [str(script), *map(str, args)]
+    return [sys.executable, "-c", f"{before}\n{_MAIN}", *map(str, args)]
+
+
+def run(command: Sequence[str]) -> Run:
+    """Run a command to its end. Raises RuntimeError when it fails."""
+    began = time.perf_counter()
+    with (
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as stderr,
+        subprocess.Popen(command, env=environment(), cwd=ROOT, stdout=stdout, stderr=stderr) as child,
+    ):
+        _, status, usage = os.wait4(child.pid, 0)
+        wall_s = time.perf_counter() - began
+        child.returncode = os.waitstatus_to_exitcode(status)
+        stdout.seek(0)
+        stderr.seek(0)
+        out, err = stdout.read(), stderr.read()
+    if child.returncode:
+        raise RuntimeError(f"{command} ended with {child.returncode}: {err[-2000:]}")
+    return Run(
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        wall_s=wall_s,
+        stdout=out,
+        stderr=err,
+    )
+
+
+def over_bare_ms(commands: Mapping[str, Sequence[str]], *, times: int = 15) -> dict[str, float]:
+    """CPU milliseconds of each command over those of a bare Python.
+
+    The commands take turns, so that all see the same weather; two rounds ahead warm bytecode and disk.
+    """
+    cpu: dict[str, list[float]] = {name: [] for name in ("", *commands)}
+    for turn in range(times + 2):
+        for name, command in {"": BARE, **commands}.items():
+            used = run(command).cpu_s
+            if turn >= 2:
+                cpu[name].append(used)
+    bare = statistics.median(cpu.pop(""))
+    return {name: 1000 * (statistics.median(values) - bare) for name, values in cpu.items()}

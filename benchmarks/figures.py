@@ -1,0 +1,73 @@
+"""A measured figure beside its target, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One line of the table."""
+
+    what: str
+    target: str
+    measured: str
+    #: None: there is no target, the figure explains another one.
+    met: bool | None = None
+    #: What the figure is made of.
+    detail: str = ""
+
+    @property
+    def verdict(self) -> str:
+        return {True: "met", False: "MISSED", None: ""}[self.met]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "what": self.what,
+            "target": self.target,
+            "measured": self.measured,
+            "met": self.met,
+            "detail": self.detail,
+        }
+
+
+def at_most(what: str, value: float, limit: float, unit: str, *, detail: str = "") -> Figure:
+    """A figure that must not be above `limit`."""
+    return Figure(
+        what=what,
+        target=f"<= {limit:g} {unit}",
+        measured=f"{_short(value)} {unit}",
+        met=value <= limit,
+        detail=detail,
+    )
+
+
+def at_least(what: str, value: float, limit: float, unit: str, *, detail: str = "") -> Figure:
+    """A figure that must not be below `limit`."""
+    return Figure(
+        what=what,
+        target=f">= {limit:g} {unit}",
+        measured=f"{_short(value)} {unit}",
+        met=value >= limit,
+        detail=detail,
+    )
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """The figures as a Markdown table, aligned for a terminal as well."""
+    head = ("what", "target", "measured", "verdict", "made of")
+    rows = [head] + [
+        (figure.what, figure.target, figure.measured, figure.verdict, figure.detail) for figure in figures
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

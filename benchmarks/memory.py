@@ -1,0 +1,75 @@
+"""Resident memory of the process that indexes and of the one that answers."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from benchmarks.bench import DIMS, Bench, unit_vectors
+from benchmarks.children import memline, run
+from benchmarks.corpus import questions
+from benchmarks.figures import Figure, at_most
+from benchmarks.provider import serving
+
+_FILES, _SECTIONS = 20_000, 5
+
+#: The most a process has held, told at its end. Not ru_maxrss: that begins with the memory of the parent.
+_PEAK = """
+import atexit, sys
+def peak():
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                print("peak", line.split()[1], file=sys.stderr)
+atexit.register(peak)
+"""
+
+_ASK = """
+from pathlib import Path
+from shared.config.load import Options, load
+from shared.search.query_vector import QueryEmbedder
+from shared.search.results import SearchRequest
+from shared.search.service import MemorySearch
+QueryEmbedder.embed = lambda self, text, active, state: bytes.fromhex({vector!r})
+options = Options(config=Path(sys.argv[1]), home=Path(sys.argv[2]), workspace=Path(sys.argv[3]))
+memory = MemorySearch(load(options).agent(), long_lived=True)
+for question in {questions!r}:
+    answer = memory.ask(SearchRequest(query=question))
+    assert answer.mode == "hybrid" and answer.hits, answer
+print("matrix", memory._index._matrix.nbytes)
+"""
+
+
+def resident(bench: Bench) -> list[Figure]:
+    """Peak memory at 100,000 chunks: a first index, and a query process beside its matrix."""
+    chunks = _FILES * _SECTIONS
+    workspace = bench.notes(_FILES, _SECTIONS)
+    shutil.rmtree(bench.folder / "resident", ignore_errors=True)
+    with serving() as base_url:
+        place = bench.place("resident", workspace, base_url=base_url)
+        done = run(memline(*place.options(), "index", before=_PEAK))
+    indexing = _peak_mb(done.stderr)
+    code = _PEAK + _ASK.format(vector=next(unit_vectors(1)).hex(), questions=questions(10))
+    asked = run([sys.executable, "-c", code, str(place.config), str(place.home), str(place.workspace)])
+    matrix = int(asked.stdout.split()[-1]) / 2**20
+    return [
+        at_most(
+            f"memory of memline index, {chunks:,} chunks x {DIMS}",
+            indexing,
+            150,
+            "MB",
+            detail=f"chunk, store and embed in one process; {done.wall_s:.0f} s",
+        ),
+        at_most(
+            f"memory of a query process beside its matrix, {chunks:,} chunks x {DIMS}",
+            _peak_mb(asked.stderr) - matrix,
+            150,
+            "MB",
+            detail=f"matrix {matrix:.0f} MB",
+        ),
+    ]
+
+
+def _peak_mb(stderr: str) -> float:
+    peaks = [line.split()[1] for line in stderr.splitlines() if line.startswith("peak ")]
+    return int(peaks[-1]) / 1024

@@ -1,0 +1,68 @@
+"""From saving a note to finding it, while `memline up` runs."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from benchmarks.bench import Bench, Place
+from benchmarks.children import ROOT, environment, memline, run
+from benchmarks.figures import Figure, at_most
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_TIMES = 5
+_PATIENCE_S = 30.0
+
+
+def save(bench: Bench) -> list[Figure]:
+    """Seconds until a new note is found by its words; 1.5 of them are the debounce."""
+    from shared.index import driver
+
+    place = bench.keyword_place(100, 5)
+    taken = []
+    with subprocess.Popen(
+        memline(*place.options(), "up"),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as up:
+        try:
+            assert up.stderr is not None
+            while "follows" not in (line := up.stderr.readline()):
+                if not line:
+                    raise RuntimeError("memline up ended before it followed anything")
+            with closing(driver.open_reader(place.settings().index_path)) as reader:
+                for number in range(_TIMES):
+                    taken.append(_save(place, reader, number))
+        finally:
+            up.terminate()
+    return [
+        at_most(
+            "a note saved -> keyword-searchable, memline up",
+            sorted(taken)[_TIMES // 2],
+            2,
+            "s",
+            detail=f"slowest of {_TIMES}: {max(taken):.2f} s",
+        )
+    ]
+
+
+def _save(place: Place, reader: Connection, number: int) -> float:
+    word = f"zyx{time.time_ns()}"
+    note = place.workspace / "memory" / f"saved-{number}.md"
+    began = time.monotonic()
+    note.write_text(f"# Saved\n\nThe word is {word}.\n")
+    while not reader.execute("SELECT 1 FROM chunks_fts WHERE chunks_fts MATCH ?", (word,)).fetchone():
+        if time.monotonic() - began > _PATIENCE_S:
+            raise RuntimeError(f"{note} was not searchable after {_PATIENCE_S:.0f} s")
+        time.sleep(0.005)
+    taken = time.monotonic() - began
+    if note.name not in run(memline(*place.options(), "search", word)).stdout:
+        raise RuntimeError(f"memline search does not find {note}")
+    return taken

@@ -1,0 +1,101 @@
+"""Searches of a long-lived process, and the ways to compare vectors."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from unittest.mock import patch
+
+from benchmarks.bench import DIMS, Bench, timed_ms, unit_vectors
+from benchmarks.corpus import questions
+from benchmarks.figures import Figure, at_most
+
+_QUESTIONS = 40
+_CHUNKS = 50_000
+_FTS = (
+    "SELECT rowid, bm25(chunks_fts) AS rank FROM chunks_fts WHERE chunks_fts MATCH ? ORDER BY rank LIMIT 200"
+)
+
+
+def search(bench: Bench) -> list[Figure]:
+    """A warm hybrid search over 50,000 chunks against its two unavoidable parts."""
+    import numpy as np
+
+    from shared.index import driver
+    from shared.search.query_vector import QueryEmbedder
+    from shared.search.results import SearchRequest
+    from shared.search.service import MemorySearch
+
+    place = bench.vector_place(10_000, 5)
+    asked = questions(_QUESTIONS)
+    vectors = dict(zip(asked, unit_vectors(_QUESTIONS, seed=9), strict=True))
+    matrix = np.frombuffer(b"".join(unit_vectors(_CHUNKS)), "<f4").reshape(-1, DIMS)
+    at_hand = patch.object(QueryEmbedder, "embed", lambda self, text, active, state: vectors[text])
+    settings = place.settings()
+    with (
+        at_hand,
+        closing(driver.open_reader(settings.index_path)) as reader,
+        closing(MemorySearch(settings, long_lived=True)) as memory,
+    ):
+        searches, products, queries = [], [], []
+        for question in asked:
+            request = SearchRequest(query=question)
+            answer = memory.ask(request)
+            if answer.mode != "hybrid" or not answer.hits:
+                raise RuntimeError(f"not a hybrid search: {answer.to_json()}")
+            match = " OR ".join(f'"{word}"' for word in question.split())
+            vector = np.frombuffer(vectors[question], "<f4")
+            searches.append(timed_ms(5, lambda request=request: memory.ask(request)))
+            products.append(timed_ms(5, lambda vector=vector: matrix @ vector))
+            queries.append(timed_ms(5, lambda match=match: reader.execute(_FTS, (match,)).fetchall()))
+    took, product, query = (sum(values) / _QUESTIONS for values in (searches, products, queries))
+    return [
+        at_most(
+            f"warm hybrid search, 50,000 chunks x {DIMS}",
+            took / (product + query),
+            2,
+            "x its parts",
+            detail=f"search {took:.1f} ms, product {product:.1f} ms, FTS query {query:.1f} ms"
+            f" (mean over {_QUESTIONS} questions)",
+        )
+    ]
+
+
+def vectors(bench: Bench) -> list[Figure]:
+    """The vector leg alone, three ways over the same 50,000 vectors."""
+    from shared.index import driver, identity
+    from shared.index.matrix import VectorMatrix
+    from shared.search.vector_paths import BlobScan, Matrix, Vec0
+
+    settings = bench.vector_place(10_000, 5).settings()
+    with closing(driver.open_reader(settings.index_path)) as reader:
+        if error := driver.load_vec(reader):
+            raise RuntimeError(error)
+        active = identity.active(reader)
+        assert active is not None
+        query = next(unit_vectors(1, seed=10))
+        matrix = VectorMatrix(active.id, active.vector_dims)
+        loading = timed_ms(1, lambda: matrix.refresh(reader))
+        blob, vec0, product = (
+            timed_ms(9, lambda make=make: make().top(200, None))
+            for make in (
+                lambda: BlobScan(reader, active.id, query),
+                lambda: Vec0(reader, active.id, query),
+                lambda: Matrix(reader, matrix, query),
+            )
+        )
+    return [
+        Figure(
+            what=f"vec0 against a scan of the rows, 50,000 x {DIMS}, warm",
+            target="> 1 x as fast",
+            measured=f"{blob / vec0:.2f} x",
+            met=blob > vec0,
+            detail=f"vec0 {vec0:.1f} ms, rows {blob:.1f} ms",
+        ),
+        Figure(
+            what=f"matrix against vec0, 50,000 x {DIMS}",
+            target="> 1 x as fast",
+            measured=f"{vec0 / product:.2f} x",
+            met=vec0 > product,
+            detail=f"matrix {product:.1f} ms, and {loading:.0f} ms once to load it",
+        ),
+    ]

@@ -1,0 +1,69 @@
+"""The benchmarks as a program: they can be named, and what they print can be read. Nothing is timed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import corpus
+from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.children import environment, memline
+from benchmarks.figures import Figure, at_least, at_most, table
+
+
+def test_every_benchmark_says_in_its_docstring_what_it_measures() -> None:
+    assert {"keyword", "hybrid", "warm", "first", "nothing-changed", "save", "memory"} <= set(BENCHMARKS)
+    assert all((benchmark.__doc__ or "").endswith(".") for benchmark in BENCHMARKS.values())
+
+
+def test_a_name_that_is_no_benchmark_is_refused_with_those_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["warmth"])
+
+    assert ended.value.code == 2
+    assert "nothing-changed" in capsys.readouterr().err
+
+
+def test_the_table_is_markdown_with_columns_of_one_width() -> None:
+    figures = [
+        at_most("a search", 61.2, 60, "ms CPU"),
+        at_least("an index run", 0.8, 0.7, "x by hand", detail="1.0 s and 1.25 s"),
+        Figure(what="loading", target="", measured="3 s"),
+    ]
+
+    lines = table(figures).splitlines()
+
+    assert len(lines) == 5
+    assert len({len(line) for line in lines}) == 1
+    assert [cell.strip() for cell in lines[2].split("|")] == [
+        "", "a search", "<= 60 ms CPU", "61.2 ms CPU", "MISSED", "", "",
+    ]  # fmt: skip
+    assert [figure.verdict for figure in figures] == ["MISSED", "met", ""]
+
+
+def test_a_figure_on_its_limit_has_met_it() -> None:
+    assert at_most("opened", 0, 0, "notes").met
+    assert at_least("speed", 0.7, 0.7, "x").met
+
+
+def test_the_notes_are_the_same_every_time(tmp_path: Path) -> None:
+    corpus.write(tmp_path, files=3, sections=2)
+
+    written = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.md")}
+
+    assert written == dict(corpus.notes(3, 2))
+    assert corpus.questions(2) == corpus.questions(2)
+
+
+def test_a_child_sees_no_key_and_keeps_its_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+    seen = environment()
+
+    assert "OPENAI_API_KEY" not in seen
+    assert "PYTHONDONTWRITEBYTECODE" not in seen
+    assert memline("search", "word", before="import this")[-2:] == ["search", "word"]
