@@ -11,7 +11,7 @@ from pathlib import Path
 from producers.status import collect
 from shared.config.schema import AgentSettings
 from shared.errors import IndexFault, IndexMissing
-from shared.index import driver
+from shared.index import driver, fts
 
 #: Free bytes below the index under which a backfill may fill the disk.
 LOW_DISK_BYTES = 200 * 1024 * 1024
@@ -39,15 +39,15 @@ def examine_installation() -> Iterator[Finding]:
     library = driver.library()
     with closing(library.connect(":memory:")) as connection:
         words = f"SQLite {library.sqlite_version} through {library.__name__}"
-        try:
-            connection.execute("CREATE VIRTUAL TABLE probe USING fts5 (x)")
-            yield Finding(level="ok", what=f"{words}, with full-text search (FTS5)")
-        except library.Error as error:
+        no_fts = fts.missing(connection)
+        if no_fts:
             yield Finding(
                 level="problem",
-                what=f"{words} has no FTS5: {error}; keyword search is off",
+                what=f"{words} has no FTS5: {no_fts}; keyword search is off",
                 fix="pip install sqlean.py",
             )
+        else:
+            yield Finding(level="ok", what=f"{words}, with full-text search (FTS5)")
         problem = driver.load_vec(connection)
         if problem:
             yield Finding(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
 from shared.errors import IndexFault, IndexMissing, MemlineError
-from shared.index import chunks, driver, health, identity, ledger, meta, vec, vectors
+from shared.index import chunks, driver, fts, health, identity, ledger, meta, vec, vectors
 from shared.index.plan import Known, Plan, ledger_of, look
 from shared.index.vectors import Backlog
 
@@ -109,7 +109,7 @@ def _frame(settings: AgentSettings, choice: Choice, plan: Plan) -> dict[str, Any
             if memory.store.vector.enabled
             else ""
         )
-        fts_error = _fts_error(connection)
+        fts_error = fts.missing(connection)
     body = {
         "backend": "builtin",
         "files": 0,
@@ -189,14 +189,6 @@ def _identities(
         "target": words(target),
         "building": bool(active and target and active.id != target.id),
     }
-
-
-def _fts_error(connection: Connection) -> str:
-    try:
-        connection.execute("CREATE VIRTUAL TABLE probe USING fts5 (x)")
-    except driver.library().Error as error:
-        return str(error)
-    return ""
 
 
 def _has_numpy() -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shared.index import ledger
+from shared.index.fts import FullText
 from shared.index.rows import ChunkRow, FileRow
 from shared.sources import outcomes
 from shared.sources.tokens import DENSE
@@ -51,7 +52,7 @@ def grams(text: str) -> str:
     return " ".join(pairs)
 
 
-def apply_file(connection: Connection, row: FileRow) -> Replaced:
+def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Replaced:
     """Make the index agree with `row`, inside the caller's transaction.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
@@ -69,7 +70,7 @@ def apply_file(connection: Connection, row: FileRow) -> Replaced:
         ledger.touch(connection, row)
         return Replaced(change="unchanged")
     file_id = ledger.record(connection, row)
-    texts, orphans = _replace_chunks(connection, file_id, row.chunks)
+    texts, orphans = _replace_chunks(connection, full_text, file_id, row.chunks)
     if row.outcome == ledger.REMOVED:
         # Also for a file that came and went unseen: the row tells that somebody looked.
         change = "removed" if existed else "unchanged"
@@ -81,17 +82,11 @@ def apply_file(connection: Connection, row: FileRow) -> Replaced:
 
 
 def _replace_chunks(
-    connection: Connection, file_id: int, chunks: tuple[ChunkRow, ...]
+    connection: Connection, full_text: FullText, file_id: int, chunks: tuple[ChunkRow, ...]
 ) -> tuple[dict[bytes, str], list[bytes]]:
     old = {row[0] for row in connection.execute("SELECT text_hash FROM chunks WHERE file_id = ?", (file_id,))}
     if old:
-        # External content: FTS5 must be told the old values before they are gone.
-        connection.execute(
-            "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
-            " SELECT 'delete', id, text, heading, path, grams FROM chunk_documents"
-            " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
-            (file_id,),
-        )
+        full_text.forget(file_id)
         connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
     if chunks:
@@ -112,12 +107,7 @@ def _replace_chunks(
                 for ordinal, chunk in enumerate(chunks)
             ),
         )
-        connection.execute(
-            "INSERT INTO chunks_fts (rowid, text, heading, path, grams)"
-            " SELECT id, text, heading, path, grams FROM chunk_documents"
-            " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
-            (file_id,),
-        )
+        full_text.add(file_id)
     gone = [digest for digest in old if digest not in texts]
     orphans = [
         digest

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
+from shared.index import fts, meta
+
 migrations = Migrations("memline")
 
 
@@ -26,6 +28,11 @@ def m001_index(db: Database) -> None:
     for statement in _M001.split(";\n"):
         if statement.strip():
             db.execute(statement)
+    if fts.missing(db.conn):
+        # The next writer whose library has FTS5 makes it.
+        meta.put(db.conn, meta.FTS_STALE, True)
+    else:
+        db.execute(fts.CREATE)
     db.execute("PRAGMA user_version = 1")
 
 
@@ -66,12 +73,6 @@ CREATE VIEW chunk_documents AS
     SELECT chunks.id AS id, chunks.text AS text, chunks.heading AS heading,
            files.path AS path, chunks.grams AS grams
     FROM chunks JOIN files ON files.id = chunks.file_id;
-
-CREATE VIRTUAL TABLE chunks_fts USING fts5 (
-    text, heading, path, grams,
-    content = 'chunk_documents', content_rowid = 'id',
-    tokenize = 'porter unicode61 remove_diacritics 2'
-);
 
 CREATE TABLE identities (
     id INTEGER PRIMARY KEY,

@@ -16,6 +16,7 @@ from shared.config.schema import AgentSettings
 from shared.embedders.protocol import Identity, RequestCaps
 from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, vectors
 from shared.index.driver import faults, load_vec, open_writer, transaction
+from shared.index.fts import FullText
 from shared.index.health import Health
 from shared.index.rows import FileRow, LearnedCaps, VectorRow
 from shared.index.vec import VecTables
@@ -63,6 +64,7 @@ class IndexWriter:
         self._cache_entries = cache_entries
         self.vec_error = "switched off" if not vector_enabled else load_vec(self.connection, extension_path)
         self.vec = VecTables(self.connection, available=not self.vec_error)
+        self._full_text = FullText(self.connection)
         self._owner = owner or dispatch.this_owner()
 
     @classmethod
@@ -82,10 +84,11 @@ class IndexWriter:
         self.connection.close()
 
     def recover(self) -> None:
-        """After a start: free what a dead process of this host held, mend the vec0 tables."""
+        """After a start: free what a dead process of this host held, mend full-text index and vec0 tables."""
         with faults(self.path):
             with transaction(self.connection):
                 dispatch.free_orphans(self.connection, self._clock.now())
+            self._full_text.mend()
             searched = [
                 row for row in (identity.active(self.connection), identity.target(self.connection)) if row
             ]
@@ -96,7 +99,7 @@ class IndexWriter:
         now = self._clock.now()
         cached = 0
         with faults(self.path), transaction(self.connection):
-            done = chunks.apply_file(self.connection, row)
+            done = chunks.apply_file(self.connection, self._full_text, row)
             target = identity.target(self.connection)
             if target is not None and done.texts:
                 wanted = {digest: estimate_tokens(text) for digest, text in done.texts.items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shared.clock import Clock
 from shared.config.schema import Query
-from shared.index import driver, identity
+from shared.index import driver, identity, meta
 from shared.search import legs
 from shared.search.fusion import DECIMALS, MMR_POOL, Candidate, fuse, gather, is_noise
 from shared.search.legs import KeywordLeg
@@ -119,6 +119,10 @@ def _ask_keywords(
     connection: Connection, question: Question, only: str | None, pool: int, findings: Findings
 ) -> bool:
     """Whether the keyword leg is there; its hits go into `findings`."""
+    if meta.get(connection, meta.FTS_STALE):
+        reason = "keywords were not searched: a SQLite without FTS5 has left the full-text index behind"
+        findings.troubles.append((reason, "memline doctor, then memline index"))
+        return False
     try:
         findings.keyword = legs.keyword(connection, question, only, pool)
     except driver.library().OperationalError as error:
