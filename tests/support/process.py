@@ -24,13 +24,15 @@ TIMEOUT_S = 60.0
 
 _MEMLINE = "from producers.cli import main; main()"
 
-#: Runs what follows as a user without rights, also when the tests run as root.
+#: Makes file permissions hold for this process, also when the tests run as root. Root without capabilities
+#: is an owner like any other; another user could not even read the interpreter where root has it at home.
 _DROP_RIGHTS = """
-import os
-if os.getuid() == 0:
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
+import ctypes, os
+if os.geteuid() == 0:
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    nothing = (ctypes.c_uint32 * 6)()
+    if ctypes.CDLL(None, use_errno=True).capset(header, nothing):
+        raise OSError(ctypes.get_errno(), "capset")
 """
 
 
@@ -56,7 +58,7 @@ def memline(
 
 
 def memline_without_rights(*args: str, env: Mapping[str, str] | None = None, before: str = "") -> Ran:
-    """The same as a user that owns nothing."""
+    """The same as a user for whom file permissions hold."""
     return memline(*args, env=env, before=f"{before}\n{_DROP_RIGHTS}")
 
 
