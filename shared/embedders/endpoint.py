@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -40,6 +39,8 @@ class Endpoint:
         if self.public:
             return ""
         headers = sorted((n, v) for n, v in self.headers.items() if not _AUTH_LIKE.search(n))
+        import hashlib
+
         canonical = json.dumps([self.shown_url, headers], separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 

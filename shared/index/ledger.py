@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,18 @@ def entries(connection: Connection, source: str | None = None) -> dict[str, Ledg
         (REMOVED, source, source),
     )
     return {row[0]: _entry(row) for row in rows}
+
+
+def seen(connection: Connection, source: str) -> Iterator[tuple[str, int, int, str, str]]:
+    """(path, size, mtime_ns, outcome, chunking) of the files that are not gone: what a scan compares.
+
+    Every search asks this of every file, so it takes no more than is needed.
+    """
+    yield from connection.execute(
+        "SELECT path, size, mtime_ns, outcome, chunking FROM files"
+        " WHERE outcome <> ? AND source = ? ORDER BY path",
+        (REMOVED, source),
+    )
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:

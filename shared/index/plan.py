@@ -64,8 +64,8 @@ class Plan:
 def ledger_of(connection: Connection, source: str = "memory") -> Known:
     """What the index says of the files of a source and of its vectors."""
     files = {
-        path: Seen(size=entry.size, mtime_ns=entry.mtime_ns, outcome=entry.outcome, chunking=entry.chunking)
-        for path, entry in ledger.entries(connection, source).items()
+        path: Seen(size=size, mtime_ns=mtime_ns, outcome=outcome, chunking=chunking)
+        for path, size, mtime_ns, outcome, chunking in ledger.seen(connection, source)
     }
     target = identity.target(connection)
     active = identity.active(connection)

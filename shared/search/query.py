@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.search.words import stop_words
-from shared.sources.tokens import DENSE
+from shared.sources.tokens import dense_run, has_dense
 
 if TYPE_CHECKING:
     from shared.search.dates import Day
@@ -31,7 +31,6 @@ _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 _COMPOUND = re.compile(r"[./~]*\w+(?:[-./:@#+\\]+\w+)+|\w*_\w*")
 #: Combining marks are part of a word: FTS5 makes of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
-_DENSE_RUN = re.compile(f"[{DENSE}]+")
 _PIECE = re.compile(r"[^\W_]+")
 
 
@@ -119,19 +118,19 @@ def any_of(matches: Iterable[str]) -> str:
 def _take_quoted(text: str, terms: dict[str, Term]) -> str:
     for found in _QUOTED.finditer(text):
         phrase = next(filter(None, found.groups()))
-        if _DENSE_RUN.search(phrase):
+        if has_dense(phrase):
             continue
         pieces = _PIECE.findall(phrase.lower())
         if pieces:
             _add(terms, _phrase(phrase.lower(), pieces))
-    return _QUOTED.sub(lambda found: found[0] if _DENSE_RUN.search(found[0]) else " ", text)
+    return _QUOTED.sub(lambda found: found[0] if has_dense(found[0]) else " ", text)
 
 
 def _take_compounds(text: str, terms: dict[str, Term]) -> str:
     def take(found: re.Match[str]) -> str:
         compound = found[0].lower()
         pieces = _PIECE.findall(compound)
-        if not pieces or _DENSE_RUN.search(compound):
+        if not pieces or has_dense(compound):
             return found[0].replace("_", " ")
         letters = all(piece.isalpha() for piece in pieces) and "_" not in compound
         # `high-speed` is two words: as a phrase on top of them it lost 0.01 on technical abstracts.
@@ -153,9 +152,11 @@ def _phrase(label: str, pieces: list[str]) -> Term:
 def _take_words(text: str, terms: dict[str, Term], *, has_others: bool) -> None:
     words: list[str] = []
     for found in _WORD.findall(text.casefold() if not text.isascii() else text.lower()):
-        for run in _DENSE_RUN.findall(found):
-            _take_dense(run, terms)
-        words += (piece for piece in _DENSE_RUN.sub(" ", found).split() if piece.strip("_"))
+        if has_dense(found):
+            for run in dense_run().findall(found):
+                _take_dense(run, terms)
+            found = dense_run().sub(" ", found)
+        words += (piece for piece in found.split() if piece.strip("_"))
     stop = stop_words(words)
     content = [word for word in words if word not in stop]
     if not content and not has_others and not terms:
