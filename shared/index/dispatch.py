@@ -18,6 +18,7 @@ from shared.embedders.protocol import Identity, RequestCaps
 from shared.index.driver import transaction
 from shared.index.identity import IdentityRow
 from shared.index.rows import TextRow
+from shared.index.vectors import SET_ASIDE
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -72,6 +73,11 @@ def lease(
             requests.append(_take(connection, identity, ids, owner=owner, until=now + LEASE_S))
 
 
+def requests_out(connection: Connection) -> int:
+    """Leases that hold texts: requests sent and not answered yet."""
+    return int(connection.execute("SELECT count(*) FROM leases").fetchone()[0])
+
+
 def settle(connection: Connection, token: str) -> None:
     """End a lease that no row holds any more, inside the caller's transaction."""
     connection.execute(
@@ -117,9 +123,9 @@ def _next_rows(
     for row_id, row_tokens in connection.execute(
         "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
         # The second condition on the state is what lets SQLite use the partial index `vectors_backlog`.
-        " AND due <= ?"
+        " AND due <= ? AND backfill < ?"
         " ORDER BY backfill, id LIMIT ?",
-        (identity_id, now, caps.max_rows),
+        (identity_id, now, SET_ASIDE, caps.max_rows),
     ).fetchall():
         if ids and tokens + row_tokens > caps.max_tokens:
             return ids, True
@@ -162,10 +168,14 @@ def _is_alive(owner: str) -> bool:
 
 
 def _start_time(pid: int) -> str:
-    """Ticks since boot at which a process started (Linux), else an empty string."""
+    """Ticks since boot at which a process started (Linux), else an empty string.
+
+    A process that was killed and whose parent has not taken notice yet works no more: its time is "dead".
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # Field 22; the second field, the name in brackets, may itself hold spaces.
-    return stat.rpartition(")")[2].split()[19]
+    # Fields 3 and 22; the second field, the name in brackets, may itself hold spaces.
+    fields = stat.rpartition(")")[2].split()
+    return "dead" if fields[0] in "ZX" else fields[19]

@@ -259,7 +259,7 @@ class IndexWriter:
         with faults(self.path):
             target = identity.target(self.connection)
             with transaction(self.connection):
-                dispatch.free_overdue(self.connection, now)
+                dispatch.free_orphans(self.connection, now)
                 ledger.forget_removed(self.connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(self.connection, target.id, due_before=now)
