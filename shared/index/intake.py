@@ -8,7 +8,8 @@ from shared.index import ledger
 from shared.index.ledger import LedgerEntry
 from shared.index.rows import ChunkRow, FileRow
 from shared.sources import outcomes
-from shared.sources.chunking import chunking_digest, split
+from shared.sources.chunking import split
+from shared.sources.chunking_digest import chunking_digest
 from shared.sources.reading import read_file
 from shared.sources.refusal import problem_at
 from shared.sources.scope import Scope

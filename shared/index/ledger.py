@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.index.rows import FileRow
 from shared.sources import outcomes
 from shared.sources.outcomes import INDEXED
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from shared.index.rows import FileRow
 
 #: It is gone. The row stays for a while, so that an older message cannot bring the content back.
 REMOVED = outcomes.GONE

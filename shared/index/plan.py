@@ -11,7 +11,7 @@ from shared.embedders.choice import Choice
 from shared.index import identity, ledger, meta, vectors
 from shared.index.changes import Changes, Seen, compare
 from shared.index.vectors import Backlog
-from shared.sources.chunking import chunking_digest
+from shared.sources.chunking_digest import chunking_digest
 from shared.sources.discover import Discovery, discover
 
 if TYPE_CHECKING:

@@ -15,9 +15,6 @@ from shared.sources.outline import Trail, outline
 from shared.sources.tokens import CHARS_PER_TOKEN
 from shared.sources.units import AT_HEADING, WITHIN_BLOCK, Units
 
-#: Raised whenever the same text gives other chunks: files chunked by an older version are chunked again.
-CHUNKING_VERSION = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
@@ -66,14 +63,6 @@ def split(text: str, *, max_tokens: int, overlap_tokens: int) -> list[Chunk]:
             )
         )
         start, fresh = _next_start(units, start, stop, limit, overlap), stop
-
-
-def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:
-    """All that decides how a text is cut, in short; another digest means chunking again.
-
-    Not hashed: every search asks for it, and loading OpenSSL for `hashlib` costs 2.5 ms.
-    """
-    return f"{CHUNKING_VERSION}:{max_tokens}:{overlap_tokens}"
 
 
 def _end(units: Units, start: int, fresh: int, limit: int) -> int:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.sources.chunking import Chunk, chunking_digest, split
+from shared.sources.chunking import Chunk, split
+from shared.sources.chunking_digest import chunking_digest
 from shared.sources.tokens import weighted_length
 
 

@@ -1,0 +1,14 @@
+"""Which way of chunking the chunks of a file were made with: the part of chunking that searches need."""
+
+from __future__ import annotations
+
+#: Raised whenever the same text gives other chunks: files chunked by an older version are chunked again.
+CHUNKING_VERSION = 1
+
+
+def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:
+    """All that decides how a text is cut, in short; another digest means chunking again.
+
+    Not hashed: every search asks for it, and loading OpenSSL for `hashlib` costs 2.5 ms.
+    """
+    return f"{CHUNKING_VERSION}:{max_tokens}:{overlap_tokens}"
