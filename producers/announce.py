@@ -18,8 +18,9 @@ def announce(
     source: str = "memory",
     force: bool = False,
     backfill: bool = False,
+    asked_ns: int = 0,
 ) -> None:
-    """Send `ChunkFiles` for these ledger paths."""
+    """Send `ChunkFiles` for these ledger paths; `asked_ns` is when a backfill was asked for."""
     for first in range(0, len(paths), PATHS_PER_MESSAGE):
         send(
             ChunkFiles(
@@ -28,5 +29,6 @@ def announce(
                 paths=tuple(paths[first : first + PATHS_PER_MESSAGE]),
                 force=force,
                 backfill=backfill,
+                asked_ns=asked_ns,
             )
         )

@@ -8,15 +8,19 @@ from typing import Any
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import choose
-from shared.errors import IndexFault, IndexMissing, IndexUnwritable
+from shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from shared.index import driver
 from shared.index.plan import Known, Plan, ledger_of, look
+from shared.logs import Log
 from shared.search.results import Answer, SearchRequest
 from shared.search.service import MemorySearch
 
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
 #: is told as `stale`. A thousand notes take about one.
 CATCH_UP_S = 1.5
+
+#: Milliseconds it waits for another writer meanwhile.
+CATCH_UP_BUSY_MS = 500
 
 
 def answer(settings: Settings, agent: AgentSettings, request: SearchRequest) -> dict[str, Any]:
@@ -46,13 +50,17 @@ def ask(settings: AgentSettings, request: SearchRequest, *, clock: Clock | None 
     is_ours = plan.known.workspace in ("", str(settings.workspace))
     if behind and settings.memory.sync.on_search and is_ours:
         behind -= _catch_up(settings, plan, clock)
+    warning = action = ""
+    if not is_ours:
+        warning = f"this index is of another workspace, {plan.known.workspace}; hits come from there"
+        action = f"memline --workspace {settings.workspace} index"
     with closing(MemorySearch(settings, choice=choice, clock=clock)) as memory:
-        return memory.ask(request, files_behind=behind)
+        return memory.ask(request, files_behind=behind, warning=warning, action=action)
 
 
 def _known(settings: AgentSettings) -> Known:
     try:
-        with closing(driver.open_reader(settings.index_path)) as reader, driver.faults(settings.index_path):
+        with driver.reading(settings.index_path) as reader:
             return ledger_of(reader)
     except IndexMissing:
         return Known()
@@ -69,7 +77,7 @@ def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     scope = Scope(settings.workspace, settings.memory.extra_paths)
     done = 0
     try:
-        with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
             writer.put_meta(meta.WORKSPACE, str(settings.workspace))
             for path in plan.changes.announced():
                 if clock.now() > until:
@@ -85,10 +93,10 @@ def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
                 )
                 writer.store_file(row)
                 done += 1
-    except IndexUnwritable:
-        # A reader's rights are enough to answer; the answer says how much it lacks.
-        pass
-    except IndexFault:
-        if not done:
-            raise
+    except IndexCorrupt:
+        raise
+    except IndexFault as error:
+        # Read-only, full, or busy with another writer: reading is enough to answer, and the answer says how
+        # much it lacks.
+        Log("search").info("catch_up.failed", error=error.message)
     return done

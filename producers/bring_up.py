@@ -59,13 +59,15 @@ class Report:
     warning: str = ""
     action: str = ""
     issues: tuple[str, ...] = field(default=())
-    #: Whether a provider was named and none can be used; then nothing waits for a vector.
+    #: Whether a provider was named and none can be used.
     provider_missing: bool = False
+    #: Whether this run could embed; else vectors that wait do so for another process, or another day.
+    is_embedding: bool = True
 
     @property
     def failed(self) -> bool:
         """Whether the command ends with 1: something the user asked for is not there."""
-        is_short = self.vectors["pending"] or self.vectors["failed"]
+        is_short = (self.vectors["pending"] and self.is_embedding) or self.vectors["failed"]
         return bool(self.failures or is_short or self.provider_missing)
 
     def to_json(self) -> dict[str, object]:
@@ -92,8 +94,9 @@ def prepare(settings: AgentSettings, *, re_embed: bool = False, clock: Clock | N
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
         writer.recover()
-        writer.retarget(choice.identity, choice.base_url)
+        writer.use(choice)
         writer.start_over()
+        writer.take_up_backfill()
         if re_embed:
             writer.forget_vectors()
         was = str(writer.meta(meta.WORKSPACE, "") or "")
@@ -114,15 +117,19 @@ class Run:
         plan: Plan,
         *,
         started_ns: int,
+        is_fleet: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        """`is_fleet`: other processes embed, whatever this one could."""
+        self._is_embedding = is_fleet or plan.choice.identity is not None
         self._settings = settings
         self._plan = plan
         self._clock = clock or SystemClock()
         self._started_ns = started_ns
         self._reader = open_reader(settings.index_path)
-        self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
-        self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
+        with faults(settings.index_path):
+            self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
+            self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
 
     def close(self) -> None:
         self._reader.close()
@@ -156,6 +163,7 @@ class Run:
         """What happened, from the rows."""
         connection = self._reader
         changes = self._plan.changes
+        choice = self._plan.choice
         with faults(self._settings.index_path):
             target = identity.target(connection)
             backlog = vectors.backlog(connection, target.id) if target else Backlog()
@@ -190,7 +198,8 @@ class Run:
                 warning=warning,
                 action=action,
                 issues=self._plan.discovery.issues,
-                provider_missing=target is None and self._plan.choice.requested not in ("auto", "none"),
+                provider_missing=not self._is_embedding and choice.requested not in ("auto", "none"),
+                is_embedding=self._is_embedding,
             )
 
     def _look(self, feed: Feed) -> tuple[Progress, bool]:
@@ -212,8 +221,8 @@ class Run:
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
-        is_stuck = state.paused and not backlog.leased
-        return progress, is_read and (not backlog.pending or is_stuck)
+        is_stuck = not self._is_embedding or (state.paused and not backlog.leased)
+        return progress, is_read and (not backlog.coming or is_stuck)
 
     def _trouble(self, backlog: Backlog) -> tuple[str, str]:
         target = identity.target(self._reader)
@@ -223,8 +232,13 @@ class Run:
                 return "", ""
             return choice.reason, choice.action
         state = health.read(self._reader, target.identity.provider)
+        choice = self._plan.choice
+        if not self._is_embedding and backlog.pending:
+            return f"{backlog.pending} vectors wait: {choice.reason}", choice.action
         if state.paused and backlog.pending:
             return f"{state.reason}; {backlog.pending} vectors wait", state.action
+        if backlog.cancelled:
+            return f"{backlog.cancelled} vectors were cancelled with their backfill", "memline index"
         was = meta.get(self._reader, meta.FALLBACK)
         if was:
             return (

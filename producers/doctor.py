@@ -82,7 +82,7 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
         return
     index_again = f"memline --agent {settings.agent} index"
     try:
-        with closing(driver.open_reader(settings.index_path)) as reader, driver.faults(settings.index_path):
+        with driver.reading(settings.index_path) as reader:
             verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             yield Finding(level="problem", what=f"{name}: the index is damaged: {verdict}", fix=index_again)

@@ -49,16 +49,23 @@ class Feed:
         self.total = len(self._waiting)
 
     @property
+    def all_announced(self) -> bool:
+        """Whether nothing is left here: the rest is the workers' business."""
+        return not self._waiting
+
+    @property
     def done(self) -> int:
         """Files whose row is newer than the look."""
         return self.total - len(self._waiting) - len(self._sizes)
 
     def advance(self, connection: Connection | None) -> None:
         """Take the files that have arrived off the list and announce the next; None: no index yet."""
-        if connection is not None and self._sizes:
-            rows = connection.execute("SELECT path FROM files WHERE observed_ns >= ?", (self._looked_ns,))
-            for (path,) in rows:
-                if self._sizes.pop(path, None) is not None:
+        if connection is not None:
+            # One by one: the window is small, and the ledger may have a million rows.
+            for path in list(self._sizes):
+                row = connection.execute("SELECT observed_ns FROM files WHERE path = ?", (path,)).fetchone()
+                if row is not None and row[0] >= self._looked_ns:
+                    del self._sizes[path]
                     self._moved = time.monotonic()
         paths: list[str] = []
         if self._sizes and time.monotonic() - self._moved > STALL_S:
@@ -77,4 +84,5 @@ class Feed:
                 paths[first : first + PATHS_PER_MESSAGE],
                 force=self._force,
                 backfill=self._backfill,
+                asked_ns=self._looked_ns if self._backfill else 0,
             )

@@ -9,6 +9,7 @@ from shared.errors import QueueError
 from shared.queue import server
 from shared.queue.broker import on_redis
 from shared.queue.messages import Sweep
+from shared.queue.patience import Patience
 from shared.queue.presence import is_served
 from shared.queue.send import send
 
@@ -28,7 +29,7 @@ class Fleet:
         self._last_served: dict[str, float] = {}
 
     def __enter__(self) -> Fleet:
-        on_redis(self._url, patience_s=MISSING_S)
+        on_redis(self._url, patience=Patience(self._url, seconds=MISSING_S))
         self._client = server.client(self._url)
         began = time.monotonic()
         # A fleet that was never there is not waited for as long as one that restarts.

@@ -7,8 +7,8 @@ look, so a lost message costs `LOOK_AGAIN_S`, not a file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,12 @@ from producers.watch import Watcher
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
-from shared.errors import IndexMissing
 from shared.index import driver
 from shared.index.plan import Known, ledger_of, look
 from shared.logs import Log
 
 if TYPE_CHECKING:
-    from sqlite3 import Connection
+    pass
 
 #: Seconds between two looks at all files by size and time; 5,000 files cost about 0.1 s of CPU.
 LOOK_AGAIN_S = 60.0
@@ -100,7 +99,7 @@ class Follow:
         looked_ns = self._clock.now_ns()
         # Set before the look: a rescan that is asked for meanwhile is not forgotten.
         self._next_look_s[settings.agent] = self._clock.now() + min(every_s, default=math.inf)
-        with self._reader(settings) as reader:
+        with driver.reading_if_any(settings.index_path) as reader:
             known = ledger_of(reader) if reader else Known()
         files = look(settings, choose(settings), known).files()
         if files:
@@ -110,22 +109,12 @@ class Follow:
             self._advance(settings, feed)
 
     def _advance(self, settings: AgentSettings, feed: Feed) -> None:
-        with self._reader(settings) as reader:
+        with driver.reading_if_any(settings.index_path) as reader:
             feed.advance(reader)
         is_late = self._clock.now() >= self._next_look_s[settings.agent]
         if feed.done == feed.total or is_late:
             # Late: messages were lost on the way. The next look finds what is missing.
             del self._feeds[settings.agent]
-
-    @contextmanager
-    def _reader(self, settings: AgentSettings) -> Iterator[Connection | None]:
-        try:
-            reader = driver.open_reader(settings.index_path)
-        except IndexMissing:
-            yield None
-            return
-        with closing(reader), driver.faults(settings.index_path):
-            yield reader
 
     def _send(self, settings: AgentSettings, paths: Sequence[str]) -> None:
         self._log.info("files.seen", agent=settings.agent, files=len(paths))

@@ -50,14 +50,14 @@ def _bring_up(
     plan = prepare(agent, re_embed=re_embed, clock=clock)
     on_plan(plan)
     files = plan.files(force=force)
-    with closing(Run(agent, plan, started_ns=started_ns, clock=clock)) as run:
+    url = settings.queue.url
+    with closing(Run(agent, plan, started_ns=started_ns, is_fleet=bool(url), clock=clock)) as run:
         if files or plan.known.backlog.pending:
             # Imported only when there is work: a run that finds nothing stays cheap.
             from producers.feed import Feed
             from producers.fleet import Fleet
             from producers.one_process import OneProcess
 
-            url = settings.queue.url
             with Fleet(url) if url else OneProcess(settings, clock=clock) as workers:
                 workers.wake(agent.agent)
                 feed = Feed(agent.agent, files, looked_ns=started_ns, force=force)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.config.schema import AgentSettings, Settings
 from shared.errors import IndexMissing, QueueError
-from shared.index import driver, health, identity, meta, vectors
+from shared.index import backfill, dispatch, driver, health, identity, meta, vectors
+from shared.index.identity import IdentityRow
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -30,48 +32,72 @@ def report(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str, Any
     from shared.queue import depth
 
     fleet = depth.read(queue_url(settings))
-    backlog = {"wanted": 0, "leased": 0, "failed": 0}
-    rate = 0.0
-    providers: list[dict[str, Any]] = []
-    for agent in agents:
-        try:
-            with closing(driver.open_reader(agent.index_path)) as reader, driver.faults(agent.index_path):
-                rate += _add_agent(reader, agent.agent, backlog, providers)
-        except IndexMissing:
-            continue
-    pending = backlog["wanted"] + backlog["leased"]
+    rows = [found for agent in agents if (found := of_agent(agent))]
+    backlog = {
+        name: sum(found.json["vectors"][name] for found in rows)
+        for name in ("wanted", "leased", "failed", "backfill", "cancelled")
+    }
+    coming = backlog["wanted"] + backlog["leased"]
+    rate = sum(found.json["vectorsPerSecond"] for found in rows)
     return {
         "queues": [one.to_json() for one in fleet.queues],
-        "backlog": {**backlog, "etaSeconds": round(pending / rate, 1) if pending and rate else None},
+        "backlog": {**backlog, "etaSeconds": round(coming / rate, 1) if coming and rate else None},
+        "agents": [found.json for found in rows],
         "workers": [one.to_json() for one in fleet.workers],
-        "providers": providers,
+        "providers": [found.provider for found in rows if found.provider],
         "redis": {"usedMemoryBytes": fleet.used_memory},
     }
 
 
-def _add_agent(
-    reader: Connection, agent: str, backlog: dict[str, int], providers: list[dict[str, Any]]
-) -> float:
-    """Add an agent's rows to the picture; returns its vectors a second over the last minute."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRows:
+    """What the rows of one agent say of its work, as JSON."""
+
+    json: dict[str, Any]
+    #: None without a provider.
+    provider: dict[str, Any] | None
+
+
+def of_agent(agent: AgentSettings) -> AgentRows | None:
+    """The work of an agent as its rows have it; None while there is no index. Raises IndexFaults."""
+    try:
+        with closing(driver.open_reader(agent.index_path)) as reader, driver.faults(agent.index_path):
+            return _of_index(reader, agent.agent)
+    except IndexMissing:
+        return None
+
+
+def _of_index(reader: Connection, agent: str) -> AgentRows:
     target = identity.target(reader)
-    if target is None:
-        return 0.0
-    counts = vectors.backlog(reader, target.id)
-    backlog["wanted"] += counts.wanted
-    backlog["leased"] += counts.leased
-    backlog["failed"] += counts.failed
+    counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
+    json = {
+        "agentId": agent,
+        "vectors": {
+            "wanted": counts.wanted,
+            "leased": counts.leased,
+            "failed": counts.failed,
+            "ready": counts.ready,
+            "backfill": backfill.count(reader, target.id, backfill.BACKFILL) if target else 0,
+            "cancelled": counts.cancelled,
+        },
+        "requestsOut": dispatch.requests_out(reader),
+        "vectorsPerSecond": round(meta.rate_lately(reader, time.time()), 2),
+        "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
+        "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
+    }
+    return AgentRows(json=json, provider=_provider(reader, agent, target) if target else None)
+
+
+def _provider(reader: Connection, agent: str, target: IdentityRow) -> dict[str, Any]:
     state = health.read(reader, target.identity.provider)
     is_paused_by_hand = bool(meta.get(reader, meta.PAUSED, False))
-    providers.append(
-        {
-            "agentId": agent,
-            "name": target.identity.provider,
-            "model": target.identity.model,
-            "state": "paused" if is_paused_by_hand else state.state,
-            "reason": "paused by hand" if is_paused_by_hand else state.reason,
-            "action": "memline queue resume" if is_paused_by_hand else state.action,
-            "failures": state.failures,
-            "holdUntil": state.hold_until or None,
-        }
-    )
-    return meta.rate_lately(reader, time.time())
+    return {
+        "agentId": agent,
+        "name": target.identity.provider,
+        "model": target.identity.model,
+        "state": "paused" if is_paused_by_hand else state.state,
+        "reason": "paused by hand" if is_paused_by_hand else state.reason,
+        "action": "memline queue resume" if is_paused_by_hand else state.action,
+        "failures": state.failures,
+        "holdUntil": state.hold_until or None,
+    }

@@ -1,16 +1,14 @@
-"""Reindex jobs: what one would do and cost, and putting one on the queue of a fleet."""
+"""What a reindex would do and cost, found out without doing it."""
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
-from shared.embedders.choice import choose
+from shared.embedders.choice import Choice, choose
 from shared.embedders.prices import cost
-from shared.errors import IndexMissing
 from shared.index import driver, identity
 from shared.index.chunks import text_hash
 from shared.index.intake import look_at
@@ -68,12 +66,14 @@ def estimate(settings: AgentSettings, *, force: bool = False, clock: Clock | Non
     """Read and split what a reindex would, and count; writes nothing and calls nobody."""
     clock = clock or SystemClock()
     choice = choose(settings)
-    try:
-        reader: Connection | None = driver.open_reader(settings.index_path)
-    except IndexMissing:
-        reader = None
-    known = ledger_of(reader) if reader else Known()
-    plan = look(settings, choice, known)
+    with driver.reading_if_any(settings.index_path) as reader:
+        return _estimate(settings, choice, reader, force, clock)
+
+
+def _estimate(
+    settings: AgentSettings, choice: Choice, reader: Connection | None, force: bool, clock: Clock
+) -> Estimate:
+    plan = look(settings, choice, ledger_of(reader) if reader else Known())
     paths = plan.changes.announced(force=force)
     scope = Scope(settings.workspace, settings.memory.extra_paths)
     texts: dict[bytes, int] = {}
@@ -91,11 +91,9 @@ def estimate(settings: AgentSettings, *, force: bool = False, clock: Clock | Non
         chunk_count += len(row.chunks or ())
         texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in row.chunks or ())
     ready: set[bytes] = set()
-    if reader:
-        with closing(reader):
-            if choice.identity:
-                _add_waiting(reader, texts, choice.identity)
-                ready = {digest for digest in texts if _is_ready(reader, digest, choice.identity)}
+    if reader and choice.identity:
+        _add_waiting(reader, texts, choice.identity)
+        ready = {digest for digest in texts if _is_ready(reader, digest, choice.identity)}
     to_embed = [tokens for digest, tokens in texts.items() if digest not in ready] if choice.identity else []
     tokens = sum(to_embed)
     is_public = choice.identity is not None and not choice.identity.endpoint
@@ -110,22 +108,6 @@ def estimate(settings: AgentSettings, *, force: bool = False, clock: Clock | Non
         tokens=tokens,
         cost_usd=cost(choice.model, tokens) if is_public else None,
     )
-
-
-def enqueue(settings: AgentSettings, url: str, *, force: bool = False) -> int:
-    """Put a reindex of an agent on the queue as a backfill; returns how many files were announced."""
-    from producers.announce import announce
-    from shared.queue import broker
-
-    broker.on_redis(url)
-    try:
-        with closing(driver.open_reader(settings.index_path)) as reader:
-            known = ledger_of(reader)
-    except IndexMissing:
-        known = Known()
-    paths = look(settings, choose(settings), known).changes.announced(force=force)
-    announce(settings.agent, paths, force=force, backfill=True)
-    return len(paths)
 
 
 def _add_waiting(reader: Connection, texts: dict[bytes, int], wanted: Identity) -> None:

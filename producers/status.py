@@ -33,7 +33,7 @@ def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
     """The status of an agent in the shape of the JSON contract. Only reads."""
     choice = choose(settings)
     try:
-        with closing(driver.open_reader(settings.index_path)) as reader:
+        with driver.reading(settings.index_path) as reader:
             status = _of_index(reader, settings, choice)
     except IndexMissing:
         status = _of_nothing(settings, choice)

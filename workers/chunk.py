@@ -6,9 +6,8 @@ from typing import Any
 
 import dramatiq
 
-from shared.errors import IndexMissing
 from shared.index import ledger
-from shared.index.driver import open_reader
+from shared.index.driver import reading_if_any
 from shared.index.intake import look_at
 from shared.index.ledger import LedgerEntry
 from shared.index.rows import FileRow
@@ -49,22 +48,28 @@ def chunk_files(raw: dict[str, Any]) -> None:
         rows.append(row)
         chars += row.size
         if chars > MESSAGE_CHARS:
-            here.wait_for_room()
-            send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
+            _send(message, rows, here)
             rows, chars = [], 0
     if rows:
-        here.wait_for_room()
-        send(StoreFiles(agent=message.agent, files=tuple(rows), backfill=message.backfill))
+        _send(message, rows, here)
+
+
+def _send(message: ChunkFiles, rows: list[FileRow], here: runtime.Runtime) -> None:
+    here.wait_for_room()
+    send(
+        StoreFiles(
+            agent=message.agent,
+            files=tuple(rows),
+            backfill=message.backfill,
+            asked_ns=message.asked_ns,
+        )
+    )
 
 
 def _known(message: ChunkFiles, here: runtime.Runtime) -> dict[str, LedgerEntry]:
     """What the ledger has of these files; a file it does not know is read and split in any case."""
-    try:
-        reader = open_reader(here.agent(message.agent).index_path)
-    except IndexMissing:
-        return {}
-    try:
+    with reading_if_any(here.agent(message.agent).index_path) as reader:
+        if reader is None:
+            return {}
         found = ((path, ledger.entry(reader, path)) for path in message.paths)
         return {path: entry for path, entry in found if entry is not None}
-    finally:
-        reader.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from types import FrameType
@@ -17,14 +18,18 @@ from shared import logs
 from shared.config import environment
 from shared.config.load import load
 from shared.config.schema import Settings
-from shared.errors import IndexUnwritable
+from shared.errors import IndexUnwritable, MemlineError
 from shared.logs import Log
 from shared.queue.broker import on_redis
 from shared.queue.dead import DeadLetters
+from shared.queue.deliveries import OnlyOurs
+from shared.queue.fleet import FleetBroker
 from shared.queue.messages import Sweep
+from shared.queue.patience import Patience
 from shared.queue.presence import Presence
 from shared.queue.send import send
 from workers import runtime
+from workers.life import Ending, MessageFields
 
 #: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
 #: what it holds may be paid for.
@@ -35,17 +40,35 @@ RETRY_S = 0.5
 
 
 def join_fleet() -> dramatiq.Broker:
-    """The broker of this worker process, from configuration and environment; logs begin here too."""
-    settings = load().settings
-    level, style = environment.log_options()
-    logs.configure("INFO" if level == "WARNING" else level, style)
-    broker = on_redis(
-        settings.queue.url,
-        patience_s=PATIENCE_S,
-        middleware=[DeadLetters(), Presence(), StoreGuard(settings)],
-    )
-    runtime.use(runtime.Runtime.of_fleet(settings))
-    return broker
+    """The broker of this worker process, from configuration and environment; logs begin here too.
+
+    What keeps it from starting is one line of the log and the end of the process, not a traceback.
+    """
+    try:
+        level, style = environment.log_options()
+        level = "INFO" if level == "WARNING" else level
+        logs.configure(level, style)
+        settings = load().settings
+        patience = Patience(settings.queue.url, seconds=PATIENCE_S)
+        broker = on_redis(
+            settings.queue.url,
+            patience=patience,
+            middleware=[
+                Ending(),
+                MessageFields(),
+                OnlyOurs(),
+                DeadLetters(),
+                Presence(),
+                StoreGuard(settings),
+            ],
+        )
+        runtime.use(runtime.Runtime.of_fleet(settings, patience))
+        return broker
+    except MemlineError as error:
+        # Straight to the terminal: dramatiq's parent may be gone before it has read our pipe.
+        logs.configure(stream=sys.__stderr__)
+        Log("worker").error("worker.cannot_start", error=error.message, action=error.hint)
+        raise SystemExit(error.exit_code) from None
 
 
 class StoreGuard(Middleware):
@@ -59,6 +82,8 @@ class StoreGuard(Middleware):
     def before_worker_boot(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
         if "store" in (worker.consumer_whitelist or {"store"}):
             self._lock = self._wait_for(self._settings.home / "store.lock")
+            assert isinstance(broker, FleetBroker)
+            broker.take_over("store")
 
     def after_worker_boot(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
         if self._lock is not None:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
+from shared.config import environment
 from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
 from shared.errors import ProviderStop, QueueError
 from shared.index import health, meta
-from shared.index.driver import open_reader
+from shared.index.dispatch import LEASE_S
+from shared.index.driver import reading
 from shared.index.plan import ledger_of, look
 from shared.index.writer import IndexWriter
 from shared.queue import broker as queue_broker
 from shared.queue.bell import SWEEP_EVERY_S, Bell
+from shared.queue.credits import Credits, InProcessCredits
 from shared.queue.limits import InProcessLimits, Limits
-from shared.queue.messages import EmbedTexts, Sweep
+from shared.queue.messages import EmbedTexts, MessageRefused, Sweep
 from shared.queue.replies import InProcessReplies, Replies
 from shared.queue.send import send
 from shared.search.service import MemorySearch
@@ -31,12 +33,10 @@ from shared.sources.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from shared.queue.deliveries import Deliveries
+    from shared.queue.patience import Patience
 
 #: Owner of the leases of a fleet: requests outlive the store process that sent them.
 FLEET_OWNER = "fleet"
-
-#: Embed requests in flight in one process: enough to hide the latency of a remote provider.
-EMBED_THREADS = 4
 
 #: Seconds a look at the files of an agent is good for: a search must not walk 5,000 files every time.
 LOOK_EVERY_S = 2.0
@@ -44,9 +44,7 @@ LOOK_EVERY_S = 2.0
 #: Messages on the store queue above which chunk workers wait, and for how many seconds at most.
 MAX_STORE_DEPTH = 32
 ROOM_PATIENCE_S = 30.0
-
-#: Requests sent out per embed thread: one is being answered, one waits so that the thread never does.
-CREDITS_PER_THREAD = 2
+ROOM_EVERY_S = 0.01
 
 
 class Runtime:
@@ -57,18 +55,21 @@ class Runtime:
         settings: Settings,
         *,
         clock: Clock | None = None,
-        credits: int = EMBED_THREADS * CREDITS_PER_THREAD,
         sweep_every_s: float = SWEEP_EVERY_S,
         owner: str = "",
+        lease_s: float = LEASE_S,
     ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
-        self.credits = credits
+        self.credits: Credits = InProcessCredits()
         self.limits: Limits = InProcessLimits(self.clock)
         self.replies: Replies = InProcessReplies()
         #: Knows which requests are still on the queue; None in one process, where they die with it.
         self.deliveries: Deliveries | None = None
         self._owner = owner
+        self._lease_s = lease_s
+        #: Set when the process is told to stop: whoever waits here waits no longer.
+        self.stopping = threading.Event()
         self.bell = Bell(
             lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now())),
             every_s=sweep_every_s,
@@ -82,26 +83,28 @@ class Runtime:
         self._looked: dict[str, tuple[float, int]] = {}
 
     @classmethod
-    def of_fleet(cls, settings: Settings) -> Runtime:
+    def of_fleet(cls, settings: Settings, patience: Patience) -> Runtime:
         """The runtime of a worker process whose queue is on Redis."""
         from shared.queue.deliveries import Deliveries
+        from shared.queue.redis_credits import RedisCredits
         from shared.queue.redis_limits import RedisLimits
         from shared.queue.redis_replies import RedisReplies
 
         url = settings.queue.url
-        here = cls(settings, owner=FLEET_OWNER)
-        here.limits = RedisLimits(url)
+        here = cls(settings, owner=FLEET_OWNER, lease_s=environment.lease_s(LEASE_S))
+        here.limits = RedisLimits(url, patience)
         here.replies = RedisReplies(url)
         here.deliveries = Deliveries(url)
+        here.credits = RedisCredits(url)
         return here
 
     def agent(self, agent: str) -> AgentSettings:
-        """The settings of an agent. Raises QueueError for one this process does not know."""
+        """The settings of an agent. Raises MessageRefused for one this process does not know."""
         try:
             return self.settings.agents[agent]
         except KeyError:
             known = ", ".join(sorted(self.settings.agents))
-            raise QueueError(
+            raise MessageRefused(
                 f"a message names the agent {agent!r}, which is not configured here (known: {known})",
                 hint="memline config show",
             ) from None
@@ -116,12 +119,18 @@ class Runtime:
     def writer(self, agent: str) -> IndexWriter:
         """The open index of an agent, made ready for work the first time. For the store thread."""
         writer = self._writers.get(agent)
+        if writer is not None and writer.is_replaced:
+            # What is written to the old file would be lost.
+            writer.close()
+            del self._writers[agent]
+            writer = None
         if writer is None:
             settings = self.agent(agent)
             choice = self.choice(agent)
             writer = IndexWriter.of(settings, clock=self.clock, owner=self._owner)
+            writer.lease_s = self._lease_s
             writer.recover()
-            writer.retarget(choice.identity, choice.base_url)
+            writer.use(choice)
             self._writers[agent] = writer
             if choice.identity is not None:
                 was = health.read(writer.connection, choice.identity.provider)
@@ -154,11 +163,16 @@ class Runtime:
         """
         until = time.monotonic() + ROOM_PATIENCE_S
         while time.monotonic() < until and self._store_depth() > MAX_STORE_DEPTH:
-            time.sleep(0.01)
+            if self.stopping.wait(ROOM_EVERY_S):
+                return
 
     def _store_depth(self) -> int:
         if self.deliveries is not None:
-            return self.deliveries.store_depth()
+            try:
+                return self.deliveries.store_depth()
+            except QueueError:
+                # Redis is away: whoever sends waits for it, and says so.
+                return 0
         broker = queue_broker.current()
         return broker.queues["store"].qsize() if broker is not None else 0
 
@@ -207,7 +221,7 @@ class Runtime:
         now = time.monotonic()
         if now - at >= LOOK_EVERY_S:
             settings = self.agent(agent)
-            with closing(open_reader(settings.index_path)) as reader:
+            with reading(settings.index_path) as reader:
                 count = look(settings, self.choice(agent), ledger_of(reader)).changes.count
             self._looked[agent] = (time.monotonic(), count)
         return count

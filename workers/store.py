@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import dramatiq
 
-from shared.index import health
+from shared.index import dispatch, health
+from shared.index.rows import LearnedCaps
+from shared.index.writer import IndexWriter
+from shared.queue.credits import rows_per_request
 from shared.queue.messages import ChunkFiles, EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
 from shared.queue.send import send
 from workers import runtime
@@ -25,7 +29,7 @@ def store_files(raw: dict[str, Any]) -> None:
     here = runtime.current()
     writer = here.writer(message.agent)
     for row in message.files:
-        stored = writer.store_file(row, backfill=message.backfill)
+        stored = writer.store_file(row, backfill=message.backfill, asked_ns=message.asked_ns)
         if stored.change == "unknown":
             again = ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=True)
             send(again)
@@ -79,11 +83,33 @@ def sweep(raw: dict[str, Any]) -> None:
     here = runtime.current()
     if message.deep:
         writer = here.writer(message.agent)
+        before = writer.lease_tokens()
         writer.sweep()
         if here.deliveries is not None:
             leases = writer.lease_tokens()
+            here.deliveries.withdraw(set(before) - set(leases))
+            for lease, error in here.deliveries.died(leases).items():
+                _give_up(writer, lease, error)
             writer.free_leases(here.deliveries.lost(leases, asked=message.sent, now=here.clock.now()))
     _dispatch(here, message.agent, only_full=False)
+
+
+def _give_up(writer: IndexWriter, lease: str, error: str) -> None:
+    """A request became a dead letter: its texts count a failure, or they would go out and die for ever."""
+    found = dispatch.content(writer.connection, lease)
+    if found is not None:
+        identity, hashes = found
+        writer.embed_failed(
+            identity,
+            lease,
+            hashes,
+            kind="broken",
+            error=f"a worker failed: {error}",
+            action="memline queue dead",
+            retry_after_s=None,
+            learned=LearnedCaps(),
+            fruitless=True,
+        )
 
 
 def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
@@ -92,7 +118,9 @@ def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
     if choice.identity is None or choice.caps is None:
         return
     writer = here.writer(agent)
-    requests = writer.lease(choice.caps, credits=here.credits, only_full=only_full)
+    credits = here.credits.now()
+    caps = replace(choice.caps, max_rows=rows_per_request(choice.caps.max_rows, credits))
+    requests = writer.lease(caps, credits=credits, only_full=only_full, only=choice.identity)
     for request in requests:
         send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
     if only_full:

@@ -29,6 +29,7 @@ COMMANDS = {
     "status": ("producers.cli.status:status", "Say what is indexed and what is behind."),
     "reindex": ("producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
     "queue": ("producers.cli.queue:queue", "Show the queues: depth, backlog, workers, dead messages."),
+    "metrics": ("producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("producers.cli.watch:watch", "Follow the files and put changes on the queue."),
     "up": ("producers.cli.up:up", "Run everything in one process."),
     "doctor": ("producers.cli.doctor:doctor", "Find problems and say what fixes them."),

@@ -40,15 +40,13 @@ def status(invocation: Invocation, deep: bool, index_first: bool, verbose: bool,
 
 
 def _left_out(path: str) -> list[dict[str, str]]:
-    from contextlib import closing
-
     from shared.errors import IndexFault
     from shared.index import ledger
-    from shared.index.driver import open_reader
+    from shared.index.driver import reading
     from shared.sources.outcomes import INDEXED
 
     try:
-        with closing(open_reader(Path(path))) as reader:
+        with reading(Path(path)) as reader:
             return [
                 {"path": entry.path, "outcome": entry.outcome, "reason": entry.reason}
                 for entry in ledger.entries(reader).values()

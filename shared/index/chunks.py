@@ -16,6 +16,10 @@ from shared.sources.tokens import DENSE
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+#: Nanoseconds by which an older message can be late. A row that is further ahead of a new look was written
+#: by a clock that has since been put back: it must not freeze the file until the clock catches up.
+MAX_CLOCK_STEP_NS = 600 * 10**9
+
 _DENSE_RUN = re.compile(f"[{DENSE}]+")
 
 
@@ -59,7 +63,7 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Rep
     nothing, so the newest look at the file always stays.
     """
     before = ledger.entry(connection, row.path)
-    if before is not None and before.observed_ns >= row.observed_ns:
+    if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
         return Replaced(change="late")
     existed = before is not None and before.outcome != ledger.REMOVED
     if row.chunks is None:

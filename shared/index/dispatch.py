@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity, RequestCaps
+from shared.index.backfill import SET_ASIDE
 from shared.index.driver import transaction
-from shared.index.identity import IdentityRow
+from shared.index.identity import IdentityRow, by_id
 from shared.index.rows import TextRow
-from shared.index.vectors import SET_ASIDE
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -52,6 +52,7 @@ def lease(
     owner: str,
     now: float,
     only_full: bool,
+    lease_s: float = LEASE_S,
 ) -> list[Request]:
     """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
 
@@ -70,12 +71,22 @@ def lease(
             ids, is_full = _next_rows(connection, identity.id, caps, now)
             if not ids or (only_full and not is_full and in_flight):
                 return requests
-            requests.append(_take(connection, identity, ids, owner=owner, until=now + LEASE_S))
+            requests.append(_take(connection, identity, ids, owner=owner, until=now + lease_s))
 
 
 def requests_out(connection: Connection) -> int:
     """Leases that hold texts: requests sent and not answered yet."""
     return int(connection.execute("SELECT count(*) FROM leases").fetchone()[0])
+
+
+def content(connection: Connection, token: str) -> tuple[Identity, list[bytes]] | None:
+    """Identity and text hashes of a request that is out; None when it is no more."""
+    row = connection.execute("SELECT identity_id FROM leases WHERE token = ?", (token,)).fetchone()
+    found = by_id(connection, row[0]) if row else None
+    if found is None:
+        return None
+    rows = connection.execute("SELECT text_hash FROM vectors WHERE lease = ? ORDER BY id", (token,))
+    return found.identity, [digest for (digest,) in rows]
 
 
 def settle(connection: Connection, token: str) -> None:

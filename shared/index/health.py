@@ -6,7 +6,7 @@ sees the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ MAX_FAILURES = 6
 
 #: Seconds nobody calls after the first failure that came without a word about when; doubled by each further.
 FIRST_HOLD_S = 1.0
+
+#: Longest of these holds, in seconds.
+MAX_HOLD_S = 60.0
 
 #: Seconds after which a long-lived process sends one request to a paused provider to see if it is back.
 PROBE_AFTER_S = 300.0
@@ -82,3 +85,30 @@ def write(connection: Connection, provider: str, health: Health, now: float) -> 
             now,
         ),
     )
+
+
+def put_off(was: Health, error: str, action: str, retry_after_s: float | None, now: float) -> Health:
+    """The health after a request that may work later: a hold as long as we were told, else a longer one each
+    time, and a pause after `MAX_FAILURES` of them in a row.
+
+    Waiting as told is no failure. A told wait of less than `FIRST_HOLD_S` is none: a provider that says
+    "retry at once" and never answers would be asked for ever.
+    """
+    if was.paused:
+        return was
+    if retry_after_s is not None and retry_after_s >= FIRST_HOLD_S:
+        return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
+    if was.hold_until > now:
+        # A request that was out with the one that brought the hold: the same trouble, counted once.
+        return was
+    failures = was.failures + 1
+    if failures >= MAX_FAILURES:
+        action = action or "memline index   (when the provider is well again)"
+        return replace(was, state="paused", reason=error, action=action, failures=failures)
+    hold_s = min(FIRST_HOLD_S * 2.0 ** (failures - 1), MAX_HOLD_S)
+    return replace(was, reason=error, failures=failures, hold_until=now + hold_s)
+
+
+def forget_caps(connection: Connection, provider: str) -> None:
+    """Forget the caps a provider taught, inside the caller's transaction."""
+    connection.execute("UPDATE providers SET max_rows = 0, max_tokens = 0 WHERE name = ?", (provider,))

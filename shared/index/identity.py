@@ -53,6 +53,12 @@ def by_key(connection: Connection, key: str) -> IdentityRow | None:
     return _row(row) if row else None
 
 
+def by_id(connection: Connection, row_id: int) -> IdentityRow | None:
+    """The row of an identity by its number."""
+    row = connection.execute(f"SELECT {_COLUMNS} FROM identities WHERE id = ?", (row_id,)).fetchone()
+    return _row(row) if row else None
+
+
 def active(connection: Connection) -> IdentityRow | None:
     """The identity that is searched; None while there are no vectors."""
     return _by_meta(connection, meta.ACTIVE)

@@ -30,6 +30,8 @@ CACHED_TOTAL = "cached_total"
 EMBEDDED_LATELY = "embedded_lately"
 #: True while somebody paused the sending of texts by hand.
 PAUSED = "paused"
+#: When a backfill was last cancelled (ns since the epoch): what was asked for before is set aside.
+CANCELLED_NS = "backfill_cancelled_ns"
 
 #: Seconds counted together in EMBEDDED_LATELY, and how many of them are kept.
 BUCKET_S = 10

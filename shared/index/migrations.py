@@ -87,8 +87,9 @@ CREATE TABLE identities (
     created_at REAL NOT NULL
 ) STRICT;
 
+-- AUTOINCREMENT: an id is never given again, so that a cached matrix cannot take one vector for another.
 CREATE TABLE vectors (
-    id INTEGER PRIMARY KEY,
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
     text_hash BLOB NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('wanted', 'leased', 'ready', 'failed')),

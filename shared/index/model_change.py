@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
-from shared.index import identity, meta, vectors
+from shared.index import health, identity, meta, vectors
 from shared.index.driver import transaction
 from shared.index.identity import IdentityRow
 from shared.index.vec import VecTables
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Rows a transaction of background work touches at most, so that a live edit never waits long.
 SLICE_ROWS = 200
 
+#: Share of the texts that may have failed under a new model for search to change over to it all the same.
+MAX_FAILED_SHARE = 0.05
+
 
 def retarget(
     connection: Connection, vec: VecTables, wanted: Identity | None, base_url: str, now: float
@@ -32,6 +35,9 @@ def retarget(
             meta.put(connection, meta.TARGET, None)
             return
         row = identity.ensure(connection, wanted, base_url, now)
+        if meta.get(connection, meta.TARGET) != row.id:
+            # Caps are those of a model behind an address: what another one taught does not hold.
+            health.forget_caps(connection, wanted.provider)
         meta.put(connection, meta.TARGET, row.id)
         meta.put(connection, meta.FALLBACK, None)
         active = identity.active(connection)
@@ -45,20 +51,19 @@ def retarget(
 
 
 def switch_when_complete(connection: Connection, vec: VecTables) -> bool:
-    """Search the target from now on, once nothing of it is pending; returns whether it switched."""
-    target = identity.target(connection)
-    active = identity.active(connection)
-    if target is None or (active is not None and active.id == target.id):
-        return False
-    if vectors.is_pending(connection, target.id) or _is_any_text_missing(connection, target.id):
-        return False
-    if (
-        not vectors.backlog(connection, target.id).ready
-        and vectors.backlog(connection, active.id if active else 0).ready
-    ):
-        # Everything failed: the old vectors are worth more than none.
+    """Search the target from now on, once nothing of it is pending; returns whether it switched.
+
+    Not when many of its texts failed: then the old vectors find more. A few never hold up the rest.
+    """
+    if not _is_complete(connection):
         return False
     with transaction(connection):
+        # Again, now that nobody else can write: another process may have changed its mind meanwhile.
+        if not _is_complete(connection):
+            return False
+        target = identity.target(connection)
+        active = identity.active(connection)
+        assert target is not None
         meta.put(connection, meta.ACTIVE, target.id)
         if active is not None:
             vec.drop(active.id)
@@ -66,24 +71,38 @@ def switch_when_complete(connection: Connection, vec: VecTables) -> bool:
     return True
 
 
+def _is_complete(connection: Connection) -> bool:
+    target = identity.target(connection)
+    active = identity.active(connection)
+    if target is None or (active is not None and active.id == target.id):
+        return False
+    if vectors.is_pending(connection, target.id) or _is_any_text_missing(connection, target.id):
+        return False
+    new = vectors.backlog(connection, target.id)
+    old = vectors.backlog(connection, active.id) if active else new
+    return new.failed <= MAX_FAILED_SHARE * (new.failed + new.ready) or new.ready >= old.ready
+
+
 def rest_retired(connection: Connection) -> None:
     """Vectors of identities that are neither searched nor built rest in the cache, in slices."""
-    kept = (meta.get(connection, meta.ACTIVE, 0), meta.get(connection, meta.TARGET, 0))
-    retired = connection.execute("SELECT id FROM identities WHERE id NOT IN (?, ?)", kept).fetchall()
-    for (identity_id,) in retired:
-        rested = 1
-        while rested:
-            with transaction(connection):
-                rested = connection.execute(
-                    "UPDATE vectors SET live = 0 WHERE id IN (SELECT id FROM vectors"
-                    " WHERE identity_id = ? AND live = 1 AND state = 'ready' LIMIT ?)",
-                    (identity_id, SLICE_ROWS),
-                ).rowcount
-                connection.execute(
-                    "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors"
-                    " WHERE identity_id = ? AND live = 1 AND state <> 'ready' LIMIT ?)",
-                    (identity_id, SLICE_ROWS),
-                )
+    # Asked again in every statement: another process may take an identity up again at any time.
+    retired = "identity_id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?)) AND live = 1"
+    kept = (meta.ACTIVE, meta.TARGET)
+    while True:
+        some = connection.execute(f"SELECT id FROM vectors WHERE {retired} LIMIT 1", kept).fetchone()
+        if some is None:
+            return
+        with transaction(connection):
+            connection.execute(
+                "UPDATE vectors SET live = 0 WHERE id IN"
+                f" (SELECT id FROM vectors WHERE {retired} AND state = 'ready' LIMIT ?)",
+                (*kept, SLICE_ROWS),
+            )
+            connection.execute(
+                "DELETE FROM vectors WHERE id IN"
+                f" (SELECT id FROM vectors WHERE {retired} AND state <> 'ready' LIMIT ?)",
+                (*kept, SLICE_ROWS),
+            )
 
 
 def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:

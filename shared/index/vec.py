@@ -27,7 +27,6 @@ class VecTables:
     def __init__(self, connection: Connection, *, available: bool) -> None:
         self._connection = connection
         self.available = available
-        self._known: set[str] = set()
 
     def insert(self, identity_id: int, dims: int, rows: Iterable[tuple[int, bytes]]) -> None:
         """Add (vectors.id, vector) rows, inside the caller's transaction; rows that are there stay."""
@@ -56,9 +55,12 @@ class VecTables:
 
     def drop(self, identity_id: int) -> None:
         """Remove the table of an identity that is searched no more, inside the caller's transaction."""
-        if self.available and self._exists(identity_id):
+        if not self._exists(identity_id):
+            return
+        if self.available:
             self._connection.execute(f"DROP TABLE {_table(identity_id)}")
-            self._known.discard(_table(identity_id))
+        else:
+            meta.put(self._connection, meta.VEC_STALE, True)
 
     def tidy(self, identities: Iterable[tuple[int, int]]) -> None:
         """Rebuild the tables of (identity id, dims) that are stale or mostly holes, a transaction each."""
@@ -92,12 +94,12 @@ class VecTables:
 
     def _ensure(self, identity_id: int, dims: int) -> str:
         table = _table(identity_id)
-        if table not in self._known and not self._exists(identity_id):
+        # Asked every time: another process may have dropped it, or the transaction that made it rolled back.
+        if not self._exists(identity_id):
             self._connection.execute(
                 f"CREATE VIRTUAL TABLE {table} USING vec0"
                 f"(embedding float[{int(dims)}] distance_metric=cosine, chunk_size={CHUNK_ROWS})"
             )
-        self._known.add(table)
         return table
 
     def _exists(self, identity_id: int) -> bool:

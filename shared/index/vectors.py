@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shared.index import backfill as turns
 from shared.index.identity import IdentityRow
-from shared.index.rows import VectorRow
 from shared.index.vec import VecTables
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from shared.index.rows import VectorRow
 
 #: Times a text whose answers are broken is sent before it is marked failed.
 MAX_ATTEMPTS = 3
@@ -29,9 +31,6 @@ FIRST_RETRY_S = 2.0
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
 
-#: Longest backoff of a text that was put off without a word about when, in seconds.
-MAX_BACKOFF_S = 60.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
@@ -41,11 +40,18 @@ class Backlog:
     leased: int = 0
     ready: int = 0
     failed: int = 0
+    #: Set aside when their backfill was cancelled; not counted as wanted.
+    cancelled: int = 0
+
+    @property
+    def coming(self) -> int:
+        """Vectors that come without anybody's doing."""
+        return self.wanted + self.leased
 
     @property
     def pending(self) -> int:
-        """Vectors that are still to come."""
-        return self.wanted + self.leased
+        """Vectors that are not there and have not failed: how far the index is behind."""
+        return self.coming + self.cancelled
 
 
 def want(
@@ -54,10 +60,13 @@ def want(
     identity: IdentityRow,
     texts: Mapping[bytes, int],
     *,
-    backfill: bool,
+    backfill: int,
     now: float,
 ) -> int:
-    """Make sure every text hash (with its token estimate) has a live row; returns how many were cached."""
+    """Make sure every text hash (with its token estimate) has a live row; returns how many were cached.
+
+    `backfill` is the turn they go out in, see `shared.index.backfill`. A text never moves back.
+    """
     cached = 0
     back: list[tuple[int, bytes]] = []
     missing: list[tuple[int, bytes, int, int]] = []
@@ -77,9 +86,9 @@ def want(
                     "UPDATE vectors SET live = 1, used_at = ? WHERE id = ? RETURNING embedding", (now, row_id)
                 ).fetchone()[0]
                 back.append((row_id, embedding))
-        elif was_backfill and not backfill:
+        elif backfill < was_backfill:
             # A live edit needs a text of the backfill: it moves to the front.
-            connection.execute("UPDATE vectors SET backfill = 0 WHERE id = ?", (row_id,))
+            connection.execute("UPDATE vectors SET backfill = ? WHERE id = ?", (int(backfill), row_id))
     connection.executemany(
         "INSERT INTO vectors (identity_id, text_hash, state, backfill, tokens) VALUES (?, ?, 'wanted', ?, ?)",
         missing,
@@ -194,7 +203,11 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
         "SELECT state, count(*) FROM vectors WHERE identity_id = ? AND live = 1 GROUP BY state",
         (identity_id,),
     )
-    return Backlog(**dict(rows.fetchall()))
+    counts: dict[str, int] = dict(rows.fetchall())
+    if wanted := counts.get("wanted"):
+        cancelled = turns.count(connection, identity_id, turns.SET_ASIDE)
+        counts.update(wanted=wanted - cancelled, cancelled=cancelled)
+    return Backlog(**counts)
 
 
 def is_pending(connection: Connection, identity_id: int) -> bool:
@@ -210,8 +223,9 @@ def is_pending(connection: Connection, identity_id: int) -> bool:
 def next_due(connection: Connection, identity_id: int) -> float | None:
     """When the next wanted vector may go out (seconds since the epoch); None when none is wanted."""
     row = connection.execute(
-        "SELECT min(due) FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'",
-        (identity_id,),
+        "SELECT min(due) FROM vectors"
+        " WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready' AND backfill < ?",
+        (identity_id, turns.SET_ASIDE),
     ).fetchone()
     return None if row[0] is None else float(row[0])
 

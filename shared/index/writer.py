@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
+from shared.embedders.choice import NONE, Choice
 from shared.embedders.protocol import Identity, RequestCaps
+from shared.index import backfill as turns
 from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, vectors
-from shared.index.driver import faults, load_vec, open_writer, transaction
+from shared.index.driver import BUSY_TIMEOUT_MS, faults, load_vec, open_writer, transaction
 from shared.index.fts import FullText
 from shared.index.health import Health
 from shared.index.rows import FileRow, LearnedCaps, VectorRow
@@ -56,19 +58,30 @@ class IndexWriter:
         cache_entries: int = 50_000,
         clock: Clock | None = None,
         owner: str = "",
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
     ) -> None:
         """Opens or makes the file; see `driver.open_writer` for what it raises."""
         self.path = path
-        self.connection: Connection = open_writer(path)
+        self.connection: Connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
+        self._file_id = _file_id(path)
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         self.vec_error = "switched off" if not vector_enabled else load_vec(self.connection, extension_path)
         self.vec = VecTables(self.connection, available=not self.vec_error)
         self._full_text = FullText(self.connection)
         self._owner = owner or dispatch.this_owner()
+        #: Seconds its requests may be out.
+        self.lease_s = dispatch.LEASE_S
 
     @classmethod
-    def of(cls, settings: AgentSettings, *, clock: Clock | None = None, owner: str = "") -> IndexWriter:
+    def of(
+        cls,
+        settings: AgentSettings,
+        *,
+        clock: Clock | None = None,
+        owner: str = "",
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    ) -> IndexWriter:
         """The index of an agent, by its settings."""
         memory = settings.memory
         return cls(
@@ -78,7 +91,13 @@ class IndexWriter:
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
             owner=owner,
+            busy_timeout_ms=busy_timeout_ms,
         )
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the file is no longer at its path: moved aside, deleted, built again by another process."""
+        return _file_id(self.path) != self._file_id
 
     def close(self) -> None:
         self.connection.close()
@@ -94,8 +113,11 @@ class IndexWriter:
             ]
             self.vec.tidy({(row.id, row.vector_dims) for row in searched})
 
-    def store_file(self, row: FileRow, *, backfill: bool = False) -> Stored:
-        """Make the index agree with one file: old chunks out, new chunks in, their vectors wanted."""
+    def store_file(self, row: FileRow, *, backfill: bool = False, asked_ns: int = 0) -> Stored:
+        """Make the index agree with one file: old chunks out, new chunks in, their vectors wanted.
+
+        `asked_ns` is when a backfill was asked for (ns since the epoch): it may have been cancelled since.
+        """
         now = self._clock.now()
         cached = 0
         with faults(self.path), transaction(self.connection):
@@ -103,7 +125,8 @@ class IndexWriter:
             target = identity.target(self.connection)
             if target is not None and done.texts:
                 wanted = {digest: estimate_tokens(text) for digest, text in done.texts.items()}
-                cached = vectors.want(self.connection, self.vec, target, wanted, backfill=backfill, now=now)
+                turn = turns.turn_of(self.connection, is_backfill=backfill, asked_ns=asked_ns)
+                cached = vectors.want(self.connection, self.vec, target, wanted, backfill=turn, now=now)
             vectors.release(self.connection, self.vec, done.orphans, now)
             if done.texts or done.orphans:
                 meta.bump(self.connection)
@@ -117,6 +140,14 @@ class IndexWriter:
         """From now on texts are embedded with `wanted`; search keeps the old vectors until it is complete."""
         with faults(self.path):
             model_change.retarget(self.connection, self.vec, wanted, base_url, self._clock.now())
+
+    def use(self, choice: Choice) -> None:
+        """Embed with the provider that was chosen.
+
+        A process that merely lacks a key changes nothing for those that have it: its texts wait.
+        """
+        if choice.identity is not None or choice.requested == NONE:
+            self.retarget(choice.identity, choice.base_url)
 
     def store_vectors(self, of: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps) -> int:
         """Keep vectors that came back; returns how many were new.
@@ -149,7 +180,7 @@ class IndexWriter:
                     error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
                     hashes = [vector.hash for vector in odd]
                     self._retry_or_give_up(row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
-                    after = self._after_later(after, error, _MODEL_CHANGED, None, now)
+                    after = health.put_off(after, error, _MODEL_CHANGED, None, now)
                 elif good:
                     after = replace(after, state="ok", reason="", action="", failures=0)
                 dispatch.settle(self.connection, lease)
@@ -198,13 +229,13 @@ class IndexWriter:
                     )
                     self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
                 elif kind == "later":
-                    after = self._after_later(after, error, action, retry_after_s, now)
+                    after = health.put_off(after, error, action, retry_after_s, now)
                     # The hold of the provider is what keeps them back; it may end before its time.
                     self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
                 elif kind == "broken":
                     if fruitless:
                         # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                        after = self._after_later(after, error, action, None, now)
+                        after = health.put_off(after, error, action, None, now)
                     reason = f"{error}; {action}" if action else error
                     self._retry_or_give_up(row.id, lease, hashes, reason, now)
                 else:
@@ -214,12 +245,19 @@ class IndexWriter:
                     health.write(self.connection, of.provider, after, now)
             model_change.switch_when_complete(self.connection, self.vec)
 
-    def lease(self, caps: RequestCaps, *, credits: int, only_full: bool) -> list[dispatch.Request]:
-        """Requests to send out now; none while the provider is on hold or paused."""
+    def lease(
+        self, caps: RequestCaps, *, credits: int, only_full: bool, only: Identity | None = None
+    ) -> list[dispatch.Request]:
+        """Requests to send out now; none while the provider is on hold or paused.
+
+        `only`: the identity this process's workers can embed; texts that wait for another are left alone.
+        """
         now = self._clock.now()
         with faults(self.path):
             target = identity.target(self.connection)
             if target is None or meta.get(self.connection, meta.PAUSED, False):
+                return []
+            if only is not None and only.key != target.identity.key:
                 return []
             state = health.read(self.connection, target.identity.provider)
             if state.paused or state.hold_until > now:
@@ -240,6 +278,7 @@ class IndexWriter:
                 owner=self._owner,
                 now=now,
                 only_full=only_full,
+                lease_s=self.lease_s,
             )
 
     def next_try_s(self) -> float:
@@ -291,6 +330,16 @@ class IndexWriter:
                 vectors.retry_failed(self.connection, target.id, due_before=None)
                 self._unpause(target.identity.provider, now, 0.0)
 
+    def cancel_backfill(self) -> int:
+        """Send nothing more of what a reindex or a new model wants; see `shared.index.backfill.cancel`."""
+        with faults(self.path):
+            return turns.cancel(self.connection, self._clock.now_ns())
+
+    def take_up_backfill(self) -> int:
+        """Go on with a backfill that was cancelled; returns how many texts are wanted again."""
+        with faults(self.path):
+            return turns.take_up(self.connection)
+
     def forget_vectors(self) -> None:
         """Drop every vector of the target, so that all texts are embedded and paid for again."""
         with faults(self.path):
@@ -330,24 +379,6 @@ class IndexWriter:
                     counts=True,
                 )
 
-    def _after_later(
-        self, was: Health, error: str, action: str, retry_after_s: float | None, now: float
-    ) -> Health:
-        if was.paused:
-            return was
-        if retry_after_s is not None:
-            # The provider said when: waiting as told is no failure.
-            return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
-        if was.hold_until > now:
-            # A request that was out with the one that brought the hold: the same trouble, counted once.
-            return was
-        failures = was.failures + 1
-        if failures >= health.MAX_FAILURES:
-            action = action or "memline index   (when the provider is well again)"
-            return replace(was, state="paused", reason=error, action=action, failures=failures)
-        hold = min(health.FIRST_HOLD_S * 2.0 ** (failures - 1), vectors.MAX_BACKOFF_S)
-        return replace(was, reason=error, failures=failures, hold_until=now + hold)
-
     def _unpause(self, provider: str, now: float, after_s: float) -> None:
         row = self.connection.execute(
             "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
@@ -357,6 +388,14 @@ class IndexWriter:
             # One failure on record: a single request goes first, and only its success opens the rest.
             again = replace(was, state="ok", reason="", action="", failures=1)
             health.write(self.connection, provider, again, now)
+
+
+def _file_id(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _tighter(cap: int, other: int) -> int:

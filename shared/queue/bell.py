@@ -9,6 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 
+from shared.errors import QueueError
+from shared.logs import Log
+
 #: Seconds between two deep sweeps.
 SWEEP_EVERY_S = 5.0
 
@@ -23,6 +26,7 @@ class Bell:
         self._due: dict[str, float] = {}
         self._agents: set[str] = set()
         self._stopped = False
+        self._log = Log("bell")
         self._thread = threading.Thread(target=self._run, name="bell", daemon=True)
 
     def start(self) -> None:
@@ -66,8 +70,15 @@ class Bell:
                 deep = sorted(self._agents) if next_deep <= now else []
             # Outside the lock: ringing sends a message, and a sender may be asking at the same time.
             for agent in due:
-                self._ring(agent, False)
+                self._try(agent, False)
             for agent in deep:
-                self._ring(agent, True)
+                self._try(agent, True)
             if next_deep <= now:
                 next_deep = now + self._every_s
+
+    def _try(self, agent: str, deep: bool) -> None:
+        try:
+            self._ring(agent, deep)
+        except QueueError as error:
+            # Redis has been away for longer than a sender waits. The next deep sweep makes up for this one.
+            self._log.error("sweep.not_sent", agent=agent, error=error.message)

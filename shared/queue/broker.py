@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from queue import Queue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dramatiq
 import msgspec
@@ -18,6 +18,9 @@ from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
 from shared.errors import QueueError
+
+if TYPE_CHECKING:
+    from shared.queue.patience import Patience
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug or a full disk, which a hundred tries do not mend.
@@ -120,13 +123,13 @@ def current() -> dramatiq.Broker | None:
 def on_redis(
     url: str,
     *,
-    patience_s: float = 0.0,
+    patience: Patience | None = None,
     middleware: Sequence[Middleware] = (),
     is_checked: bool = True,
 ) -> dramatiq.Broker:
     """The broker of a fleet, made the process's broker.
 
-    `patience_s`: how long sending goes on trying while Redis is away. `is_checked`: first see that the server
+    `patience`: how long sending goes on trying while Redis is away. `is_checked`: first see that the server
     can be trusted; a question is too short-lived to care. Raises QueueError without a URL, and
     for a server that cannot be trusted with messages.
     """
@@ -141,7 +144,7 @@ def on_redis(
     if is_checked:
         server.check(url)
     dramatiq.set_encoder(MessagePack())
-    broker = FleetBroker(url, patience_s=patience_s, middleware=list(middleware))
+    broker = FleetBroker(url, patience=patience, middleware=list(middleware))
     dramatiq.set_broker(broker)
     return broker
 

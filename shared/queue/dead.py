@@ -1,7 +1,7 @@
 """Dead letters: messages that failed, kept with their error until a person requeues or drops them.
 
 dramatiq keeps the message (for a week); its error is kept here beside it, because the stored message is the
-one from before it failed.
+one from before it failed. Errors of letters that are gone are dropped when the letters are listed.
 
     memline:<queue>.XQ          sorted set: id -> when it died (ms)         (dramatiq's)
     memline:<queue>.XQ.msgs     hash: id -> message                         (dramatiq's)
@@ -22,12 +22,11 @@ from dramatiq.middleware import Middleware
 
 from shared.logs import Log
 from shared.queue import server
-from shared.queue.fleet import NAMESPACE, FleetBroker
+from shared.queue.fleet import DEAD_ERRORS, NAMESPACE, FleetBroker
+from shared.queue.messages import MessageRefused
 
-ERRORS = f"{NAMESPACE}:dead.errors"
-
-#: Errors kept at most; those of letters that are gone are dropped when the listing meets them.
-MAX_ERRORS = 10_000
+#: Letters read from Redis at a time.
+PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +52,11 @@ class DeadLetter:
         }
 
 
+#: Actors whose failed messages are only logged: nobody waits for an old question, and the timer sends the
+#: next sweep in seconds. Kept, a full disk would make a letter of every sweep of the night.
+TRANSIENT = frozenset({"run_query", "sweep"})
+
+
 class DeadLetters(Middleware):
     """Sends a message whose actor raised to the dead letters, with its error. There are no blind retries:
     what the message was about is in rows, and goes out again from there."""
@@ -70,18 +74,23 @@ class DeadLetters(Middleware):
     ) -> None:
         if exception is None:
             return
-        message.fail()
-        text = f"{type(exception).__name__}: {exception}"
         self._log.error(
             "message.failed",
             message_id=message.message_id,
             queue=message.queue_name,
             actor=message.actor_name,
-            error=text,
+            agent=_agent(message.args),
+            error=_text(exception),
         )
-        if isinstance(broker, FleetBroker):
+        if message.actor_name not in TRANSIENT or isinstance(exception, MessageRefused):
+            message.fail()
+
+    def before_nack(self, broker: dramatiq.Broker, message: dramatiq.broker.MessageProxy) -> None:
+        """The one place all failures come by, also that of a message whose actor this worker has not."""
+        assert isinstance(broker, FleetBroker)
+        if message._exception is not None:
             try:
-                broker.client.hset(ERRORS, message.options["redis_message_id"], text[:2_000])
+                broker.keep_error(message.options["redis_message_id"], _text(message._exception))
             except redis.RedisError as error:
                 self._log.warning("queue.error_not_kept", error=str(error))
 
@@ -89,16 +98,25 @@ class DeadLetters(Middleware):
 def letters(url: str, queues: tuple[str, ...], *, match: str = "*") -> list[DeadLetter]:
     """Dead letters of `queues` whose queue, actor, agent or error matches the glob, oldest first."""
     found = []
+    known: set[bytes] = set()
     with server.closing_client(url) as client, server.translated(url):
         for queue in queues:
             base = f"{NAMESPACE}:{queue}.XQ"
             died: Any = client.zrange(base, 0, -1, withscores=True)
-            for raw_id, died_ms in died:
-                letter = _letter(client, queue, raw_id, died_ms)
-                words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
-                if any(fnmatchcase(word, match) for word in words):
-                    found.append(letter)
+            for first in range(0, len(died), PAGE):
+                for letter in _read(client, queue, died[first : first + PAGE]):
+                    words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
+                    if any(fnmatchcase(word, match) for word in words):
+                        found.append(letter)
+            known.update(raw_id for raw_id, _ in died)
+        _forget_errors(client, queues, known)
     return found
+
+
+def errors_since(client: redis.Redis, queue: str, agent: str, since: float) -> list[str]:
+    """Errors of an agent's letters of a queue that died after a moment (seconds since the epoch)."""
+    died: Any = client.zrangebyscore(f"{NAMESPACE}:{queue}.XQ", since * 1000, "+inf", withscores=True)
+    return [letter.error for letter in _read(client, queue, died[:PAGE]) if letter.agent == agent]
 
 
 def requeue(url: str, chosen: list[DeadLetter]) -> int:
@@ -133,18 +151,42 @@ def drop(url: str, chosen: list[DeadLetter]) -> int:
 def _forget(pipe: redis.client.Pipeline, base: str, letter_id: str) -> None:
     pipe.zrem(f"{base}.XQ", letter_id)
     pipe.hdel(f"{base}.XQ.msgs", letter_id)
-    pipe.hdel(ERRORS, letter_id)
+    pipe.hdel(DEAD_ERRORS, letter_id)
 
 
-def _letter(client: redis.Redis, queue: str, raw_id: bytes, died_ms: float) -> DeadLetter:
-    data: Any = client.hget(f"{NAMESPACE}:{queue}.XQ.msgs", raw_id)
-    error: Any = client.hget(ERRORS, raw_id)
+def _forget_errors(client: redis.Redis, queues: tuple[str, ...], known: set[bytes]) -> None:
+    """dramatiq drops letters after a week; their errors would stay for ever."""
+    for raw_id, _ in client.hscan_iter(DEAD_ERRORS, count=PAGE):
+        if raw_id in known:
+            continue
+        # It may be on its way: an error is kept a moment before its letter is moved.
+        pipe = client.pipeline(transaction=False)
+        for queue in queues:
+            pipe.hexists(f"{NAMESPACE}:{queue}.msgs", raw_id)
+            pipe.hexists(f"{NAMESPACE}:{queue}.XQ.msgs", raw_id)
+        if not any(pipe.execute()):
+            client.hdel(DEAD_ERRORS, raw_id)
+
+
+def _read(client: redis.Redis, queue: str, died: list[tuple[bytes, float]]) -> list[DeadLetter]:
+    """The letters of these ids, each with the moment it died (ms since the epoch)."""
+    if not died:
+        return []
+    ids = [raw_id for raw_id, _ in died]
+    stored: Any = client.hmget(f"{NAMESPACE}:{queue}.XQ.msgs", ids)
+    errors: Any = client.hmget(DEAD_ERRORS, ids)
+    return [
+        _letter(queue, raw_id, died_ms, data, error)
+        for (raw_id, died_ms), data, error in zip(died, stored, errors, strict=True)
+    ]
+
+
+def _letter(queue: str, raw_id: bytes, died_ms: float, data: bytes | None, error: bytes | None) -> DeadLetter:
     actor = agent = ""
     try:
         message = msgspec.msgpack.decode(data or b"\x80")
         actor = str(message.get("actor_name", ""))
-        arguments = message.get("args") or [{}]
-        agent = str(arguments[0].get("agent", ""))
+        agent = _agent(message.get("args"))
     except (msgspec.DecodeError, AttributeError):
         error = error or b"the message cannot be decoded"
     return DeadLetter(
@@ -152,6 +194,16 @@ def _letter(client: redis.Redis, queue: str, raw_id: bytes, died_ms: float) -> D
         queue=queue,
         actor=actor,
         agent=agent,
-        error=(error or b"").decode(),
+        error=(error or b"").decode(errors="replace"),
         age_s=max(0.0, time.time() - died_ms / 1000),
     )
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _agent(arguments: Any) -> str:
+    """The agent a message is about; empty when it does not say."""
+    first = arguments[0] if isinstance(arguments, list | tuple) and arguments else None
+    return str(first.get("agent", "")) if isinstance(first, dict) else ""

@@ -1,4 +1,4 @@
-"""The broker of a fleet: dramatiq on Redis, with the settings and the consumer that make it prompt and safe.
+"""The broker of a fleet: dramatiq on Redis, with the settings that make it prompt and safe.
 
 Rows in the index are the truth. So a message that fails is not retried by delay: it goes to the dead letters
 with its error for a person to see, and the rows it was about are sent out again by the sweep.
@@ -6,20 +6,28 @@ with its error for a person to see, and the rows it was about are sent out again
 
 from __future__ import annotations
 
-import threading
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import redis
-import tenacity
-from dramatiq.broker import MessageProxy
-from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
-from dramatiq.errors import ConnectionClosed
+from dramatiq.brokers import redis as dramatiq_redis
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.message import Message
 
 from shared.queue import server
+from shared.queue.patience import Patience
+
+if TYPE_CHECKING:
+    from shared.queue.consumer import BlockingConsumer
 
 #: Prefix of all our keys.
 NAMESPACE = "memline"
+
+#: Hash: id of a dead letter -> its error; dramatiq keeps the message alone.
+DEAD_ERRORS = f"{NAMESPACE}:dead.errors"
+
+#: Characters of an error that are kept.
+MAX_ERROR_CHARS = 2_000
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue.
 #: Every fetch is a heartbeat and happens at least every `BLOCK_S`; dramatiq's default of 60 s made a killed
@@ -30,14 +38,32 @@ HEARTBEAT_TIMEOUT_MS = 15_000
 #: the default of 1,000 an idle queue takes a quarter of an hour to notice.
 MAINTENANCE_CHANCE = 1_000_000
 
-#: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
-BLOCK_S = 1.0
+#: Puts a message on its queue, once: a try whose answer was lost may be repeated.
+_ENQUEUE = """
+if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
+"""
+
+#: Puts what a process that is gone had taken back to the head of the queue, where it came from.
+_TAKE_OVER = """
+for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
+    if redis.call('HEXISTS', KEYS[3], id) == 1 then redis.call('LPUSH', KEYS[2], id) end
+end
+redis.call('DEL', KEYS[1])
+"""
+
+#: dramatiq stamps heartbeats with the clock of whoever calls. A worker whose clock is ahead by more than the
+#: time-out took all others for dead and their messages for itself, again and again; the server has one clock.
+_CALLERS_CLOCK = b"local timestamp = ARGV[2]\n"
+_SERVERS_CLOCK = (
+    b"local time = redis.call('time')\n"
+    b"local timestamp = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+)  # fmt: skip
 
 
 class FleetBroker(RedisBroker):
     """RedisBroker whose consumers wait inside Redis, and whose messages can be named."""
 
-    def __init__(self, url: str, *, patience_s: float = 0.0, **options: Any) -> None:
+    def __init__(self, url: str, *, patience: Patience | None = None, **options: Any) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
             client=server.client(url),
             namespace=NAMESPACE,
@@ -46,77 +72,59 @@ class FleetBroker(RedisBroker):
             **options,
         )
         self.url = url
-        self._patience_s = patience_s
+        self.patience = patience or Patience(url)
+        #: Told to stop: nothing is waited for any more.
+        self.is_stopping = False
+        #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
+        self.held: dict[str, set[str]] = defaultdict(set)
+        script = dramatiq_redis._scripts["dispatch"].replace(_CALLERS_CLOCK, _SERVERS_CLOCK)
+        self.scripts["dispatch"] = self.client.register_script(script)
+        self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
+        self._take_over: Callable[..., Any] = self.client.register_script(_TAKE_OVER)
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Put a message on its queue under its own id, so that a sender can look whether it is still there.
 
         While Redis is away or full it is tried again until the patience is over. Raises QueueError then.
+        Nothing is ever delayed: a delayed message sits in the memory of the worker that will send it.
         """
         message = message.copy(options={"redis_message_id": message.message_id})
-        tries = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(
-                (redis.ConnectionError, redis.TimeoutError, redis.exceptions.OutOfMemoryError)
-            ),
-            wait=tenacity.wait_random_exponential(multiplier=0.05, max=1.0),
-            stop=tenacity.stop_after_delay(self._patience_s),
-            reraise=True,
-        )
+        base = f"{NAMESPACE}:{message.queue_name}"
         self.emit_before("enqueue", message, delay)
-        with server.translated(self.url):
-            tries(self.do_enqueue, message.queue_name, message.message_id, message.encode())
+        self.patience(self._enqueue, keys=[base, f"{base}.msgs"], args=[message.message_id, message.encode()])
         self.emit_after("enqueue", message, delay)
         return message
 
+    def stop_waiting(self, within_s: float) -> None:
+        """The process is told to stop: give what cannot be sent or acknowledged so many seconds more."""
+        self.is_stopping = True
+        self.patience.end_in(within_s)
+
+    def taken(self, queue: str) -> str:
+        """Key of the set of ids that this process has taken from a queue and not acknowledged."""
+        return f"{NAMESPACE}:__acks__.{self.broker_id}.{queue}"
+
+    def take_over(self, queue: str) -> None:
+        """Put back at once what other processes have taken from a queue that is this process's alone.
+
+        Without it a new store worker would hear of its predecessor's last messages only when that one's
+        heartbeat is missed, after it has sent out again, and paid for, what those messages held.
+        """
+        base = f"{NAMESPACE}:{queue}"
+
+        def put_back() -> None:
+            for key in self.client.scan_iter(match=f"{NAMESPACE}:__acks__.*.{queue}", count=1_000):
+                if key.decode() != self.taken(queue):
+                    self._take_over(keys=[key, base, f"{base}.msgs"])
+
+        self.patience(put_back)
+
+    def keep_error(self, letter_id: str, text: str) -> None:
+        """Remember why a message became a dead letter."""
+        self.client.hset(DEAD_ERRORS, letter_id, text[:MAX_ERROR_CHARS])
+
     @property
     def consumer_class(self) -> type[BlockingConsumer]:
+        from shared.queue.consumer import BlockingConsumer
+
         return BlockingConsumer
-
-
-class BlockingConsumer(_RedisConsumer):
-    """A consumer that takes a message within a millisecond of its arrival and costs nothing while idle.
-
-    dramatiq's own sleeps up to a second between polls: a search through an idle queue took 235 ms. This one
-    waits with BLMOVE from the head of the queue to the head of the queue, which returns as soon as there is
-    an element and leaves the list as it was; the fetch itself stays dramatiq's script. The time limit of the
-    wait is the safety net.
-    """
-
-    def __init__(self, broker: FleetBroker, queue_name: str, prefetch: int, timeout: int) -> None:
-        super().__init__(broker, queue_name, prefetch, timeout)  # type: ignore[no-untyped-call]
-        self._block_s = min(BLOCK_S, timeout / 1000)
-        # A connection of its own: a blocked one can do nothing else.
-        self._waiting = server.client(broker.url, block_s=self._block_s)
-        self._list = f"{broker.namespace}:{queue_name}"
-        self._has_room = threading.Event()
-
-    def close(self) -> None:
-        self._waiting.close()
-
-    def ack(self, message: MessageProxy) -> None:
-        super().ack(message)  # type: ignore[no-untyped-call]
-        self._has_room.set()
-
-    def nack(self, message: MessageProxy) -> None:
-        super().nack(message)  # type: ignore[no-untyped-call]
-        self._has_room.set()
-
-    def __next__(self) -> MessageProxy | None:
-        try:
-            if not self.message_cache:
-                self._has_room.clear()
-                room = self.prefetch - self.outstanding_message_count
-                if room <= 0:
-                    # Every thread has work and as much again waits here: nothing to ask Redis for. The
-                    # heartbeat goes on through the consumer of the delay queue, which is never full.
-                    self._has_room.wait(self._block_s)
-                    return None
-                self.message_cache = self.broker.do_fetch(self.queue_name, room)
-                if not self.message_cache:
-                    # redis-py annotates whole seconds; the server takes fractions.
-                    self._waiting.blmove(self._list, self._list, self._block_s, "LEFT", "LEFT")  # type: ignore[arg-type]
-                    return None
-        except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise ConnectionClosed(error) from None  # type: ignore[no-untyped-call]
-        message: MessageProxy | None = super().__next__()  # type: ignore[no-untyped-call]
-        return message

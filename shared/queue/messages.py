@@ -36,6 +36,8 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     force: bool = False
     #: True for a reindex: its vectors wait behind those of live edits.
     backfill: bool = False
+    #: When the reindex was asked for (ns since the epoch): one that was cancelled later embeds nothing more.
+    asked_ns: int = 0
 
 
 class StoreFiles(Wire, frozen=True, kw_only=True):
@@ -44,6 +46,8 @@ class StoreFiles(Wire, frozen=True, kw_only=True):
     agent: str
     files: tuple[FileRow, ...]
     backfill: bool = False
+    #: As in `ChunkFiles`.
+    asked_ns: int = 0
 
 
 class EmbedTexts(Wire, frozen=True, kw_only=True):
@@ -109,18 +113,22 @@ class RunQuery(Wire, frozen=True, kw_only=True):
 M = TypeVar("M", bound=Wire)
 
 
+class MessageRefused(QueueError):
+    """The message is of another version or shape, or about an agent that this process does not know."""
+
+
 def decode(raw: object, kind: type[M]) -> M:
-    """The message in the argument of an actor, checked. Raises QueueError for another version or shape."""
+    """The message in the argument of an actor. Raises MessageRefused for another version or shape."""
     version = raw.get("v", VERSION) if isinstance(raw, dict) else None
     if isinstance(version, int) and version > VERSION:
-        raise QueueError(
+        raise MessageRefused(
             f"{kind.__name__} has version {version}; this worker speaks {VERSION}",
             hint="upgrade this worker: pip install -U memline",
         )
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise QueueError(f"not a {kind.__name__} message: {error}") from error
+        raise MessageRefused(f"not a {kind.__name__} message: {error}") from error
 
 
 def encode(message: Wire) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from shared.queue import server
 from shared.queue.fleet import NAMESPACE
+from shared.queue.patience import Patience
 
 #: Seconds of the window of both budgets.
 WINDOW_S = 60.0
@@ -75,26 +76,27 @@ return 0
 class RedisLimits:
     """Limits shared by all processes on one Redis; see `shared.queue.limits.Limits`."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, patience: Patience | None = None) -> None:
+        """`patience`: while Redis is away a caller waits here: what it holds, or is about to pay for, could
+        not be delivered either."""
         self._client = server.client(url)
+        self._patience = patience or Patience(url)
         self._take: Any = self._client.register_script(_TAKE)
         self._hold: Any = self._client.register_script(_HOLD)
 
     def take(self, provider: str, *, tokens: int, max_requests: int = 0, max_tokens: int = 0) -> float:
         """Take a place for a request; 0 when it may go now, else seconds to wait before asking again."""
-        with server.translated(self._url):
-            wait_ms = self._take(
-                keys=[_key(provider, part) for part in ("hold", "requests", "tokens")],
-                args=[int(WINDOW_S * 1000), max_requests, max_tokens, tokens, uuid.uuid4().hex],
-            )
+        wait_ms: Any = self._patience(
+            self._take,
+            keys=[_key(provider, part) for part in ("hold", "requests", "tokens")],
+            args=[int(WINDOW_S * 1000), max_requests, max_tokens, tokens, uuid.uuid4().hex],
+        )
         return float(wait_ms) / 1000
 
     def hold(self, provider: str, seconds: float) -> None:
         """Keep everybody from calling for so long; a shorter time never cuts a longer one."""
         if seconds > 0:
-            with server.translated(self._url):
-                self._hold(keys=[_key(provider, "hold")], args=[max(1, int(seconds * 1000))])
+            self._patience(self._hold, keys=[_key(provider, "hold")], args=[max(1, int(seconds * 1000))])
 
 
 def _key(provider: str, part: str) -> str:

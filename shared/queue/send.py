@@ -24,10 +24,15 @@ ROUTES: dict[type[Wire], tuple[str, str]] = {
 def send(message: Wire) -> None:
     """Put a message on its queue, through the broker of this process.
 
-    A request's message is named after its lease, so that the dispatcher can see whether it was lost.
+    A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
+    whether it was lost or died.
     """
     queue, actor = ROUTES[type(message)]
-    name = message.lease if isinstance(message, messages.EmbedTexts) else str(uuid.uuid4())
+    name = uuid.uuid4().hex
+    if isinstance(message, messages.EmbedTexts):
+        name = message.lease
+    elif isinstance(message, messages.StoreVectors | messages.EmbedFailed):
+        name = f"{message.lease}.{name}"
     dramatiq.get_broker().enqueue(
         dramatiq.Message(
             queue_name=queue,

@@ -82,10 +82,12 @@ def translated(url: str) -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise _translate(error, mask_url(url)) from error
+        raise translate(error, url) from error
 
 
-def _translate(error: redis.RedisError, where: str) -> QueueError:
+def translate(error: redis.RedisError, url: str) -> QueueError:
+    """The error of redis-py in our words, with what to do."""
+    where = mask_url(url)
     text = str(error)
     if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
         return QueueError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, build_for_identity
 from shared.embedders.protocol import Embedder
-from shared.errors import ProviderLater
+from shared.errors import ProviderLater, ProviderStop
 from shared.index.health import Health
 from shared.index.identity import IdentityRow
 
@@ -29,32 +31,55 @@ class QueryEmbedder:
         self._choice = choice
         self._clock = clock or SystemClock()
         self._timeout_s = timeout_s
-        self._embedder: Embedder | None = None
+        self._lock = threading.Lock()
+        self._embedders: dict[tuple[str, int], Embedder] = {}
+        #: Nobody asks before this time (seconds since the epoch): a question was told to wait.
+        self._held_until = 0.0
+        self._held_for = ""
 
     def close(self) -> None:
-        if self._embedder is not None:
-            self._embedder.close()
-            self._embedder = None
+        with self._lock:
+            for embedder in self._embedders.values():
+                embedder.close()
+            self._embedders.clear()
 
     def embed(self, text: str, active: IdentityRow, state: Health) -> bytes:
-        """The vector of `text` under `active`. Raises a ProviderError, at once while there is a hold."""
-        wait_s = state.hold_until - self._clock.now()
+        """The vector of `text` under `active`.
+
+        Raises a ProviderError: at once, without a call, while the provider is paused or on hold.
+        """
+        if state.paused:
+            raise ProviderStop(state.reason, hint=state.action or "memline index")
+        held_until = max(state.hold_until, self._held_until)
+        wait_s = held_until - self._clock.now()
         if wait_s > 0:
+            why = state.reason if held_until == state.hold_until else self._held_for
             raise ProviderLater(
-                f"{active.identity.provider} is on hold for {wait_s:.0f} s: {state.reason}",
+                f"{active.identity.provider} is on hold for {wait_s:.0f} s: {why}",
                 hint="ask again after that; keyword search goes on",
+                retry_after_s=wait_s,
             )
-        return self._embedder_of(active).embed_query(text, timeout_s=self._timeout_s)
+        try:
+            return self._embedder_of(active).embed_query(text, timeout_s=self._timeout_s)
+        except ProviderLater as error:
+            if error.retry_after_s:
+                self._held_until = self._clock.now() + error.retry_after_s
+                self._held_for = error.message
+            raise
 
     def _embedder_of(self, active: IdentityRow) -> Embedder:
-        if self._embedder is None or self._embedder.identity.key != active.identity.key:
-            self.close()
-            chosen = self._choice.identity
-            if chosen is not None and chosen.key == active.identity.key:
-                self._embedder = self._choice.build(vector_dims=active.vector_dims)
-            else:
-                # The model is being changed: the old vectors are searched until the new ones are complete.
-                self._embedder = build_for_identity(
-                    self._settings, active.identity, active.base_url, vector_dims=active.vector_dims
-                )
-        return self._embedder
+        key = (active.identity.key, active.vector_dims)
+        with self._lock:
+            embedder = self._embedders.get(key)
+            if embedder is None:
+                chosen = self._choice.identity
+                if chosen is not None and chosen.key == active.identity.key:
+                    embedder = self._choice.build(vector_dims=active.vector_dims)
+                else:
+                    # The model is being changed: the old vectors are searched until the new are complete.
+                    embedder = build_for_identity(
+                        self._settings, active.identity, active.base_url, vector_dims=active.vector_dims
+                    )
+                # Those of former identities stay open: another thread may be using them.
+                self._embedders[key] = embedder
+            return embedder

@@ -40,8 +40,12 @@ class MemorySearch:
         self._embedder.close()
         self._index.close()
 
-    def ask(self, request: SearchRequest, *, files_behind: int = 0) -> Answer:
+    def ask(
+        self, request: SearchRequest, *, files_behind: int = 0, warning: str = "", action: str = ""
+    ) -> Answer:
         """Answer a question; `files_behind` is how many changed files the caller knows of.
+
+        `warning` and `action` are the caller's, and come before what is said here.
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
@@ -57,10 +61,9 @@ class MemorySearch:
         choice = self._choice
         if fallback is None and choice.fallback_from:
             fallback = {"from": choice.fallback_from, "reason": choice.reason}
-        warning = action = ""
-        if choice.identity is None and choice.requested not in ("auto", "none"):
+        if not warning and choice.identity is None and choice.requested not in ("auto", "none"):
             warning, action = choice.reason, choice.action
-        elif state.paused and pending:
+        elif not warning and state.paused and pending:
             warning, action = f"{state.reason}; {pending} vectors wait", state.action
         context = Context(
             provider=active.identity.provider if active else choice.provider,
