@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import dramatiq
@@ -31,17 +33,13 @@ def embed_texts(raw: dict[str, Any]) -> None:
     message = decode(raw, EmbedTexts)
     here = runtime.current()
     provider = message.identity.provider
-    wait_s = here.take_place(message)
-    if 0 < wait_s <= MAX_WAIT_S:
-        here.clock.sleep(wait_s)
-        wait_s = here.take_place(message)
-    if wait_s > 0:
-        limited = ProviderLater(f"{provider} is at its limit", retry_after_s=wait_s)
-        _report(message, range(len(message.texts)), limited)
-        return
     try:
         embedder = here.embedder(message.agent, message.identity)
-        outcome = embed(embedder, [text.text for text in message.texts])
+        outcome = embed(
+            embedder,
+            [text.text for text in message.texts],
+            before_call=partial(_take_place, here, message.agent, provider),
+        )
     except ProviderError as error:
         _report(message, range(len(message.texts)), error)
         return
@@ -74,6 +72,16 @@ def embed_texts(raw: dict[str, Any]) -> None:
                 learned=learned,
             )
         )
+
+
+def _take_place(here: runtime.Runtime, agent: str, provider: str, texts: Sequence[str]) -> None:
+    """Wait for a place within the provider's limits. Raises ProviderLater when that takes too long."""
+    wait_s = here.take_place(agent, provider, texts)
+    if 0 < wait_s <= MAX_WAIT_S:
+        here.clock.sleep(wait_s)
+        wait_s = here.take_place(agent, provider, texts)
+    if wait_s > 0:
+        raise ProviderLater(f"{provider} is at its limit", retry_after_s=wait_s)
 
 
 def _hold(here: runtime.Runtime, provider: str, error: ProviderError) -> None:

@@ -45,9 +45,7 @@ def join_fleet() -> dramatiq.Broker:
     What keeps it from starting is one line of the log and the end of the process, not a traceback.
     """
     try:
-        level, style = environment.log_options()
-        level = "INFO" if level == "WARNING" else level
-        logs.configure(level, style)
+        logs.configure(*environment.log_options(default="INFO"))
         settings = load().settings
         patience = Patience(settings.queue.url, seconds=PATIENCE_S)
         broker = on_redis(

@@ -7,7 +7,7 @@ from typing import Any
 
 import dramatiq
 
-from shared.errors import MemlineError
+from shared.errors import ConfigError, MemlineError
 from shared.queue.messages import RunQuery, decode
 from shared.search.results import SearchRequest
 from workers import runtime
@@ -30,5 +30,6 @@ def run_query(raw: dict[str, Any]) -> None:
         answer = memory.ask(request, files_behind=here.files_behind(message.agent)).to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""
-        answer = {"error": str(error), "action": hint}
+        # Only a wrong question is wrong whoever answers it; the rest may be this process's own trouble.
+        answer = {"error": str(error), "action": hint, "elsewhere": not isinstance(error, ConfigError)}
     here.replies.put(message.reply_to, json.dumps(answer).encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
@@ -25,7 +26,7 @@ from shared.queue import broker as queue_broker
 from shared.queue.bell import SWEEP_EVERY_S, Bell
 from shared.queue.credits import Credits, InProcessCredits
 from shared.queue.limits import InProcessLimits, Limits
-from shared.queue.messages import EmbedTexts, MessageRefused, Sweep
+from shared.queue.messages import MessageRefused, Sweep
 from shared.queue.replies import InProcessReplies, Replies
 from shared.queue.send import send
 from shared.search.service import MemorySearch
@@ -176,12 +177,12 @@ class Runtime:
         broker = queue_broker.current()
         return broker.queues["store"].qsize() if broker is not None else 0
 
-    def take_place(self, message: EmbedTexts) -> float:
-        """Seconds this request must wait for the provider's limits; 0 when it may go now."""
-        remote = self.agent(message.agent).memory.remote
+    def take_place(self, agent: str, provider: str, texts: Sequence[str]) -> float:
+        """Take a place for one call within the provider's limits; 0, or the seconds it would have to wait."""
+        remote = self.agent(agent).memory.remote
         return self.limits.take(
-            message.identity.provider,
-            tokens=sum(estimate_tokens(text.text) for text in message.texts),
+            provider,
+            tokens=sum(map(estimate_tokens, texts)),
             max_requests=remote.requests_per_minute,
             max_tokens=remote.tokens_per_minute,
         )

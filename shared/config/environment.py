@@ -22,6 +22,8 @@ WORKSPACE = "MEMLINE_WORKSPACE"
 QUEUE_URL = "MEMLINE_QUEUE_URL"
 LOG_LEVEL = "MEMLINE_LOG_LEVEL"
 LOG_FORMAT = "MEMLINE_LOG_FORMAT"
+SQLITE = "MEMLINE_SQLITE"
+LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
 
 #: Where OpenClaw keeps its own files (configuration, transcripts).
 STATE_DIR = "OPENCLAW_STATE_DIR"
@@ -112,9 +114,21 @@ def names_provider_key(text: str) -> bool:
     return any(text in names for names in PROVIDER_KEYS.values())
 
 
-def log_options(env: Environment = os.environ) -> tuple[str, str]:
+def lease_s(default: float, env: Environment = os.environ) -> float:
+    """Seconds a request may be out, for `shared.index.dispatch`."""
+    text = value(env, LEASE_SECONDS)
+    if not text:
+        return default
+    if not re.fullmatch(r"\d{1,6}(\.\d+)?", text) or float(text) <= 0:
+        raise ConfigError(
+            f"{LEASE_SECONDS}: {text!r} is no number of seconds", hint=f"{LEASE_SECONDS}={default:g}"
+        )
+    return float(text)
+
+
+def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> tuple[str, str]:
     """Level and format of the log, for `shared.logs.configure`."""
-    level = value(env, LOG_LEVEL).upper() or "WARNING"
+    level = value(env, LOG_LEVEL).upper() or default
     if level not in LOG_LEVELS:
         raise ConfigError(
             f"{LOG_LEVEL}: {level!r} is no log level", hint=f"{LOG_LEVEL}={'|'.join(LOG_LEVELS)}"

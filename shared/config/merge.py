@@ -30,12 +30,32 @@ def _joined(weaker: Leaf, stronger: Leaf) -> Leaf:
     return tuple(dict.fromkeys(both)), f"{weaker[1]}; {stronger[1]}"
 
 
+#: Keys of OpenClaw whose part of Memline is not there yet. They keep their place in a file, and whoever sets
+#: one is told.
+LATER = {
+    "experimental.sessionMemory": "the search of session transcripts",
+    "sync.sessions.deltaBytes": "the search of session transcripts",
+    "sync.sessions.deltaMessages": "the search of session transcripts",
+    "sync.onSessionStart": "the start of a session as an event",
+    "remote.batch.enabled": "the use of Batch APIs",
+    "remote.batch.wait": "the use of Batch APIs",
+    "remote.batch.concurrency": "the use of Batch APIs",
+    "remote.batch.pollIntervalMs": "the use of Batch APIs",
+    "remote.batch.timeoutMinutes": "the use of Batch APIs",
+    "local.modelPath": "embedding with a model in this process",
+    "local.modelCacheDir": "embedding with a model in this process",
+}
+
+
 def settle(leaves: Leaves, report: Report) -> Leaves:
     """The leaves with those corrected that cannot stand beside another; `report` learns of each."""
     settled = dict(leaves)
     _settle_sources(settled, report)
     _settle_overlap(settled, report)
     _settle_weights(settled, report)
+    for path, what in LATER.items():
+        if path in settled:
+            report.warn(f"{settled[path][1]}: accepted, but {what} comes with a later release")
     return settled
 
 
@@ -67,8 +87,13 @@ def _settle_weights(leaves: Leaves, report: Report) -> None:
     if vector_path not in leaves and text_path not in leaves:
         return
     standard = Hybrid()
-    vector, vector_origin = leaves.get(vector_path, (standard.vector_weight, "default"))
-    text, text_origin = leaves.get(text_path, (standard.text_weight, "default"))
+    # One weight alone means that the other is the rest, as with the original's 0.7 and 0.3.
+    rest = {
+        vector_path: 1 - leaves[text_path][0] if text_path in leaves else standard.vector_weight,
+        text_path: 1 - leaves[vector_path][0] if vector_path in leaves else standard.text_weight,
+    }
+    vector, vector_origin = leaves.get(vector_path, (rest[vector_path], "default"))
+    text, text_origin = leaves.get(text_path, (rest[text_path], "default"))
     total = vector + text
     if total == 0:
         report.warn(f"{vector_origin}: both weights are 0, the defaults are used")

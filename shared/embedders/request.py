@@ -7,7 +7,7 @@ and only a text that fails alone is a failure. Later and stop end the calls at o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from shared.embedders.protocol import Embedder
@@ -48,17 +48,28 @@ def max_calls(texts: int) -> int:
     return 4 + 2 * MAX_BAD_TEXTS * texts.bit_length()
 
 
-def embed(embedder: Embedder, texts: Sequence[str]) -> Outcome:
-    """The vectors of `texts`, as many as can be had. Raises nothing that is a ProviderError."""
-    return _Request(embedder, texts).run()
+def embed(
+    embedder: Embedder,
+    texts: Sequence[str],
+    before_call: Callable[[Sequence[str]], None] = lambda _: None,
+) -> Outcome:
+    """The vectors of `texts`, as many as can be had. Raises nothing that is a ProviderError.
+
+    `before_call` is asked before each call, with its texts; it may wait for a place within a limit, or raise
+    ProviderLater, which ends the calls.
+    """
+    return _Request(embedder, texts, before_call).run()
 
 
 class _Request:
     """The state of one request while it is cut and tried."""
 
-    def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
+    def __init__(
+        self, embedder: Embedder, texts: Sequence[str], before_call: Callable[[Sequence[str]], None]
+    ) -> None:
         self._embedder = embedder
         self._texts = texts
+        self._before_call = before_call
         self._vectors: list[bytes | None] = [None] * len(texts)
         self._failures: list[tuple[int, ProviderError]] = []
         #: Parts (first, past the last) still to try; broad ones first, so that a provider that
@@ -83,6 +94,7 @@ class _Request:
             first, end = self._next_part()
             calls += 1
             try:
+                self._before_call(self._texts[first:end])
                 vectors = self._embedder.embed_documents(self._texts[first:end])
                 if len(vectors) != end - first:
                     raise ProviderBrokenAnswer(f"{len(vectors)} vectors for {end - first} texts")

@@ -1,8 +1,8 @@
 """Whose turn a wanted text is in, and how a backfill is cancelled and taken up again.
 
 The column `backfill` of `vectors` is the turn. Texts of live edits go out first; then those of a backfill,
-which is a reindex or a new model; those of a backfill that was cancelled stay where they are, so that the index
-still knows what it lacks, until somebody takes them up.
+which is a reindex or a new model; those of a backfill that was cancelled stay where they are, so that the
+index still knows what it lacks, until somebody takes them up.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shared.config import environment
 from shared.errors import (
     IndexCorrupt,
     IndexFault,
@@ -49,7 +50,7 @@ INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 @lru_cache(maxsize=1)
 def library() -> Any:
     """The DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
-    forced = os.environ.get("MEMLINE_SQLITE")
+    forced = environment.value(os.environ, environment.SQLITE)
     if forced:
         return import_module(forced)
     try:

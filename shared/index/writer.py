@@ -287,7 +287,8 @@ class IndexWriter:
         with faults(self.path):
             target = identity.target(self.connection)
             state = health.read(self.connection, target.identity.provider) if target else Health()
-            if target is None or state.paused:
+            if target is None or state.paused or self.lease_tokens():
+                # While something is out, its answer brings the next try.
                 return 0.0
             due = max(state.hold_until, vectors.next_due(self.connection, target.id) or 0.0)
         return max(due - now, 0.0)

@@ -73,4 +73,5 @@ def test_every_block_of_the_documentation_is_a_configuration(text: str, tmp_path
     (tmp_path / "c.json5").write_text(text, encoding="utf-8")
     env = {"HOME": str(home)} | dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
     loaded = load(Options(config=tmp_path / "c.json5"), env)
-    assert loaded.warnings == ()
+    # Some blocks show the whole of OpenClaw's file; what of it comes later is told, all else has its effect.
+    assert [text for text in loaded.warnings if "comes with a later release" not in text] == []

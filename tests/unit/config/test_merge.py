@@ -47,7 +47,7 @@ def test_sessions_need_their_permission() -> None:
         sources=(("sessions",), "f"), experimental__sessionMemory=(True, "f: experimental")
     )
     assert found["sources"] == ("sessions",)
-    assert not warnings
+    assert [text for text in warnings if "left out" in text] == []
 
 
 def test_without_any_source_left_memory_is_the_one() -> None:
@@ -80,3 +80,18 @@ def test_two_weights_of_zero_mean_the_defaults() -> None:
 
     assert (found["query.hybrid.vectorWeight"], found["query.hybrid.textWeight"]) == (0.5, 0.5)
     assert warnings
+
+
+def test_a_key_without_effect_in_this_release_is_named() -> None:
+    _, warnings = settled(remote__batch__enabled=(True, "f: remote.batch.enabled"))
+
+    assert warnings == [
+        "f: remote.batch.enabled: accepted, but the use of Batch APIs comes with a later release"
+    ]
+
+
+def test_one_weight_alone_leaves_the_rest_to_the_other() -> None:
+    found, warnings = settled(query__hybrid__vectorWeight=(0.7, "f"))
+
+    assert round(found["query.hybrid.textWeight"], 6) == 0.3
+    assert not warnings
