@@ -20,8 +20,8 @@ from shared.errors import ConfigError, ProviderStop
 NONE = "none"
 
 _SET_UP = (
-    "export OPENAI_API_KEY=…, or set agents.defaults.memorySearch.remote.baseUrl to a server of your own, "
-    "e.g. http://127.0.0.1:11434/v1"
+    "export OPENAI_API_KEY=… (or GEMINI_API_KEY, VOYAGE_API_KEY), or set "
+    "agents.defaults.memorySearch.remote.baseUrl to a server of your own, e.g. http://127.0.0.1:11434/v1"
 )
 
 
@@ -127,26 +127,24 @@ def _auto(settings: AgentSettings) -> Choice:
     """The first provider that can work; `local` first, so that notes stay here when a model is here."""
     if _is_local_model(settings.memory.local.model_path):
         return _primary(CATALOG["local"], settings)
-    not_yet: list[str] = []
+    owner = _owner_of_key(settings)
     for provider in CATALOG.values():
-        if not provider.needs_key:
+        if not provider.in_auto or owner not in ("", provider.name):
             continue
-        # `remote.*` names no provider; it counts for the first one that is looked at.
-        maker = primary_endpoint if provider.available else fallback_endpoint
         try:
-            endpoint = maker(provider, settings)
+            endpoint = primary_endpoint(provider, settings)
         except ConfigError as error:
             raise _Unworkable(error.message, error.hint) from None
-        if provider.available and (endpoint.key or not endpoint.public):
+        if endpoint.opens or not endpoint.public:
             return _primary(provider, settings)
-        if endpoint.key:
-            not_yet.append(provider.name)
-    if not_yet:
-        names = " and ".join(not_yet)
-        raise _Unworkable(
-            f"the only key found is for {names}, and provider {names} is not in this release yet", _SET_UP
-        )
     raise _Unworkable("no embedding provider is configured: no key was found, and no baseUrl", _SET_UP)
+
+
+def _owner_of_key(settings: AgentSettings) -> str:
+    """The provider whose key `remote.apiKey` is, when the environment tells; no other one is shown it."""
+    key = settings.memory.remote.api_key.strip()
+    owners = (name for name, value in settings.environment_keys.items() if key and value.strip() == key)
+    return next(owners, "")
 
 
 def _is_local_model(path: str) -> bool:
@@ -184,13 +182,14 @@ def _usable(
     if not provider.available:
         raise _Unworkable(
             f"provider {provider.name} is not in this release yet",
-            "set memorySearch.provider to openai (also for any server that speaks its protocol) or to none",
+            "set memorySearch.provider to openai (also for any server that speaks its protocol), gemini, "
+            "voyage or none",
         )
     try:
         endpoint = maker(provider, settings)
     except ConfigError as error:
         raise _Unworkable(error.message, error.hint) from None
-    if provider.needs_key and endpoint.public and not endpoint.key:
+    if provider.needs_key and endpoint.public and not endpoint.opens:
         raise _Unworkable(
             f'No API key found for provider "{provider.name}"',
             f"export {provider.key_variable}=…; the key is looked for in {endpoint.key_places}",
@@ -210,21 +209,23 @@ def _choice(
 ) -> Choice:
     """`own`: the model, dimensions and caps of the settings are meant for this provider."""
     memory = settings.memory
+    model = _model(provider, memory.model if own else "", endpoint)
     identity = Identity(
         provider=provider.name,
-        model=_model(provider, memory.model if own else "", endpoint),
+        model=model,
         endpoint=endpoint.digest,
         dims=memory.output_dimensionality if own else 0,
+        scheme=provider.scheme_of(model),
     )
     return Choice(
         requested=memory.provider,
         provider=provider.name,
-        model=identity.model,
+        model=model,
         reason=reason,
         action=action,
         fallback_from=fallback_from,
         identity=identity,
-        caps=_caps(provider, settings, endpoint, own=own),
+        caps=_caps(provider.caps_of(model, public=endpoint.public), settings, own=own),
         base_url=endpoint.shown_url,
         timeout_s=memory.remote.timeout_seconds,
         endpoint=endpoint,
@@ -241,9 +242,8 @@ def _model(provider: Provider, configured: str, endpoint: Endpoint) -> str:
     return model
 
 
-def _caps(provider: Provider, settings: AgentSettings, endpoint: Endpoint, *, own: bool) -> RequestCaps:
+def _caps(usual: RequestCaps, settings: AgentSettings, *, own: bool) -> RequestCaps:
     remote = settings.memory.remote
-    usual = provider.caps if endpoint.public else provider.compatible_caps or provider.caps
     return RequestCaps(
         max_rows=(remote.max_rows if own else 0) or usual.max_rows,
         max_tokens=(remote.max_tokens if own else 0) or usual.max_tokens,

@@ -1,13 +1,16 @@
 """The one place that decides what kind of error a provider's answer is.
 
-    status 429                      later, or stop when the quota is used up
+    status 429                      later, or stop when the quota is used up (Gemini: of the day),
+                                    or too big when a minute's allowance is less than the request
     status 402, 401, 403, 404       stop
     status 413, or cap words        too big, with the caps the words name
-    status 400, 422                 refused: some text in the request
+    status 400, 422                 stop for key, model, dimensions, country; else refused: some text in it
     status 408, 409, 425, 5xx       later
     a redirect, any other status    stop
 
-Only what the provider itself wrote is read (message, code, type): an answer may quote the texts.
+Only what the provider itself wrote is read (message, code, type): an answer may quote the texts. OpenAI
+and servers like it say `{"error": {"message", "code"}}`, Voyage `{"detail"}`, Gemini a `google.rpc.Status`
+(see `google_status`).
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from shared.embedders.catalog import url_hint
+from shared.embedders.google_status import QuotaDetails, quota_details
 from shared.embedders.masking import shown
 from shared.embedders.waiting import wait_s
 from shared.errors import ProviderError, ProviderLater, ProviderRefused, ProviderStop, ProviderTooBig
@@ -34,22 +39,30 @@ _QUOTA_WORDS = re.compile(
     r"exceeded your current quota|quota (has been |is )?(exhausted|exceeded|used up)"
     r"|insufficient (quota|funds|credits?|balance)|out of credits?|credit balance"
     r"|billing (hard limit|details|account|is not|has not|not)|account is not active"
+    r"|credits? (is|are|has been|have been) (depleted|exhausted|used up)|spend(ing)? (cap|limit)"
 )
 _RATE = re.compile(
     r"rate[ _]limit|too[ _]many[ _]requests|resource has been exhausted|(requests|tokens) per (min|day)"
 )
 _BAD_KEY = re.compile(
     r"(invalid|incorrect|missing)[ _]api[ _-]?key|api[ _]key (not valid|is invalid|expired)|api_key_invalid"
-    r"|invalid[ _]authentication"
+    r"|invalid[ _]authentication|api key is invalid"
 )
 _BAD_MODEL = re.compile(
-    r"model_not_found|invalid_model|(unknown|invalid|unsupported) model\b"
+    r"model_not_found|invalid_model|(unknown|invalid|unsupported|unexpected) model\b"
     r"|\bmodel\b.{0,80}(not found|does ?n[o']t exist|not exist|is not supported|not available)"
 )
 _BAD_DIMS = re.compile(
     r"\bdimensions?\b.{0,60}(not support|unsupported|invalid|not allowed)"
     r"|matryoshka|support\w* .{0,30}\bdimensions\b"
+    r"|output_?dimension\w*\b.{0,60}(not valid|invalid|must be|not support|out of range)"
+    r"|invalid value at .{0,60}dimension"
 )
+#: Gemini does not serve every country; no text is at fault.
+_BAD_PLACE = re.compile(r"location is not supported|not available in your (country|region|location)")
+_DISABLED = re.compile(r"service_disabled|it is disabled\b|api_key_service_blocked")
+#: Voyage to accounts without a payment method: "reduced rate limits of 3 RPM and 10K TPM".
+_TOKENS_A_MINUTE = re.compile(r"\b(\d+)(k?) tpm\b")
 
 _N = r"(\d[\d,_]*)"
 _ROW_CAPS = tuple(
@@ -76,6 +89,7 @@ _TOKEN_CAPS = tuple(
         r"(?:less than|fewer than|at most|no more than|not exceed|limit(?: is| of)?:?|up to) <N> tokens",
         r"\bmax(?:imum)?[ _](?:input[ _]|total[ _])?tokens\D{0,40}<N>",
         r"\blimit:? <N>, requested",
+        r"too many tokens in batch\. max is <N>",
         r"physical batch size \(current batch size: <N>",
     )
 )
@@ -84,7 +98,7 @@ _CAP_WORDS = re.compile(
     r"|(input|context|sequence) length|exceeds? the (context|maximum|max)|max input length is"
     r"|(reduce|lower) (your|the) (prompt|input|number|batch|length)|max_tokens_per_request"
     r"|(string|array)_above_max_length|context_length_exceeded"
-    r"|batch size|payload size|request size|size limit"
+    r"|batch size|payload size|request size|size limit|input token count"
 )
 #: Some local servers answer 500 to a text above their window (llama.cpp, older Ollama).
 _CAP_WORDS_OF_500 = re.compile(r"too large to process|input length exceeds|exceeds the context")
@@ -98,21 +112,31 @@ def classify(
     *,
     secrets: Iterable[str] = (),
     key_hint: str = "",
+    sent_bytes: int = 0,
     now: float | None = None,
 ) -> ProviderError:
-    """The error for an answer that is no success. `key_hint` says where the key is looked for."""
+    """The error for an answer that is no success.
+
+    `key_hint` says where the key is looked for; `sent_bytes` is the size of the request, 0 when unknown.
+    """
     raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     headers = {name.lower(): value for name, value in headers.items()}
-    said = " ".join(_words(raw))
+    answer = _parsed(raw)
+    said = raw[:MAX_READ_CHARS] if answer is None else " ".join(_said(answer))
     words = said.lower()
     message = f"{provider} embeddings failed: {status} {shown(raw, secrets)}".rstrip()
-    wait = wait_s(headers, said, now=time.time() if now is None else now)
+    quota = quota_details(answer)
+    wait = wait_s(headers, said, now=time.time() if now is None else now, told_s=quota.wait_s)
 
-    if _out_of_quota(status, words, wait):
-        return ProviderStop(message, status=status, hint=_quota_hint(provider))
+    if _out_of_quota(status, words, wait, quota):
+        return ProviderStop(message, status=status, hint=_quota_hint(provider, quota))
     if status == 429 and "request too large" in words:
         # Larger than a whole minute's allowance: waiting will not help.
         return _too_big(message, status, words)
+    if status == 429 and (allowance := _allowance(words)) and sent_bytes / 4 > allowance / 2:
+        # The same, of a provider that says what it allows and not what was asked for. Its tokens may be
+        # twice as many as ours.
+        return ProviderTooBig(message, status=status, max_tokens=allowance // 2)
     if status == 429 or (status in (400, 403, 422) and _RATE.search(words)):
         return ProviderLater(message, status=status, retry_after_s=wait)
     if status >= 500:
@@ -122,17 +146,22 @@ def classify(
     if status in (408, 409, 425):
         return ProviderLater(message, status=status, retry_after_s=wait)
     if status in (401, 403) or (status in (400, 422) and _BAD_KEY.search(words)):
-        return ProviderStop(message, status=status, hint=key_hint or f"check the {provider} API key")
+        return ProviderStop(message, status=status, hint=_key_hint(provider, words, key_hint))
     if status == 413:
         return _too_big(message, status, words)
     if status in (400, 422):
         return _bad_request(provider, message, status, words)
-    return ProviderStop(message, status=status, hint=_stop_hint(status, words, headers, secrets))
+    return ProviderStop(message, status=status, hint=_stop_hint(provider, status, words, headers, secrets))
 
 
 def _bad_request(provider: str, message: str, status: int, words: str) -> ProviderError:
     if _BAD_DIMS.search(words):
-        hint = f"remove memorySearch.outputDimensionality: this {provider} model cannot shorten its vectors"
+        hint = (
+            f"change or remove memorySearch.outputDimensionality: this {provider} model has no such vectors"
+        )
+        return ProviderStop(message, status=status, hint=hint)
+    if _BAD_PLACE.search(words):
+        hint = f"{provider} does not serve this place: set memorySearch.provider to another"
         return ProviderStop(message, status=status, hint=hint)
     if _cap(_ROW_CAPS, words) or _cap(_TOKEN_CAPS, words) or _CAP_WORDS.search(words):
         return _too_big(message, status, words)
@@ -144,7 +173,15 @@ def _bad_request(provider: str, message: str, status: int, words: str) -> Provid
 _MODEL_HINT = "set memorySearch.model to a model that this provider serves"
 
 
-def _stop_hint(status: int, words: str, headers: Mapping[str, str], secrets: Iterable[str]) -> str:
+def _key_hint(provider: str, words: str, key_hint: str) -> str:
+    if _DISABLED.search(words):
+        return f"allow the {provider} API for the project of this key, then run: memline index"
+    return key_hint or f"check the {provider} API key"
+
+
+def _stop_hint(
+    provider: str, status: int, words: str, headers: Mapping[str, str], secrets: Iterable[str]
+) -> str:
     if 300 <= status < 400:
         target = shown(headers.get("location", "").split("?")[0], secrets)
         return f"a key follows no redirect; set memorySearch.remote.baseUrl to the new place: {target}"
@@ -152,20 +189,38 @@ def _stop_hint(status: int, words: str, headers: Mapping[str, str], secrets: Ite
         return _MODEL_HINT
     if status == 407:
         return "the proxy wants to know who you are: check HTTPS_PROXY"
-    return "check memorySearch.remote.baseUrl (it usually ends in /v1) and memorySearch.model"
+    return f"{url_hint(provider)}; check memorySearch.model too"
 
 
-def _quota_hint(provider: str) -> str:
+def _quota_hint(provider: str, quota: QuotaDetails) -> str:
+    if quota.is_none:
+        return (
+            f"this {provider} key has no quota for the model: enable billing for its project or set "
+            "memorySearch.model to another, then run: memline index"
+        )
+    if quota.is_daily:
+        return (
+            f"the day's quota of this {provider} key is used up: wait for the next day, raise the quota "
+            "or switch memorySearch.provider, then run: memline index"
+        )
     return f"top up the {provider} account or switch memorySearch.provider, then run: memline index"
 
 
-def _out_of_quota(status: int, words: str, wait: float | None) -> bool:
+def _out_of_quota(status: int, words: str, wait: float | None, quota: QuotaDetails) -> bool:
     """Used up for good. Prose beside a time to wait is a rate limit that calls itself a quota."""
     if status == 402:
         return True
-    if not 400 <= status < 500:
+    if not 400 <= status < 500 or quota.is_short:
         return False
+    if quota.is_daily or quota.is_none:
+        return True
     return bool(_QUOTA_CODES.search(words) or (wait is None and _QUOTA_WORDS.search(words)))
+
+
+def _allowance(words: str) -> int:
+    """Tokens a minute that the plan allows, when the words say so; else 0."""
+    found = _TOKENS_A_MINUTE.search(words)
+    return int(found.group(1)) * (1000 if found.group(2) else 1) if found else 0
 
 
 def _too_big(message: str, status: int, words: str) -> ProviderTooBig:
@@ -181,14 +236,11 @@ def _cap(patterns: Iterable[re.Pattern[str]], words: str) -> int | None:
     return None
 
 
-def _words(raw: str) -> Iterator[str]:
-    """What the provider itself says: messages, codes and types, not the request it may quote."""
+def _parsed(raw: str) -> Any:
     try:
-        answer = json.loads(raw)
-    except ValueError:
-        yield raw[:MAX_READ_CHARS]
-        return
-    yield from _said(answer)
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
 
 
 #: Keys whose text is the provider's own.

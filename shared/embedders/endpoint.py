@@ -28,6 +28,8 @@ class Endpoint:
     #: True for the provider's own service.
     public: bool
     key: str = field(default="", repr=False)
+    #: Header of the key; in `authorization` it stands behind `Bearer`.
+    key_header: str = "authorization"
     #: Extra headers, names in lower case, already merged; they win over ours.
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Where keys are looked for, in words.
@@ -50,6 +52,11 @@ class Endpoint:
         parts = urlsplit(self.base_url)
         query = [(name, value) for name, value in parse_qsl(parts.query) if not _AUTH_LIKE.search(name)]
         return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(sorted(query)), ""))
+
+    @property
+    def opens(self) -> bool:
+        """Whether there is anything to get in with: a key, or a header in its place."""
+        return bool(self.key or self.headers.keys() & {self.key_header, "authorization"})
 
     @property
     def key_hint(self) -> str:
@@ -81,9 +88,8 @@ def _endpoint(
 ) -> Endpoint:
     entry = _entry(provider, settings)
     where = "memorySearch.remote.baseUrl" if base_url.strip() else f"{_entry_path(provider)}.baseUrl"
-    normal, user_info = _split_user(
-        normal_url(base_url.strip() or entry.base_url.strip() or provider.public_url, where=where)
-    )
+    url = normal_url(base_url.strip() or entry.base_url.strip() or provider.public_url, where=where)
+    normal, user_info = _split_user(_with_own_path(provider, url))
     found = key.strip() or settings.environment_keys.get(provider.name, "").strip() or entry.api_key.strip()
     merged = {"authorization": _basic(user_info)} if user_info else {}
     for more in (entry.headers, headers):
@@ -93,16 +99,17 @@ def _endpoint(
         base_url=normal,
         public=normal == provider.public_url,
         key=found,
+        key_header=provider.key_header,
         headers=merged,
         key_places=f"{provider.key_variable}, then {_entry_path(provider)}.apiKey",
     )
 
 
 def _entry(provider: Provider, settings: AgentSettings) -> ProviderEntry:
-    for name in provider.entry_names:
-        if name in settings.providers:
-            return settings.providers[name]
-    return ProviderEntry()
+    """The entry of the provider; of several the first with a key, whole: a key stays with its address."""
+    entries = [settings.providers[name] for name in provider.entry_names if name in settings.providers]
+    with_key = (entry for entry in entries if entry.api_key.strip())
+    return next(with_key, entries[0] if entries else ProviderEntry())
 
 
 def _entry_path(provider: Provider) -> str:
@@ -129,6 +136,15 @@ def normal_url(url: str, *, where: str = "baseUrl") -> str:
     path = parts.path.rstrip("/").removesuffix("/embeddings").rstrip("/")
     netloc = f"{user_info}@{host}" if user_info else host
     return urlunsplit((parts.scheme, netloc, path, parts.query, ""))
+
+
+def _with_own_path(provider: Provider, url: str) -> str:
+    """The address with the path of the protocol that is spoken to this provider."""
+    parts = urlsplit(url)
+    path = parts.path
+    if provider.foreign_path and f"{provider.foreign_path}/" in f"{path}/":
+        path = path[: f"{path}/".index(f"{provider.foreign_path}/")].rstrip("/")
+    return urlunsplit(parts._replace(path=path or provider.bare_path))
 
 
 def _split_user(url: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import httpx
 import tenacity
 
 from shared.clock import Clock, SystemClock
+from shared.embedders.catalog import url_hint
 from shared.embedders.classify import classify
 from shared.embedders.endpoint import Endpoint
 from shared.embedders.masking import shown
@@ -46,21 +47,20 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    #: Size of the request it answers.
+    sent_bytes: int = 0
 
 
 class HttpClient:
-    """Sends JSON to one address of one provider. Safe to use from several threads."""
+    """Sends JSON to one endpoint of one provider. Safe to use from several threads."""
 
-    def __init__(
-        self, endpoint: Endpoint, path: str, *, timeout_s: float, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, *, timeout_s: float, clock: Clock | None = None) -> None:
         """`timeout_s` bounds a whole call, all its tries and waits together. Raises ProviderStop."""
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         try:
-            base = httpx.URL(endpoint.base_url)
-            self._url = base.copy_with(path=base.path.rstrip("/") + path)
+            base = self._base = httpx.URL(endpoint.base_url)
             self._client = httpx.Client(
                 headers=_headers(endpoint),
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30),
@@ -77,8 +77,12 @@ class HttpClient:
                 reason = shown(str(error), endpoint.secrets)
             raise ProviderStop(self._text(reason), hint=endpoint.key_hint) from None
 
-    def post(self, body: Mapping[str, object], *, timeout_s: float | None = None) -> Reply:
-        """The provider's answer, whatever its status below 500. Raises a ProviderError when there is none."""
+    def post(self, path: str, body: Mapping[str, object], *, timeout_s: float | None = None) -> Reply:
+        """The provider's answer, whatever its status below 500. Raises a ProviderError when there is none.
+
+        `path` goes behind the base address, percent-encoded where it must be.
+        """
+        url = self._base.copy_with(path=self._base.path.rstrip("/") + path)
         deadline = self._clock.now() + (timeout_s or self._timeout_s)
         # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -90,7 +94,7 @@ class HttpClient:
             sleep=self._clock.sleep,
             reraise=True,
         )
-        return tries(self._send, content, deadline, timeout_s or self._timeout_s)
+        return tries(self._send, url, content, deadline, timeout_s or self._timeout_s)
 
     def error(self, reply: Reply) -> ProviderError:
         """The error that a reply which is no success stands for."""
@@ -101,6 +105,7 @@ class HttpClient:
             reply.body,
             secrets=self._endpoint.secrets,
             key_hint=self._endpoint.key_hint,
+            sent_bytes=reply.sent_bytes,
             now=self._clock.now(),
         )
 
@@ -115,7 +120,7 @@ class HttpClient:
             said = shown(reply.body[:2000].decode("utf-8", "replace"), self._endpoint.secrets)
             raise ProviderBrokenAnswer(
                 self._text(f"{reply.status}, but no JSON ({kind}): {said}"),
-                hint="check memorySearch.remote.baseUrl: it usually ends in /v1",
+                hint=url_hint(self._endpoint.provider),
                 status=reply.status,
             ) from None
         if isinstance(answer, dict) and answer.get("error") and "data" not in answer:
@@ -129,7 +134,7 @@ class HttpClient:
         """Gateways (OpenRouter) put the status of the provider behind them into a 200."""
         status = error.get("code") if isinstance(error, dict) else None
         if isinstance(status, int) and 400 <= status < 600:
-            return self.error(Reply(status=status, headers=reply.headers, body=reply.body))
+            return self.error(replace(reply, status=status))
         said = shown(reply.body.decode("utf-8", "replace"), self._endpoint.secrets)
         return ProviderBrokenAnswer(self._text(f"{reply.status} {said}"), status=reply.status)
 
@@ -141,24 +146,33 @@ class HttpClient:
             and self._clock.now() + FIRST_WAIT_S < deadline
         )
 
-    def _send(self, content: bytes, deadline: float, timeout_s: float) -> Reply:
+    def _send(self, url: httpx.URL, content: bytes, deadline: float, timeout_s: float) -> Reply:
         left_s = max(deadline - self._clock.now(), 0.01)
         timeout = httpx.Timeout(left_s, connect=min(left_s, CONNECT_TIMEOUT_S))
         try:
-            with self._client.stream("POST", self._url, content=content, timeout=timeout) as response:
+            with self._client.stream("POST", url, content=content, timeout=timeout) as response:
                 body = bytearray()
                 for piece in response.iter_bytes():
                     body += piece
                     if len(body) > MAX_ANSWER_BYTES:
-                        raise ProviderBrokenAnswer(self._text("the answer has no end"))
+                        raise ProviderBrokenAnswer(
+                            self._text("the answer has no end"), status=response.status_code
+                        )
                     if self._clock.now() > deadline:
                         raise httpx.ReadTimeout("answer too slow")
                 headers = {name.lower(): value for name, value in response.headers.items()}
-                reply = Reply(status=response.status_code, headers=headers, body=bytes(body))
+                reply = Reply(
+                    status=response.status_code,
+                    headers=headers,
+                    body=bytes(body),
+                    sent_bytes=len(content),
+                )
         except httpx.TimeoutException as error:
             raise ProviderLater(self._text(f"no answer within {timeout_s:g} s")) from error
         except httpx.DecodingError as error:
-            raise ProviderBrokenAnswer(self._text(f"the answer cannot be unpacked: {error}")) from error
+            raise ProviderBrokenAnswer(
+                self._text(f"the answer cannot be unpacked: {error}"), status=response.status_code
+            ) from error
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL):
             # Their messages quote headers, so neither text nor cause is kept.
             raise ProviderStop(
@@ -168,7 +182,7 @@ class HttpClient:
         except httpx.TransportError as error:
             raise ProviderLater(
                 self._text(shown(str(error) or type(error).__name__, self._endpoint.secrets)),
-                hint=f"is a server running at {self._url.scheme}://{self._url.netloc.decode()}?",
+                hint=f"is a server running at {url.scheme}://{url.netloc.decode()}?",
             ) from error
         if reply.status >= 500:
             raise self.error(reply)
@@ -185,7 +199,8 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
         "user-agent": f"memline/{_version()}",
     }
     if endpoint.key:
-        headers["authorization"] = f"Bearer {endpoint.key}"
+        is_bearer = endpoint.key_header == "authorization"
+        headers[endpoint.key_header] = f"Bearer {endpoint.key}" if is_bearer else endpoint.key
     headers.update(endpoint.headers)
     return headers
 

@@ -16,7 +16,7 @@ MIN_SECRET_CHARS = 4
 #: Keys as providers write them, also half masked as in "Incorrect API key provided: sk-ab***yz".
 _KEY_SHAPES = re.compile(
     r"\b(?:sk|pk|rk|pa|gsk|hf|jina|key)[-_][\w*.-]{6,}"
-    r"|\bAIza[\w-]{10,}"
+    r"|\bAIza[\w-]{10,}|\bAQ\.[\w-]{10,}"
     r"|(?i:\b(?:bearer|basic)\s+)[\w.~+/=*-]{6,}"
     r"|(?i:(?<=[?&]key=)|(?<=api_key=)|(?<=api-key=)|(?<=token=))[^&\s\"']+"
 )

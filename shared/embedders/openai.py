@@ -5,21 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
-from shared.clock import Clock
 from shared.embedders.endpoint import Endpoint
-from shared.embedders.http import HttpClient, Reply
+from shared.embedders.http import Reply
 from shared.embedders.protocol import Embedder, Identity, RequestCaps
-from shared.embedders.vectors import FLOAT_BYTES, Values, unit_vectors
+from shared.embedders.remote import RemoteEmbedder
+from shared.embedders.vectors import Values
 from shared.errors import ProviderBrokenAnswer
-
-#: Dimensions of the public models when none are asked for.
-KNOWN_DIMS = {
-    "text-embedding-3-small": 1536,
-    "text-embedding-3-large": 3072,
-    "text-embedding-ada-002": 1536,
-}
 
 
 def build(
@@ -31,77 +25,39 @@ def build(
     )
 
 
-class OpenAIEmbedder:
-    """One model behind one address. Safe to call from several threads."""
+class OpenAIEmbedder(RemoteEmbedder):
+    """One model of OpenAI's or of a server that speaks its protocol. Safe to call from several threads."""
 
-    def __init__(
-        self,
-        *,
-        identity: Identity,
-        endpoint: Endpoint,
-        caps: RequestCaps,
-        timeout_s: float = 60,
-        vector_dims: int = 0,
-        clock: Clock | None = None,
-    ) -> None:
-        """`vector_dims`: what earlier vectors of this identity have; 0: the first answer tells."""
-        self._identity = identity
-        self._caps = caps
-        self._http = HttpClient(endpoint, "/embeddings", timeout_s=timeout_s, clock=clock)
-        known = KNOWN_DIMS.get(identity.model, 0) if endpoint.public else 0
-        self._dims = identity.dims or vector_dims or known
-        #: Base64 is a third of the bytes of JSON numbers and decodes 3-4 times faster.
-        self._wants_base64 = True
+    known_dims = MappingProxyType(
+        {
+            "text-embedding-3-small": 1536,
+            "text-embedding-3-large": 3072,
+            "text-embedding-ada-002": 1536,
+        }
+    )
 
-    @property
-    def identity(self) -> Identity:
-        return self._identity
+    #: Base64 is a third of the bytes of JSON numbers and decodes 3-4 times faster; until it is refused.
+    _wants_base64 = True
 
-    @property
-    def caps(self) -> RequestCaps:
-        return self._caps
-
-    def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
-        return self._embed(texts, timeout_s=None)
-
-    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
-        return self._embed([text], timeout_s=timeout_s)[0]
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _embed(self, texts: Sequence[str], *, timeout_s: float | None) -> list[bytes]:
-        if not texts:
-            return []
-        reply = self._ask(texts, timeout_s)
+    def _rows(self, texts: Sequence[str], *, as_query: bool, timeout_s: float | None) -> list[Values]:
+        body = self._body(texts, as_query=as_query)
+        reply = self._ask(body, timeout_s)
         if self._wants_base64 and _rejects_base64(reply):
             self._wants_base64 = False
-            reply = self._ask(texts, timeout_s)
-        try:
-            rows = _rows(self._http.json(reply), len(texts))
-            vectors = unit_vectors(rows, dims=self._dims or None)
-        except ProviderBrokenAnswer as error:
-            if error.status is None:
-                raise self._broken(error) from None
-            raise
-        self._dims = len(vectors[0]) // FLOAT_BYTES
-        return vectors
+            reply = self._ask(body, timeout_s)
+        return _rows(self._http.json(reply), len(texts))
 
-    def _ask(self, texts: Sequence[str], timeout_s: float | None) -> Reply:
+    def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
+        """The request for these texts; OpenAI makes no difference between a question and a text."""
         body: dict[str, object] = {"model": self._identity.model, "input": list(texts)}
-        if self._wants_base64:
-            body["encoding_format"] = "base64"
         if self._identity.dims:
             body["dimensions"] = self._identity.dims
-        return self._http.post(body, timeout_s=timeout_s)
+        return body
 
-    def _broken(self, error: ProviderBrokenAnswer) -> ProviderBrokenAnswer:
-        hint = error.hint
-        if self._identity.dims:
-            hint = "if this repeats, remove memorySearch.outputDimensionality: not every model can shorten"
-        return ProviderBrokenAnswer(
-            f"{self._identity.provider} embeddings failed: 200, but {error.message}", hint=hint, status=200
-        )
+    def _ask(self, body: dict[str, object], timeout_s: float | None) -> Reply:
+        if self._wants_base64:
+            body = {**body, "encoding_format": "base64"}
+        return self._http.post("/embeddings", body, timeout_s=timeout_s)
 
 
 def _rejects_base64(reply: Reply) -> bool:

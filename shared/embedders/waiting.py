@@ -16,6 +16,9 @@ _PART = r"(\d+(?:\.\d+)?)\s*(ms|milli|[dhms])(?:seconds?|ays?|ours?|in(?:ute)?s?
 _PARTS = re.compile(_PART, re.IGNORECASE)
 _IN_WORDS = re.compile(rf"(?:try again|retry)\s+(?:in|after)\s+((?:{_PART}\s*)+)", re.IGNORECASE)
 
+#: "rate limits of 3 RPM".
+_A_MINUTE = re.compile(r"(?:limits?|rate) of (\d+) (?:RPM|requests per minute)", re.IGNORECASE)
+
 #: Pairs of headers: what is left, and when it is full again.
 _BUCKETS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -23,11 +26,12 @@ _BUCKETS = (
 )
 
 
-def wait_s(headers: Mapping[str, str], text: str, *, now: float) -> float | None:
+def wait_s(headers: Mapping[str, str], text: str, *, now: float, told_s: float | None = None) -> float | None:
     """Seconds to wait, or None when the answer does not say. Names in `headers` are lower case.
 
     Tried in order: `retry-after-ms`, `retry-after` (seconds or an HTTP date), an exhausted
-    `x-ratelimit-*` bucket, "try again in 6ms" in `text`.
+    `x-ratelimit-*` bucket, `told_s` (what the body has in a field of its own), "try again in 6ms" in `text`,
+    "3 RPM" in `text`.
     """
     milliseconds = _number(headers.get("retry-after-ms", ""))
     if milliseconds is not None:
@@ -42,12 +46,17 @@ def wait_s(headers: Mapping[str, str], text: str, *, now: float) -> float | None
     resets = [
         seconds
         for remaining, reset in _BUCKETS
-        if headers.get(remaining, "").strip() == "0" and (seconds := _duration(headers.get(reset, "")))
+        if headers.get(remaining, "").strip() == "0" and (seconds := duration_s(headers.get(reset, "")))
     ]
     if resets:
         return _bounded(max(resets))
+    seconds = told_s
     words = _IN_WORDS.search(text)
-    seconds = _duration(words.group(1)) if words else None
+    if seconds is None and words:
+        seconds = duration_s(words.group(1))
+    a_minute = _A_MINUTE.search(text)
+    if seconds is None and a_minute and int(a_minute.group(1)):
+        seconds = 60 / int(a_minute.group(1))
     return None if seconds is None else _bounded(seconds)
 
 
@@ -80,7 +89,8 @@ def _timestamp(date: str) -> float | None:
         return None
 
 
-def _duration(text: str) -> float | None:
+def duration_s(text: str) -> float | None:
+    """The seconds of "6m0s", "34.07s" or "20"; None when it is no duration."""
     parts = _PARTS.findall(text)
     if not parts:
         return _number(text)

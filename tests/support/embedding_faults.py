@@ -17,6 +17,7 @@ FAULTS = {
     "429-quota": "quota exhausted, as 429",
     "404-model": "unknown model",
     "429": "rate limit; `429:60` and `429:<HTTP date>` send Retry-After",
+    "429-plan": "rate limit of an account without a payment method, with what it allows (Voyage)",
     "500": "server error",
     "503": "overloaded; `503:30` sends Retry-After",
     "html": "a 200 with a web page",

@@ -32,6 +32,7 @@ from typing import Any
 from shared.embedders.fake import FakeEmbedder
 from tests.support.embedding_faults import (
     FAULTS,
+    ErrorAnswer,
     checked,
     digest_of,
     error_answer,
@@ -56,7 +57,12 @@ class Received:
 
 
 class EmbeddingServer:
-    """The server on a port of its own, running while the `with` block does."""
+    """The server on a port of its own, running while the `with` block does.
+
+    What differs between protocols is in the methods from `serves` on; servers of others replace them.
+    """
+
+    base_path = "/v1"
 
     def __init__(
         self,
@@ -87,8 +93,8 @@ class EmbeddingServer:
 
     @property
     def url(self) -> str:
-        """The base URL for clients, ending in /v1."""
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
+        """The base URL for clients."""
+        return f"http://127.0.0.1:{self._http.server_port}{self.base_path}"
 
     def __enter__(self) -> EmbeddingServer:
         self._thread.start()
@@ -130,7 +136,7 @@ class EmbeddingServer:
 
     def receive(self, headers: dict[str, str], body: dict[str, Any], size: int) -> dict[str, str]:
         """Log a request before anything else happens to it; the faults to answer it with."""
-        texts = texts_of(body)
+        texts = texts_of(self.plain(body))
         digests = [digest_of(text) for text in texts]
         with self.lock:
             fault = self._script.popleft() if self._script else self._fault
@@ -148,6 +154,33 @@ class EmbeddingServer:
             )
             self.texts.update(digests)
         return parsed(fault)
+
+    def serves(self, path: str) -> bool:
+        """Whether embedding requests are sent to this path."""
+        return path == f"{self.base_path}/embeddings"
+
+    def plain(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A request in OpenAI's words: `input`, and if given `model`, `dimensions`, `encoding_format`."""
+        return body
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request brings the key."""
+        return not self.key or headers.get("authorization") == f"Bearer {self.key}"
+
+    def complaint(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> ErrorAnswer | None:
+        """What is wrong with a request that is not as documented; OpenAI's own is checked by nobody here."""
+        return None
+
+    def error(
+        self, faults: dict[str, str], body: dict[str, Any], headers: dict[str, str]
+    ) -> ErrorAnswer | None:
+        """The error that the faults want for a request, if any."""
+        return error_answer(faults, body, headers)
+
+    def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
+        """The vectors, with what the faults do to them."""
+        dims = body.get("dimensions") or self.dims
+        return vectors_answer(faults, body, lambda text: self.vector(text, dims))
 
     def vector(self, text: str, dims: int) -> str:
         """The vector of a text in base64."""
@@ -194,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.endswith("/control"):
             self.server.stub.control(body)
             self._json(200, {})
-        elif self.path.split("?")[0] == "/v1/embeddings":
+        elif self.server.stub.serves(self.path.split("?")[0]):
             self._embeddings(body, len(raw))
         else:
             self._json(404, {"error": {"message": "unknown path"}})
@@ -210,11 +243,11 @@ class _Handler(BaseHTTPRequestHandler):
             stub.stopping.wait()
             self.close_connection = True
             return
-        if stub.key and headers.get("authorization") != f"Bearer {stub.key}":
+        if not stub.admits(headers):
             faults = {"401": ""}
-        error = error_answer(faults, body, headers)
+        error = stub.complaint(self.path, headers, body) or stub.error(faults, body, headers)
         if error is None:
-            self._vectors(faults, body)
+            self._answer(200, stub.answer(faults, body), "application/json", cut="close" in faults)
         else:
             headers = {
                 "Retry-After": error.retry_after,
@@ -222,11 +255,6 @@ class _Handler(BaseHTTPRequestHandler):
                 "Content-Encoding": error.encoding,
             }
             self._answer(error.status, error.body, error.kind, headers=headers)
-
-    def _vectors(self, faults: dict[str, str], body: dict[str, Any]) -> None:
-        dims = body.get("dimensions") or self.server.stub.dims
-        answer = vectors_answer(faults, body, lambda text: self.server.stub.vector(text, dims))
-        self._answer(200, answer, "application/json", cut="close" in faults)
 
     def _json(self, status: int, body: dict[str, Any]) -> None:
         self._answer(status, json.dumps(body).encode(), "application/json")
@@ -255,7 +283,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
-def main() -> None:
+def main(kind: type[EmbeddingServer] = EmbeddingServer) -> None:
+    """Serve as a program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency-ms", type=float, default=0)
@@ -263,7 +292,7 @@ def main() -> None:
     parser.add_argument("--key", default="", help="answer 401 to everybody without this key")
     parser.add_argument("--fault", default="", help="permanent fault: " + ", ".join(FAULTS))
     options = parser.parse_args()
-    server = EmbeddingServer(
+    server = kind(
         fault=options.fault,
         latency_ms=options.latency_ms,
         dims=options.dims,

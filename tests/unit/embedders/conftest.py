@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,21 @@ import pytest
 from shared.clock import ManualClock
 from shared.config.schema import AgentSettings, MemorySearch, Remote
 from shared.embedders.choice import choose
+from shared.embedders.gemini import GeminiEmbedder
 from shared.embedders.openai import OpenAIEmbedder
+from shared.embedders.remote import RemoteEmbedder
+from shared.embedders.voyage import VoyageEmbedder
 from tests.support.embedding_server import EmbeddingServer
 
 KEY = "sk-test-0123456789abcdef"
 
-Connect = Callable[..., OpenAIEmbedder]
+Connect = Callable[..., RemoteEmbedder]
+
+KINDS: dict[str, type[RemoteEmbedder]] = {
+    "openai": OpenAIEmbedder,
+    "gemini": GeminiEmbedder,
+    "voyage": VoyageEmbedder,
+}
 
 
 def make_settings(
@@ -33,6 +45,16 @@ def make_settings(
     )
 
 
+def refusal(url: str, body: Any, headers: Mapping[str, str]) -> str:
+    """What a server answers with 400 to a request made by hand."""
+    sent = {"Content-Type": "application/json", **headers}
+    request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=sent)
+    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
+        urllib.request.urlopen(request, timeout=10)
+    with caught.value as answer:
+        return answer.read().decode()
+
+
 @pytest.fixture
 def server() -> Iterator[EmbeddingServer]:
     with EmbeddingServer() as running:
@@ -46,14 +68,16 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def connect(clock: ManualClock) -> Iterator[Connect]:
-    """Make an embedder of the OpenAI kind for a base URL; its clock is `clock`."""
-    made: list[OpenAIEmbedder] = []
+    """Make an embedder (of the OpenAI kind unless said) for a base URL; its clock is `clock`."""
+    made: list[RemoteEmbedder] = []
 
-    def make(url: str, *, timeout_s: float = 10, vector_dims: int = 0, **settings: Any) -> OpenAIEmbedder:
+    def make(
+        url: str, *, provider: str = "openai", timeout_s: float = 10, vector_dims: int = 0, **settings: Any
+    ) -> RemoteEmbedder:
         settings["remote"] = {"api_key": KEY, **settings.get("remote", {}), "base_url": url}
-        choice = choose(make_settings(provider="openai", **settings))
+        choice = choose(make_settings(provider=provider, **settings))
         assert choice.identity and choice.endpoint and choice.caps
-        embedder = OpenAIEmbedder(
+        embedder = KINDS[provider](
             identity=choice.identity,
             endpoint=choice.endpoint,
             caps=choice.caps,

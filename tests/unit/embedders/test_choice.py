@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.config.schema import Local, ProviderEntry
+from shared.embedders.catalog import GEMINI_PROMPTS, GEMINI_TASKS
 from shared.embedders.choice import NONE, Choice, build_for_identity, choose, choose_fallback
 from shared.embedders.protocol import Identity
 from shared.errors import ProviderStop
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, make_settings
+
+OPENAI = Identity(provider="openai", model="text-embedding-3-small")
+GEMINI = Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS)
+VOYAGE = Identity(provider="voyage", model="voyage-4-large", scheme="document/query")
 
 LOCAL = {"base_url": "http://127.0.0.1:11434/v1"}
 
@@ -53,27 +61,48 @@ def test_auto_takes_a_server_of_ones_own_without_a_key() -> None:
     assert choice.caps.max_rows == 256
 
 
-@pytest.mark.parametrize("name", ["gemini", "voyage"])
-def test_a_key_for_a_provider_of_a_later_release_is_named(name: str) -> None:
-    choice = choose(make_settings(environment_keys={name: "some-key"}))
+@pytest.mark.parametrize(
+    ("keys", "identity"),
+    [
+        ({"gemini": "g", "voyage": "v"}, GEMINI),
+        ({"gemini": "g"}, GEMINI),
+        ({"voyage": "v"}, VOYAGE),
+    ],
+)
+def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys: dict[str, str], identity: Identity) -> None:
+    choice = choose(make_settings(environment_keys=keys))
 
-    assert choice.provider == NONE
-    assert f"provider {name} is not in this release yet" in choice.reason
-    assert choice.action
+    assert choice.identity == identity
+    assert key_of(choice) == keys[identity.provider]
+    assert choice.reason == ""
 
 
 def test_the_key_of_gemini_may_be_below_google() -> None:
     choice = choose(make_settings(providers={"google": ProviderEntry(api_key="g")}))
 
-    assert "gemini" in choice.reason
+    assert (choice.provider, key_of(choice)) == ("gemini", "g")
 
 
-@pytest.mark.parametrize("name", ["gemini", "voyage", "local"])
-def test_an_explicit_provider_of_a_later_release_says_so(name: str) -> None:
-    choice = choose(make_settings(provider=name, environment_keys={"openai": KEY}))
+def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only() -> None:
+    keys = {"openai": "o", "gemini": "g"}
 
-    assert (choice.requested, choice.provider) == (name, NONE)
-    assert choice.reason == f"provider {name} is not in this release yet"
+    choice = choose(make_settings(remote={"api_key": "g"}, environment_keys=keys))
+
+    assert (choice.provider, key_of(choice)) == ("gemini", "g")
+
+
+def test_a_header_in_the_place_of_the_key_is_enough() -> None:
+    header = {"headers": {"Authorization": "Bearer token-of-a-proxy"}}
+
+    for name in ("openai", "gemini", "voyage"):
+        assert choose(make_settings(provider=name, remote=header)).provider == name
+
+
+def test_an_explicit_provider_of_a_later_release_says_so() -> None:
+    choice = choose(make_settings(provider="local", environment_keys={"openai": KEY}))
+
+    assert (choice.requested, choice.provider) == ("local", NONE)
+    assert choice.reason == "provider local is not in this release yet"
     assert choice.action
 
 
@@ -94,12 +123,25 @@ def test_auto_passes_over_a_local_model_that_is_not_here(path: str) -> None:
     assert choice.provider == "openai"
 
 
-def test_an_explicit_openai_without_a_key_says_where_it_was_looked_for() -> None:
-    choice = choose(make_settings(provider="openai"))
+@pytest.mark.parametrize(
+    ("name", "variable", "entry"),
+    [
+        ("openai", "OPENAI_API_KEY", "openai"),
+        ("gemini", "GEMINI_API_KEY", "google"),
+        ("voyage", "VOYAGE_API_KEY", "voyage"),
+    ],
+)
+def test_an_explicit_provider_without_a_key_says_where_it_was_looked_for(
+    name: str, variable: str, entry: str
+) -> None:
+    # The key of another provider does not help, nor is it used.
+    others = {other: KEY for other in ("openai", "gemini", "voyage") if other != name}
+
+    choice = choose(make_settings(provider=name, environment_keys=others))
 
     assert choice.provider == NONE
-    assert 'No API key found for provider "openai"' in choice.reason
-    assert "remote.apiKey, then OPENAI_API_KEY, then models.providers.openai.apiKey" in choice.action
+    assert f'No API key found for provider "{name}"' in choice.reason
+    assert f"remote.apiKey, then {variable}, then models.providers.{entry}.apiKey" in choice.action
 
 
 def test_keys_are_looked_for_in_remote_then_environment_then_providers() -> None:
@@ -124,31 +166,53 @@ def test_none_is_none_whatever_keys_there_are() -> None:
     assert choice.reason
 
 
-def test_the_fallback_takes_over_and_inherits_nothing_of_the_first_provider() -> None:
-    choice = choose(
-        make_settings(
-            provider="gemini",
-            fallback="openai",
-            model="gemini-embedding-001",
-            output_dimensionality=768,
-            remote={
-                "base_url": "https://first.example/v1",
-                "api_key": "key-of-first",
-                "headers": {"x-first": "1"},
-                "max_rows": 3,
-            },
-            environment_keys={"openai": KEY},
-        )
+FIRST = {
+    "base_url": "https://first.example/v1",
+    "api_key": "key-of-first",
+    "headers": {"x-first": "1"},
+    "max_rows": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "url", "rows"),
+    [
+        ("openai", OPENAI, "https://api.openai.com/v1", 2048),
+        ("gemini", GEMINI, "https://generativelanguage.googleapis.com/v1beta", 100),
+        ("voyage", VOYAGE, "https://api.voyageai.com/v1", 1000),
+    ],
+)
+def test_the_fallback_inherits_nothing_of_the_first_provider(
+    name: str, identity: Identity, url: str, rows: int
+) -> None:
+    other = "openai" if name != "openai" else "gemini"
+    settings = make_settings(
+        provider=other,
+        fallback=name,
+        model="model-of-first",
+        output_dimensionality=768,
+        remote=FIRST,
+        environment_keys={name: KEY},
     )
 
-    assert choice.identity == Identity(provider="openai", model="text-embedding-3-small")
-    assert (choice.requested, choice.fallback_from) == ("gemini", "gemini")
-    assert "gemini is not in this release" in choice.reason
+    choice = choose_fallback(settings, choose(settings), reason="quota", action="top up")
+
+    assert choice
+    assert choice.identity == identity
+    assert (choice.requested, choice.fallback_from) == (other, other)
     assert choice.endpoint
-    assert (choice.endpoint.base_url, choice.endpoint.key) == ("https://api.openai.com/v1", KEY)
+    assert (choice.endpoint.base_url, choice.endpoint.key) == (url, KEY)
     assert not choice.endpoint.headers
     assert choice.caps
-    assert choice.caps.max_rows == 2048
+    assert choice.caps.max_rows == rows
+
+
+@pytest.mark.parametrize("name", ["gemini", "voyage"])
+def test_the_fallback_takes_over_at_once_when_the_first_provider_has_no_key(name: str) -> None:
+    choice = choose(make_settings(provider="openai", fallback=name, environment_keys={name: KEY}))
+
+    assert (choice.provider, choice.fallback_from) == (name, "openai")
+    assert 'No API key found for provider "openai"' in choice.reason
 
 
 def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
@@ -157,7 +221,7 @@ def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
     assert choice.provider == NONE
     assert choice.reason == (
         'No API key found for provider "openai"\n\n'
-        "Fallback to voyage failed: provider voyage is not in this release yet"
+        'Fallback to voyage failed: No API key found for provider "voyage"'
     )
 
 
@@ -232,6 +296,7 @@ def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: Embeddin
         make_settings(environment_keys={"openai": KEY}),
         make_settings(provider="none", environment_keys={"openai": KEY}),
         make_settings(provider="gemini"),
+        make_settings(provider="gemini", environment_keys={"gemini": KEY}),
     ],
 )
 def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
@@ -259,13 +324,45 @@ def test_provider_none_asks_nobody_whatever_the_fallback() -> None:
         build_for_identity(settings, public, "")
 
 
-def test_an_identity_of_the_fallback_can_be_asked() -> None:
-    settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
+@pytest.mark.parametrize(
+    "identity", [OPENAI, GEMINI, VOYAGE, replace(GEMINI, model="gemini-embedding-2", scheme=GEMINI_PROMPTS)]
+)
+@pytest.mark.parametrize("is_fallback", [True, False])
+def test_an_identity_of_any_provider_can_be_asked(identity: Identity, is_fallback: bool) -> None:
+    name = identity.provider
+    first = "none" if not is_fallback else "voyage" if name != "voyage" else "openai"
+    settings = make_settings(
+        provider=first if is_fallback else name,
+        fallback=name if is_fallback else "none",
+        model="another",
+        environment_keys={name: KEY},
+    )
 
-    embedder = build_for_identity(settings, Identity(provider="openai", model="m"), "")
+    embedder = build_for_identity(settings, replace(identity, dims=256), "")
     embedder.close()
 
-    assert embedder.identity.model == "m"
+    assert embedder.identity == replace(identity, dims=256)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(GeminiServer, "gemini"), (VoyageServer, "voyage")])
+def test_a_question_for_older_vectors_is_dressed_as_they_were(kind: type[EmbeddingServer], name: str) -> None:
+    with kind() as server:
+        remote = {"base_url": server.url, "api_key": KEY}
+        settings = make_settings(provider=name, remote=remote)
+        chosen = choose(settings).identity
+        assert chosen
+        old = replace(
+            chosen, model="old", scheme="CLUSTERING/QUESTION_ANSWERING" if name == "gemini" else "/query"
+        )
+
+        embedder = build_for_identity(settings, old, server.url)
+        embedder.embed_query("where?", timeout_s=5)
+        embedder.close()
+
+        body = server.requests[0].body
+    assert body.get("taskType", body.get("input_type")) == (
+        "QUESTION_ANSWERING" if name == "gemini" else "query"
+    )
 
 
 def test_choosing_imports_neither_httpx_nor_numpy() -> None:

@@ -14,6 +14,10 @@ def openai_error(message: str, code: str = "") -> str:
     return json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}})
 
 
+def google(message: str, status: str) -> str:
+    return json.dumps({"error": {"code": 0, "message": message, "status": status}})
+
+
 RATE = openai_error(
     "Rate limit reached for text-embedding-3-small in organization org-x on tokens per min (TPM): Limit "
     "1000000, Used 999000, Requested 20000. Please try again in 600ms. Visit https://platform.openai.com/"
@@ -57,6 +61,23 @@ QUOTA = openai_error(
         (529, "", "later"),
         (400, openai_error("'$.input' is invalid."), "refused"),
         (422, '{"detail":"bad text"}', "refused"),
+        (400, google("User location is not supported for the API use.", "FAILED_PRECONDITION"), "stop"),
+        (400, google("API key expired. Please renew the API key.", "INVALID_ARGUMENT"), "stop"),
+        (403, google("Your API key was reported as leaked.", "PERMISSION_DENIED"), "stop"),
+        (404, google("models/x is not found for API version v1beta", "NOT_FOUND"), "stop"),
+        (429, google("Resource has been exhausted (e.g. check quota).", "RESOURCE_EXHAUSTED"), "later"),
+        (429, google("Your prepayment credits are depleted.", "RESOURCE_EXHAUSTED"), "stop"),
+        (429, google("Your project has exceeded its monthly spending cap.", "RESOURCE_EXHAUSTED"), "stop"),
+        (429, f"[{google('slow down', 'RESOURCE_EXHAUSTED')}]", "later"),
+        (503, google("The model is overloaded.", "UNAVAILABLE"), "later"),
+        (400, google("* EmbedContentRequest.content contains an empty Part.", "INVALID_ARGUMENT"), "refused"),
+        (400, google("* Request.model: unexpected model name format", "INVALID_ARGUMENT"), "stop"),
+        (400, google("Invalid value at 'output_dimensionality'", "INVALID_ARGUMENT"), "stop"),
+        (400, google("Request payload size exceeds the limit: 36000 bytes.", "INVALID_ARGUMENT"), "too_big"),
+        (401, '{"detail":"Provided API key is invalid."}', "stop"),
+        (400, '{"detail":"Provided API key is invalid."}', "stop"),
+        (400, '{"detail":"Model x is not supported. Supported models are [...]"}', "stop"),
+        (400, '{"detail":"Input cannot contain empty strings or empty lists"}', "refused"),
         (413, "", "too_big"),
         (400, '{"error":"the input length exceeds the context length"}', "too_big"),
         (
@@ -101,6 +122,13 @@ def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
         ("Requested 312440 tokens, max 300000 tokens per request", None, 300000),
         ("The max allowed tokens per submitted batch is 120000. Your batch has 150000 tokens.", None, 120000),
         ("Validation: `inputs` must have less than 512 tokens. Given: 600", None, 512),
+        ("Too many tokens in batch. Max is 16384 got 17555", None, 16384),
+        (
+            "The example at index 0 in your batch has too many tokens and does not fit into the model's "
+            "context window of 32000 tokens. Please lower the number of tokens in the listed example(s).",
+            None,
+            None,
+        ),
         ("max input length is 2048", None, None),
         ("Payload too large", None, None),
     ],
@@ -140,6 +168,32 @@ def test_the_message_names_provider_status_and_body() -> None:
 
     assert error.message == "openai embeddings failed: 500 it broke"
     assert error.status == 500
+
+
+def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None:
+    body = '{"detail":"you have reduced rate limits of 3 RPM and 10K TPM"}'
+
+    small = classify("voyage", 429, {}, body, sent_bytes=8_000)
+    large = classify("voyage", 429, {}, body, sent_bytes=80_000)
+    unknown = classify("voyage", 429, {}, body)
+
+    assert (small.kind, small.retry_after_s) == ("later", 20)
+    assert isinstance(large, ProviderTooBig)
+    assert large.max_tokens == 5000
+    assert unknown.kind == "later"
+
+
+def test_an_api_that_is_switched_off_is_told_from_a_bad_key() -> None:
+    body = google(
+        "Generative Language API has not been used in project 1 before or it is disabled.", "DENIED"
+    )
+
+    assert "allow the gemini API" in classify("gemini", 403, {}, body, key_hint="look in X").hint
+
+
+def test_a_wrong_address_is_compared_with_the_usual_one() -> None:
+    assert "ends in /v1beta" in classify("gemini", 404, {}, "page not found").hint
+    assert "ends in /v1;" in classify("openai", 404, {}, "page not found").hint
 
 
 def test_hints_say_what_to_do() -> None:

@@ -61,3 +61,42 @@ def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
 
     assert (ours.base_url, ours.headers) == ("http://entry/v1", {"x-a": "1"})
     assert remote.base_url == "http://r/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "native"),
+    [
+        ("https://generativelanguage.googleapis.com/v1beta/openai", ""),
+        ("https://generativelanguage.googleapis.com/v1beta/openai/", ""),
+        ("https://generativelanguage.googleapis.com/v1beta/", ""),
+        ("http://openai/openai/v1", "http://openai"),
+        ("http://a/openai-like/v1beta", "http://a/openai-like/v1beta"),
+        ("http://a/v1beta/openai?x=1", "http://a/v1beta?x=1"),
+    ],
+)
+def test_the_path_of_the_other_protocol_of_gemini_is_cut_off(url: str, native: str) -> None:
+    endpoint = primary_endpoint(CATALOG["gemini"], make_settings(remote={"base_url": url}))
+
+    assert endpoint.base_url == (native or CATALOG["gemini"].public_url)
+    assert endpoint.public == (not native)
+
+
+@pytest.mark.parametrize(
+    ("entries", "key", "url"),
+    [
+        ({"google": ("g", ""), "gemini": ("m", "http://m")}, "g", "public"),
+        ({"google": ("", "http://g"), "gemini": ("m", "")}, "m", "public"),
+        ({"gemini": ("m", "http://m")}, "m", "http://m"),
+        ({"google": ("", "http://g"), "gemini": ("", "http://m")}, "", "http://g"),
+        ({}, "", "public"),
+    ],
+)
+def test_a_key_of_gemini_goes_to_no_address_but_that_of_its_own_entry(
+    entries: dict[str, tuple[str, str]], key: str, url: str
+) -> None:
+    providers = {n: ProviderEntry(api_key=k, base_url=u) for n, (k, u) in entries.items()}
+
+    endpoint = primary_endpoint(CATALOG["gemini"], make_settings(providers=providers))
+
+    assert endpoint.key == key
+    assert endpoint.base_url == (CATALOG["gemini"].public_url if url == "public" else url)

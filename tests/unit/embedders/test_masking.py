@@ -15,6 +15,8 @@ from shared.embedders.masking import MAX_SHOWN_CHARS, mask, shown
         "Authorization: Bearer abcdef123456",
         "https://example.com/v1?key=abcdef123456&x=1",
         "AIzaSyA1234567890abcdef",
+        "AQ.SyA1234567890abcdef",
+        "pa-SyA1234567890abcdef",
     ],
 )
 def test_keys_are_masked(text: str) -> None:

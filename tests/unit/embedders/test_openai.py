@@ -62,9 +62,10 @@ def test_an_answer_that_does_not_fit_is_broken(
 ) -> None:
     server.control({"fault": fault})
 
-    with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: .*{reason}"):
+    with pytest.raises(ProviderBrokenAnswer, match=f"^openai embeddings failed: .*{reason}") as caught:
         connect(server.url).embed_documents(TEXTS)
 
+    assert caught.value.message.count("embeddings failed") == 1
     assert len(server.requests) == 1
 
 

@@ -31,10 +31,18 @@ NOW = 1_750_000_000.0
         ({}, "Please retry after 8 seconds.", 8),
         ({}, "try again in 5 minutes", 300),
         ({}, "try again later", None),
+        ({}, "reduced rate limits of 3 RPM and 10K TPM", 20),
+        ({}, "a rate of 120 requests per minute", 0.5),
+        ({}, "rate limits of 0 RPM", None),
     ],
 )
 def test_time_to_wait(headers: dict[str, str], text: str, expected: float | None) -> None:
     assert wait_s(headers, text, now=NOW) == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_field_of_the_body_counts_before_its_words_and_behind_the_headers() -> None:
+    assert wait_s({}, "try again in 5 s", now=NOW, told_s=34) == 34
+    assert wait_s({"retry-after": "7"}, "", now=NOW, told_s=34) == 7
 
 
 def test_a_date_is_measured_by_the_clock_of_the_server() -> None:

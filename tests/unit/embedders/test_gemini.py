@@ -1,0 +1,201 @@
+"""Gemini's own protocol: the requests it documents, and the answers only it gives."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from shared.embedders.catalog import CATALOG, GEMINI_PROMPTS, GEMINI_TASKS
+from shared.embedders.endpoint import Endpoint
+from shared.embedders.fake import FakeEmbedder
+from shared.embedders.gemini import GeminiEmbedder
+from shared.embedders.protocol import Identity
+from shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderStop
+from tests.support.gemini_server import GeminiServer
+from tests.unit.embedders.conftest import KEY, Connect, refusal
+
+TEXTS = ["alpha notes", "beta plan"]
+
+
+@pytest.fixture
+def server() -> Iterator[GeminiServer]:
+    with GeminiServer(key=KEY) as running:
+        yield running
+
+
+def test_texts_go_out_in_one_request_with_the_task_type_of_documents(
+    server: GeminiServer, connect: Connect
+) -> None:
+    connect(server.url, provider="gemini").embed_documents(TEXTS)
+
+    (sent,) = server.requests
+    model = "models/gemini-embedding-001"
+    assert sent.body == {
+        "requests": [
+            {
+                "model": model,
+                "taskType": "RETRIEVAL_DOCUMENT",
+                "content": {"parts": [{"text": text}]},
+            }
+            for text in TEXTS
+        ]
+    }
+    assert sent.headers["x-goog-api-key"] == KEY
+    assert "authorization" not in sent.headers
+
+
+def test_a_question_goes_out_with_the_task_type_of_questions(server: GeminiServer, connect: Connect) -> None:
+    connect(server.url, provider="gemini").embed_query("where?", timeout_s=5)
+
+    assert server.requests[0].body == {
+        "taskType": "RETRIEVAL_QUERY",
+        "content": {"parts": [{"text": "where?"}]},
+    }
+
+
+def test_shortened_vectors_are_asked_for_and_made_unit_length(server: GeminiServer, connect: Connect) -> None:
+    embedder = connect(server.url, provider="gemini", output_dimensionality=64)
+
+    vectors = embedder.embed_documents(TEXTS)
+    question = embedder.embed_query("alpha", timeout_s=5)
+
+    assert [request["outputDimensionality"] for request in server.requests[0].body["requests"]] == [64, 64]
+    assert server.requests[1].body["outputDimensionality"] == 64
+    for vector, text in zip([*vectors, question], [*TEXTS, "alpha"], strict=True):
+        assert _numbers(vector) == pytest.approx(_numbers(FakeEmbedder(dims=64).embed_documents([text])[0]))
+
+
+@pytest.mark.parametrize("model", ["gemini-embedding-2", "gemini-embedding-2-preview"])
+def test_a_model_without_task_types_gets_prompts_in_their_place(
+    server: GeminiServer, connect: Connect, model: str
+) -> None:
+    embedder = connect(server.url, provider="gemini", model=model)
+
+    embedder.embed_documents(["alpha"])
+    embedder.embed_query("where?", timeout_s=5)
+
+    texts, question = (request.body for request in server.requests)
+    assert embedder.identity.scheme == GEMINI_PROMPTS
+    assert texts["requests"][0]["content"] == {"parts": [{"text": "title: none | text: alpha"}]}
+    assert question["content"] == {"parts": [{"text": "task: search result | query: where?"}]}
+    assert "taskType" not in texts["requests"][0]
+
+
+@pytest.mark.parametrize("model", ["models/some-model", "gemini/some-model", "google/some-model"])
+def test_the_name_of_the_provider_is_no_part_of_the_model(
+    server: GeminiServer, connect: Connect, model: str
+) -> None:
+    connect(server.url, provider="gemini", model=model).embed_documents(["alpha"])
+
+    assert server.requests[0].body["requests"][0]["model"] == "models/some-model"
+
+
+@pytest.mark.parametrize("ending", ["/openai", "/openai/", "/", "/openai/embeddings"])
+def test_the_address_of_the_other_protocol_leads_to_the_native_one(
+    server: GeminiServer, connect: Connect, ending: str
+) -> None:
+    assert connect(server.url + ending, provider="gemini").embed_documents(TEXTS)
+
+
+@pytest.mark.parametrize("model", ["a/b", "a?key=b", "a#b", "../a", "ä b"])
+def test_no_name_of_a_model_becomes_another_address(
+    server: GeminiServer, connect: Connect, model: str
+) -> None:
+    connect(server.url, provider="gemini", model=model).embed_documents(["alpha"])
+
+    assert server.requests[0].body["requests"][0]["model"] == f"models/{model}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "hint"),
+    [("429-quota", "the day's quota of this gemini key"), ("403-quota", "no quota for the model")],
+)
+def test_a_quota_that_does_not_come_back_stops_whatever_time_to_wait_stands_beside_it(
+    server: GeminiServer, connect: Connect, fault: str, hint: str
+) -> None:
+    server.control({"fault": fault})
+
+    with pytest.raises(ProviderStop) as caught:
+        connect(server.url, provider="gemini").embed_documents(TEXTS)
+
+    assert hint in caught.value.hint
+
+
+def test_a_quota_of_a_minute_without_a_time_to_wait_is_back_in_a_minute(
+    server: GeminiServer, connect: Connect
+) -> None:
+    server.control({"fault": "429"})
+
+    with pytest.raises(ProviderLater) as caught:
+        connect(server.url, provider="gemini").embed_documents(TEXTS)
+
+    assert caught.value.retry_after_s == 60
+
+
+def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server: GeminiServer) -> None:
+    embedder = GeminiEmbedder(
+        identity=Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS),
+        endpoint=Endpoint(
+            provider="gemini", base_url=server.url, public=True, key=KEY, key_header="x-goog-api-key"
+        ),
+        caps=CATALOG["gemini"].caps,
+    )
+
+    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 3072"):
+        embedder.embed_documents(TEXTS)
+
+    embedder.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({}, "no `embeddings`"),
+        ([], "no `embeddings`"),
+        ({"embeddings": {}}, "no list"),
+        ({"embeddings": [{"values": [1.0]}, {}]}, "a vector is missing"),
+        ({"embeddings": [{"values": [1.0]}, None]}, "a vector is missing"),
+        ({"embeddings": [{"values": [1.0]}, {"values": ["x"]}]}, "no number"),
+    ],
+)
+def test_an_answer_of_another_shape_is_broken(
+    server: GeminiServer, connect: Connect, monkeypatch: pytest.MonkeyPatch, answer: Any, reason: str
+) -> None:
+    monkeypatch.setattr(server, "answer", lambda faults, body: json.dumps(answer).encode())
+
+    with pytest.raises(ProviderBrokenAnswer, match=reason):
+        connect(server.url, provider="gemini").embed_documents(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"model": "models/other"}, "unexpected model name"),
+        ({"taskType": "SEARCH"}, "task_type"),
+        ({"task": "x"}, "Unknown name"),
+        ({"content": {"parts": [{"text": ""}]}}, "empty Part"),
+        ({"content": "alpha"}, "one part"),
+        ({"outputDimensionality": 5000}, "output_dimensionality"),
+    ],
+)
+def test_the_server_of_the_tests_refuses_what_gemini_would_refuse(
+    server: GeminiServer, change: dict[str, Any], reason: str
+) -> None:
+    good = {"model": "models/m", "content": {"parts": [{"text": "alpha"}]}, "taskType": "RETRIEVAL_QUERY"}
+    headers = {"x-goog-api-key": KEY}
+
+    assert reason in refusal(f"{server.url}/models/m:embedContent", {**good, **change}, headers)
+
+
+def test_the_server_of_the_tests_refuses_a_key_in_the_address(server: GeminiServer) -> None:
+    url = f"{server.url}/models/m:embedContent?key={KEY}"
+
+    assert "address" in refusal(url, {"content": {"parts": [{"text": "alpha"}]}}, {"x-goog-api-key": KEY})
+
+
+def _numbers(vector: bytes) -> list[float]:
+    return list(array("f", vector))
