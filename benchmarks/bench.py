@@ -45,7 +45,12 @@ class Bench:
     """Makes places in a folder; those that are there from an earlier run are used again."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        from shared.index.driver import SCHEMA_VERSION
+        from shared.sources.chunking_digest import CHUNKING_VERSION
+
+        # An index of another version is not the one that is measured.
+        self.folder = folder / f"{corpus.VERSION}-{SCHEMA_VERSION}-{CHUNKING_VERSION}"
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def notes(self, files: int, sections: int) -> Path:
         """A workspace of so many notes of so many chunks."""

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
+#: Raised when the notes become others.
+VERSION = 1
+
 #: Different words in all notes.
 VOCABULARY = 20_000
 

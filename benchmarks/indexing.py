@@ -14,7 +14,7 @@ from benchmarks.children import memline, run
 from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.provider import requests_of, serving
 
-_FILES, _SECTIONS = 1_000, 5
+_FILES, _SECTIONS = 2_000, 5
 _TIMES = 3
 
 #: Counts at the end of a run how many notes it opened, whoever opened them and in whatever way.
@@ -30,7 +30,7 @@ atexit.register(lambda: print("opened", len(opened), file=sys.stderr))
 
 
 def first(bench: Bench) -> list[Figure]:
-    """The first index of 5,000 chunks, without vectors and with them, provider at zero latency."""
+    """The first index of 10,000 chunks, without vectors and with them, provider at zero latency."""
     return [_first(bench, has_vectors=False), _first(bench, has_vectors=True)]
 
 
