@@ -11,7 +11,6 @@ from shared.embedders.choice import choose
 from shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from shared.index import driver
 from shared.index.plan import Known, Plan, ledger_of, look
-from shared.logs import Log
 from shared.search.results import Answer, SearchRequest
 from shared.search.service import MemorySearch
 
@@ -96,6 +95,8 @@ def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     except IndexCorrupt:
         raise
     except IndexFault as error:
+        from shared.logs import Log
+
         # Read-only, full, or busy with another writer: reading is enough to answer, and the answer says how
         # much it lacks.
         Log("search").info("catch_up.failed", error=error.message)

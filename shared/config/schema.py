@@ -11,12 +11,14 @@ has a docstring (without one, dataclasses builds it from the signature): 6 ms of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field
+from dataclasses import Field, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-PROVIDERS = ("auto", "openai", "gemini", "voyage", "local", "none")
-FALLBACKS = ("openai", "gemini", "voyage", "local", "none")
+from shared.values import value
+
+PROVIDERS = ("auto", "openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
+FALLBACKS = ("openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
 SOURCES = ("memory", "sessions")
 CITATIONS = ("auto", "on", "off")
 BACKENDS = ("builtin", "qmd")
@@ -102,7 +104,7 @@ def mask_url(url: str) -> str:
     return f"{scheme}{mark}{address}{question}{hidden}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class ExtraPath(Block):
     """One entry of `extraPaths`: a file, or a folder whose files match `pattern`."""
 
@@ -110,14 +112,14 @@ class ExtraPath(Block):
     pattern: str = ANY_MARKDOWN
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Experimental(Block):
     """What has to be allowed before it is used."""
 
     session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Batch(Block):
     """The provider's asynchronous Batch API."""
 
@@ -128,7 +130,7 @@ class Batch(Block):
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Remote(Block):
     """How a remote provider is reached."""
 
@@ -143,7 +145,7 @@ class Remote(Block):
     timeout_seconds: int = key(60, low=1, high=86_400, doc="time limit of one embedding request")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Local(Block):
     """A model that runs on this machine."""
 
@@ -151,7 +153,7 @@ class Local(Block):
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class VectorStore(Block):
     """Vector search inside SQLite."""
 
@@ -159,7 +161,7 @@ class VectorStore(Block):
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Store(Block):
     """Where the index is."""
 
@@ -168,7 +170,7 @@ class Store(Block):
     vector: VectorStore = key(factory=VectorStore)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Chunking(Block):
     """How notes are cut."""
 
@@ -176,7 +178,7 @@ class Chunking(Block):
     overlap: int = key(80, low=0, doc="tokens repeated from the chunk before; less than `tokens`")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class SessionSync(Block):
     """How much a transcript grows before it is read again."""
 
@@ -184,7 +186,7 @@ class SessionSync(Block):
     delta_messages: int = key(50, low=0, doc="lines a transcript grows before it is read again")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Sync(Block):
     """When the index follows the files."""
 
@@ -196,7 +198,7 @@ class Sync(Block):
     sessions: SessionSync = key(factory=SessionSync)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Mmr(Block):
     """Variety among the hits."""
 
@@ -204,7 +206,7 @@ class Mmr(Block):
     lambda_: float = key(0.7, low=0, high=1, doc="1: relevance only, 0: diversity only")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class TemporalDecay(Block):
     """Age of dated notes."""
 
@@ -212,7 +214,7 @@ class TemporalDecay(Block):
     half_life_days: float = key(30.0, low=0.001, high=1_000_000, doc="age at which a note scores half")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Hybrid(Block):
     """How keyword and vector hits become one list."""
 
@@ -231,7 +233,7 @@ class Hybrid(Block):
     temporal_decay: TemporalDecay = key(factory=TemporalDecay)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Query(Block):
     """What a search returns."""
 
@@ -242,7 +244,7 @@ class Query(Block):
     hybrid: Hybrid = key(factory=Hybrid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Cache(Block):
     """Vectors kept for texts that may come back."""
 
@@ -252,7 +254,7 @@ class Cache(Block):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class MemorySearch(Block):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
@@ -273,7 +275,7 @@ class MemorySearch(Block):
     cache: Cache = key(factory=Cache)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class ProviderEntry(Block):
     """`models.providers.<id>`: where a provider is and how to speak to it."""
 
@@ -284,14 +286,14 @@ class ProviderEntry(Block):
     headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
     url: str = key("", url=True, doc="redis://…; empty: everything in one process")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class AgentSettings(Block):
     """Everything one agent needs, resolved: what workers, producers and search take as their settings."""
 
@@ -311,7 +313,7 @@ class AgentSettings(Block):
     home: Path = Path()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+@value
 class Settings(Block):
     """The whole resolved configuration."""
 

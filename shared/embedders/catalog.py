@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import urlsplit
 
 from shared.embedders.protocol import RequestCaps
+from shared.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Provider:
     """What is known about a provider before anything is configured."""
 
@@ -135,6 +136,28 @@ _TABLE = (
             "voyage-3.5-lite": _voyage_caps(1_000_000),
         },
         in_auto=True,
+    ),
+    Provider(
+        name="mistral",
+        module="shared.embedders.openai",
+        default_model="mistral-embed",
+        # 16,384 tokens a request is enforced; half of it as above.
+        caps=RequestCaps(max_rows=128, max_tokens=8192, max_text_tokens=8192),
+        public_url="https://api.mistral.ai/v1",
+        key_variable="MISTRAL_API_KEY",
+        entry_names=("mistral",),
+        model_prefixes=("mistral/",),
+    ),
+    Provider(
+        name="ollama",
+        module="shared.embedders.openai",
+        default_model="nomic-embed-text",
+        caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=2048),
+        public_url="http://127.0.0.1:11434/v1",
+        entry_names=("ollama",),
+        model_prefixes=("ollama/",),
+        # OpenClaw's own address of it is that of another protocol, without a path.
+        bare_path="/v1",
     ),
 )
 

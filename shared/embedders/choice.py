@@ -6,7 +6,7 @@ Cheap on purpose: a search asks this every time, so nothing here imports a provi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from shared.embedders.catalog import CATALOG, Provider
 from shared.embedders.endpoint import Endpoint, fallback_endpoint, primary_endpoint
 from shared.embedders.protocol import Embedder, Identity, RequestCaps
 from shared.errors import ConfigError, ProviderStop
+from shared.values import value
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"
@@ -25,7 +26,7 @@ _SET_UP = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Choice:
     """What `choose` decided. With provider `none` there is no identity and search uses keywords alone."""
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from shared.config.schema import AgentSettings, ProviderEntry
 from shared.embedders.catalog import Provider
 from shared.errors import ConfigError
+from shared.values import value
 
 #: Names of headers and of address parameters that let somebody in; they are no part of an identity.
 _AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
@@ -18,7 +19,7 @@ _AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signa
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Endpoint:
     """One address of one provider, with what is sent to it besides the request."""
 
@@ -101,7 +102,7 @@ def _endpoint(
         key=found,
         key_header=provider.key_header,
         headers=merged,
-        key_places=f"{provider.key_variable}, then {_entry_path(provider)}.apiKey",
+        key_places=", then ".join(filter(None, [provider.key_variable, f"{_entry_path(provider)}.apiKey"])),
     )
 
 

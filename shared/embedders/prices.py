@@ -23,6 +23,7 @@ PER_MILLION = {
     "voyage-code-3": 0.18,
     "voyage-finance-2": 0.12,
     "voyage-law-2": 0.12,
+    "mistral-embed": 0.10,
 }
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
+from shared.values import value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
@@ -35,7 +37,7 @@ class Identity:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RequestCaps:
     """The largest request a provider takes; the dispatcher packs up to these."""
 

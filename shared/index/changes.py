@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from shared.sources.discover import Discovery
 from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
+from shared.values import value
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _SETTLED = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
@@ -22,7 +23,7 @@ class Seen:
     chunking: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Changes:
     """Ledger paths by what happened to them.
 

@@ -6,8 +6,10 @@ sees the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -26,7 +28,7 @@ MAX_HOLD_S = 60.0
 PROBE_AFTER_S = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Health:
     """What is known of a provider; the defaults are those of one that was never in trouble."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
 from shared.index import meta
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class IdentityRow:
     """An identity this index has vectors of, or wants vectors of."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from shared.config.schema import AgentSettings
@@ -13,12 +13,13 @@ from shared.index.changes import Changes, Seen, compare
 from shared.index.vectors import Backlog
 from shared.sources.chunking_digest import chunking_digest
 from shared.sources.discover import Discovery, discover
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Known:
     """What an index says; the defaults are those of an agent without an index."""
 
@@ -30,7 +31,7 @@ class Known:
     is_changing_model: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Plan:
     """What a run would do, and so how far the index is behind."""
 

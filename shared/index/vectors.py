@@ -10,12 +10,12 @@ All functions run inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.index import backfill as turns
 from shared.index.identity import IdentityRow
 from shared.index.vec import VecTables
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,7 +32,7 @@ FIRST_RETRY_S = 2.0
 FAILED_RETRY_S = 3_600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Backlog:
     """States of the live vectors of an identity."""
 

@@ -9,7 +9,7 @@ A leg that is not there is named in the answer and the others go on; an empty li
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
@@ -21,6 +21,7 @@ from shared.search.query import Question, analyse
 from shared.search.ranking import Findings, QueryVector, find, texts_of
 from shared.search.reader import SearchIndex
 from shared.search.results import Answer, Behind, Explanation, Hit, SearchRequest
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _TIER_WORDS = {0: "", legs.STEM: "stem", legs.NAME: "name", legs.PATH: "path"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Context:
     """What the caller knows and every answer carries."""
 

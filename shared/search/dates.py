@@ -6,11 +6,11 @@ A day is a `datetime.date`; times of files are read in UTC, so that two machines
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from shared.errors import ConfigError
+from shared.values import value
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
@@ -32,7 +32,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Day:
     """A day somebody named; `year` is 0 when they left it out."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from shared.search.query import Question, Term, any_of, quoted
 from shared.search.vector_paths import VectorPath, json_ids
 from shared.search.words import related
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -66,7 +66,7 @@ _VECTORS_OF_CHUNKS = (
 PATH, NAME, STEM = 3, 2, 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class KeywordLeg:
     """What the keyword leg found, best first."""
 

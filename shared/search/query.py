@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.search.words import stop_words
 from shared.sources.tokens import dense_run, has_dense
+from shared.values import value
 
 if TYPE_CHECKING:
     from shared.search.dates import Day
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Term:
     """One thing to find with the keyword leg."""
 
@@ -48,7 +48,7 @@ class Term:
     is_word: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Question:
     """A question, taken apart."""
 

@@ -17,6 +17,7 @@ from shared.search.legs import KeywordLeg
 from shared.search.query import Question
 from shared.search.reader import SearchIndex
 from shared.search.vector_paths import VectorPath, json_ids
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -34,7 +35,7 @@ _DETAILS = (
 _TEXTS = "SELECT id, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class QueryVector:
     """The vector of a question, and the row id of the identity it can be compared with."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from shared.values import value
 
 #: `backend` of every answer and of `status`.
 BACKEND = "builtin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SearchRequest:
     """A question and its options; None and empty take the settings, or limit nothing."""
 
@@ -27,7 +29,7 @@ class SearchRequest:
     explain: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Behind:
     """How much on disk is newer than the index, and how many vectors are still to come."""
 
@@ -35,7 +37,7 @@ class Behind:
     vectors: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Explanation:
     """Every contribution to the score of a hit."""
 
@@ -69,7 +71,7 @@ class Explanation:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Hit:
     """One search result."""
 
@@ -108,7 +110,7 @@ class Hit:
         return plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Answer:
     """What a search found, how, and what may be missing."""
 

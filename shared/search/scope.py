@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.search.dates import day_of_path, day_of_time, parse_bound
 from shared.search.results import SearchRequest
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Scope:
     """What a search is limited to; empty fields limit nothing."""
 

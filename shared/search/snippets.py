@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shared.search.legs import KeywordLeg
 from shared.search.vector_paths import json_ids
+from shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -39,7 +39,7 @@ _HIGHLIGHT = (
 _MARKED = re.compile(f"{_ON}([^{_OFF}]*){_OFF}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Mark:
     """A matched word in a text: where it begins and ends, and what tells it from others."""
 

@@ -19,6 +19,7 @@ from shared.sources.scope import (
     is_storable,
     printable,
 )
+from shared.values import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Found:
     problem: Problem | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Discovery:
     """Everything a walk found, in the order workspace files, `memory/`, `extraPaths`; each path once."""
 

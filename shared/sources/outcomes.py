@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+
+from shared.values import value
 
 INDEXED = "indexed"
 EMPTY = "empty"
@@ -18,7 +19,7 @@ FAILED = "failed"
 GONE = "removed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Problem:
     """Why a file is not in the index."""
 

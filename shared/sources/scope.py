@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from shared.config.schema import ExtraPath
 from shared.sources.patterns import Pattern, compile_pattern
+from shared.values import value
 
 #: Files of the workspace that are memory beside `memory/`.
 ROOT_FILES = ("MEMORY.md", "memory.md")
@@ -74,7 +74,7 @@ def printable(name: str) -> str:
     return os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Root:
     """A file or folder that the configuration, or the rule of the workspace, names."""
 
@@ -84,7 +84,7 @@ class Root:
     named: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Located:
     """Where the file of a ledger path is."""
 
