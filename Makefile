@@ -20,6 +20,7 @@ demo: .venv/.installed
 	@PATH="$$PWD/$(BIN):$$PATH" sh scripts/demo.sh
 
 test: lint
+	@sh scripts/redis.sh
 	$(BIN)/python -m pytest
 
 lint: .venv/.installed-dev

@@ -1,0 +1,118 @@
+"""A redis-server of the test's own, on a free port: killed, stopped and started again at will."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+import redis
+
+#: Seconds a server may take to answer; far above what it needs.
+START_S = 15.0
+
+
+def redis_command() -> str:
+    """The redis-server on the PATH; without one the test fails where tests must run, else it is skipped."""
+    found = shutil.which("redis-server")
+    if found is None:
+        reason = "there is no redis-server on the PATH: sh scripts/redis.sh installs it"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+class RedisServer:
+    """One server; a context manager. Without `keeps_data` everything is gone when it ends."""
+
+    def __init__(self, folder: Path, *, keeps_data: bool = False, password: str = "") -> None:
+        self._command = redis_command()
+        self._folder = folder
+        self._keeps_data = keeps_data
+        self._password = password
+        self._process: subprocess.Popen[bytes] | None = None
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        login = f":{self._password}@" if self._password else ""
+        return f"redis://{login}127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def __enter__(self) -> RedisServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self, *more: str) -> None:
+        """Start it and wait until it answers; `more` are options of redis-server."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", ""]
+        if self._keeps_data:
+            # Every command is on the disk before it is answered: a kill loses nothing.
+            options += ["--appendonly", "yes", "--appendfsync", "always"]
+        if self._password:
+            options += ["--requirepass", self._password]
+        self._process = subprocess.Popen(
+            [self._command, *options, *more], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + START_S
+        while not self._answers():
+            assert self._process.poll() is None, "redis-server ended at once"
+            assert time.monotonic() < deadline, f"redis-server does not answer within {START_S:g} s"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """End it without warning, if it runs."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Kill it and start it again, with its data when it keeps them."""
+        self.kill()
+        if not self._keeps_data:
+            shutil.rmtree(self._folder)
+        self.start()
+
+    def suspend(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def client(self) -> redis.Redis:
+        """A plain client, to look with and to do harm."""
+        return redis.Redis.from_url(self.url)
+
+    def ask(self, *command: Any) -> Any:
+        """The answer to one command."""
+        with closing(self.client()) as client:
+            return client.execute_command(*command)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.ask("PING"))
+        except redis.RedisError:
+            return False
