@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from shared.errors import QueueError
@@ -9,6 +10,7 @@ from shared.logs import Log
 from shared.queue import server
 from shared.queue.ask import WorkerRefused, ask_worker
 from shared.queue.broker import on_redis
+from shared.queue.fleet import FleetBroker
 from shared.queue.presence import is_served
 from shared.queue.redis_replies import RedisReplies
 from shared.search.results import SearchRequest
@@ -27,8 +29,15 @@ def ask_fleet(url: str, agent: str, request: SearchRequest) -> dict[str, Any] | 
         with server.closing_client(url) as client, server.translated(url):
             if not is_served(client, "query"):
                 return None
-        on_redis(url, is_checked=False)
-        return ask_worker(RedisReplies(url), agent, request, timeout_s=ANSWER_TIMEOUT_S)
+            broker = on_redis(url, is_checked=False)
+            assert isinstance(broker, FleetBroker)
+            return ask_worker(
+                RedisReplies(url),
+                agent,
+                request,
+                timeout_s=ANSWER_TIMEOUT_S,
+                take_back=partial(broker.take_back, "query"),
+            )
     except WorkerRefused:
         raise
     except QueueError as error:

@@ -19,7 +19,7 @@ SWEEP_EVERY_S = 5.0
 class Bell:
     """Calls `ring(agent, deep)` when asked to, and deeply every `every_s` for all known agents."""
 
-    def __init__(self, ring: Callable[[str, bool], None], *, every_s: float = SWEEP_EVERY_S) -> None:
+    def __init__(self, ring: Callable[[str, bool], object], *, every_s: float = SWEEP_EVERY_S) -> None:
         self._ring = ring
         self._every_s = every_s
         self._condition = threading.Condition()

@@ -119,6 +119,16 @@ class FleetBroker(RedisBroker):
 
         self.patience(put_back)
 
+    def take_back(self, queue: str, message_id: str) -> bool:
+        """Take a message off its queue; False when a worker was quicker."""
+        base = f"{NAMESPACE}:{queue}"
+        with server.translated(self.url):
+            # Whoever takes the id off the list owns the message.
+            if not self.client.lrem(base, 1, message_id):
+                return False
+            self.client.hdel(f"{base}.msgs", message_id)
+        return True
+
     def keep_error(self, letter_id: str, text: str) -> None:
         """Remember why a message became a dead letter."""
         self.client.hset(DEAD_ERRORS, letter_id, text[:MAX_ERROR_CHARS])

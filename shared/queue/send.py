@@ -21,8 +21,8 @@ ROUTES: dict[type[Wire], tuple[str, str]] = {
 }
 
 
-def send(message: Wire) -> None:
-    """Put a message on its queue, through the broker of this process.
+def send(message: Wire) -> str:
+    """Put a message on its queue, through the broker of this process; returns its id.
 
     A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
     whether it was lost or died.
@@ -43,3 +43,4 @@ def send(message: Wire) -> None:
             message_id=name,
         )
     )
+    return name
