@@ -22,8 +22,10 @@ WINDOW_FILES = 512
 WINDOW_BYTES = 16 * 1024 * 1024
 
 #: Seconds without a single arrival after which what is announced is announced again: the messages may be
-#: lost (a flushed Redis, a killed worker), and a repeated one is harmless.
+#: lost (a flushed Redis, a killed worker), and a repeated one is harmless. Twice as long each further time:
+#: they may as well be refused, each of them one more dead letter.
 STALL_S = 10.0
+MAX_STALL_S = 600.0
 
 
 class Feed:
@@ -46,6 +48,7 @@ class Feed:
         self._force = force
         self._backfill = backfill
         self._moved = time.monotonic()
+        self._stall_s = STALL_S
         self.total = len(self._waiting)
 
     @property
@@ -67,9 +70,11 @@ class Feed:
                 if row is not None and row[0] >= self._looked_ns:
                     del self._sizes[path]
                     self._moved = time.monotonic()
+                    self._stall_s = STALL_S
         paths: list[str] = []
-        if self._sizes and time.monotonic() - self._moved > STALL_S:
+        if self._sizes and time.monotonic() - self._moved > self._stall_s:
             paths.extend(self._sizes)
+            self._stall_s = min(2 * self._stall_s, MAX_STALL_S)
         room = WINDOW_BYTES - sum(self._sizes.values())
         while self._waiting and len(self._sizes) < WINDOW_FILES and (room > 0 or not self._sizes):
             path, size = self._waiting.popleft()

@@ -1,13 +1,13 @@
 """Following the files of agents: a full reconcile at the start, then what the watcher sees.
 
 Only paths are sent. What was announced and did not arrive in the ledger is found again by the next full
-look, so a lost message costs `LOOK_AGAIN_S`, not a file.
+look, so a lost message costs `LOOK_AGAIN_S`, not a file, and a queue that is away costs nothing but time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from producers.watch import Watcher
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
+from shared.errors import QueueError
 from shared.index import driver
 from shared.index.plan import Known, ledger_of, look
 from shared.logs import Log
@@ -30,6 +31,12 @@ LOOK_AGAIN_S = 60.0
 
 #: Seconds after a change was announced that a look makes sure of it: its message may have been lost.
 MAKE_SURE_S = 5.0
+
+#: Seconds after which all files are looked at again when the queue could not be reached.
+QUEUE_RETRY_S = 2.0
+
+#: Seconds between two looks at most, while nothing that is announced ever arrives: the workers refuse it.
+MAX_LOOK_AGAIN_S = 3_600.0
 
 #: Seconds between two calls of `tick`.
 TICK_S = 0.25
@@ -46,6 +53,9 @@ class Follow:
         self._watchers: dict[str, Watcher] = {}
         self._feeds: dict[str, Feed] = {}
         self._next_look_s: dict[str, float] = {}
+        #: Looks in a row of which not a single file arrived.
+        self._in_vain: dict[str, int] = {}
+        self._is_queue_away = False
 
     def __enter__(self) -> Follow:
         with self._stack:
@@ -64,23 +74,35 @@ class Follow:
 
     def describe(self) -> list[str]:
         """A line an agent: what is followed, and how."""
-        lines = []
+        return [
+            f"memline: agent {settings.agent} follows {settings.workspace}: {how}"
+            for settings, how in self._modes()
+        ]
+
+    def log_modes(self) -> None:
+        """The same as lines of the log."""
+        for settings, how in self._modes():
+            self._log.info("files.followed", agent=settings.agent, workspace=settings.workspace, mode=how)
+
+    def _modes(self) -> Iterator[tuple[AgentSettings, str]]:
         for settings in self._agents:
             watcher = self._watchers.get(settings.agent)
             how = "not watching (sync.watch is off)" if watcher is None else watcher.mode
             if watcher is not None and watcher.reason:
                 how += f" ({watcher.reason})"
-            lines.append(f"memline: agent {settings.agent} follows {settings.workspace}: {how}")
-        return lines
+            yield settings, how
 
     def tick(self) -> None:
         """Go on with what is to be fed, and look at all files when that is due; for a loop every `TICK_S`."""
         for settings in self._agents:
-            feed = self._feeds.get(settings.agent)
-            if feed is not None:
-                self._advance(settings, feed)
-            elif self._clock.now() >= self._next_look_s.get(settings.agent, 0.0):
-                self._look(settings)
+            try:
+                feed = self._feeds.get(settings.agent)
+                if feed is not None:
+                    self._advance(settings, feed)
+                elif self._clock.now() >= self._next_look_s.get(settings.agent, 0.0):
+                    self._look(settings)
+            except QueueError as error:
+                self._wait_for_queue(settings, error)
 
     def _watch(self, settings: AgentSettings) -> Watcher:
         return Watcher(
@@ -107,17 +129,42 @@ class Follow:
             feed = Feed(settings.agent, files, looked_ns=looked_ns)
             self._feeds[settings.agent] = feed
             self._advance(settings, feed)
+            self._is_queue_away = False
 
     def _advance(self, settings: AgentSettings, feed: Feed) -> None:
         with driver.reading_if_any(settings.index_path) as reader:
             feed.advance(reader)
         is_late = self._clock.now() >= self._next_look_s[settings.agent]
+        if feed.done:
+            self._in_vain[settings.agent] = 0
         if feed.done == feed.total or is_late:
             # Late: messages were lost on the way. The next look finds what is missing.
             del self._feeds[settings.agent]
+            if not feed.done:
+                self._put_off(settings)
 
     def _send(self, settings: AgentSettings, paths: Sequence[str]) -> None:
         self._log.info("files.seen", agent=settings.agent, files=len(paths))
-        announce(settings.agent, paths)
+        try:
+            announce(settings.agent, paths)
+        except QueueError as error:
+            self._wait_for_queue(settings, error)
+            return
+        self._is_queue_away = False
         next_look_s = self._next_look_s.get(settings.agent, 0.0)
         self._next_look_s[settings.agent] = min(next_look_s, self._clock.now() + MAKE_SURE_S)
+
+    def _wait_for_queue(self, settings: AgentSettings, error: QueueError) -> None:
+        """Forget what could not be announced; the look when the queue may be back finds all of it."""
+        if not self._is_queue_away:
+            self._is_queue_away = True
+            self._log.warning("queue.unavailable", error=error.message, action=error.hint)
+        self._feeds.pop(settings.agent, None)
+        self._next_look_s[settings.agent] = self._clock.now() + QUEUE_RETRY_S
+
+    def _put_off(self, settings: AgentSettings) -> None:
+        """Look less and less often while nothing arrives: each announcement may be one more dead letter."""
+        times = self._in_vain.get(settings.agent, 0)
+        self._in_vain[settings.agent] = times + 1
+        wait_s = min(LOOK_AGAIN_S * 2.0**times, MAX_LOOK_AGAIN_S)
+        self._next_look_s[settings.agent] = self._clock.now() + wait_s
