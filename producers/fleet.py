@@ -8,6 +8,8 @@ from types import TracebackType
 from shared.errors import QueueError
 from shared.queue import server
 from shared.queue.broker import on_redis
+from shared.queue.dead import errors_since
+from shared.queue.fleet import NAMESPACE
 from shared.queue.messages import Sweep
 from shared.queue.patience import Patience
 from shared.queue.presence import is_served
@@ -27,10 +29,16 @@ class Fleet:
         self._url = url
         self._looked = 0.0
         self._last_served: dict[str, float] = {}
+        self._agents: set[str] = set()
+        #: When this began, by the clock of Redis (seconds since the epoch).
+        self._began = 0.0
 
     def __enter__(self) -> Fleet:
         on_redis(self._url, patience=Patience(self._url, seconds=MISSING_S))
         self._client = server.client(self._url)
+        with server.translated(self._url):
+            seconds, microseconds = self._client.time()
+        self._began = seconds + microseconds / 1e6
         began = time.monotonic()
         # A fleet that was never there is not waited for as long as one that restarts.
         self._last_served = dict.fromkeys(("chunk", "store"), began - MISSING_S + 5.0)
@@ -43,10 +51,11 @@ class Fleet:
 
     def wake(self, agent: str) -> None:
         """Let the store worker take up what waits in the rows."""
+        self._agents.add(agent)
         send(Sweep(agent=agent, sent=time.time()))
 
     def fault(self) -> BaseException | None:
-        """A QueueError when a queue that the work needs has had no worker for too long."""
+        """A QueueError when the work cannot go on: a queue has had no worker for too long, or one failed."""
         now = time.monotonic()
         if now - self._looked < LOOK_EVERY_S:
             return None
@@ -56,9 +65,17 @@ class Fleet:
                 for queue in self._last_served:
                     if is_served(self._client, queue):
                         self._last_served[queue] = now
+                    for agent in self._agents:
+                        for error in errors_since(self._client, queue, agent, self._began):
+                            return QueueError(
+                                f"a worker of the queue {queue!r} failed: {error}", hint="memline queue dead"
+                            )
+                if now - min(self._last_served.values()) > MISSING_S:
+                    # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
+                    self._client.set(f"{NAMESPACE}:probe", 1, px=1)
         except QueueError as error:
             # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
-            if now - max(self._last_served.values()) > MISSING_S:
+            if now - min(self._last_served.values()) > MISSING_S:
                 return error
             return None
         for queue, seen in self._last_served.items():
