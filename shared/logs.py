@@ -14,7 +14,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -23,6 +25,20 @@ ROOT = "memline"
 
 #: Attribute of a record that carries the fields.
 _FIELDS = "memline_fields"
+
+#: Fields of every line that a thread writes while it works on something.
+_context = threading.local()
+
+
+@contextmanager
+def context(**fields: object) -> Iterator[None]:
+    """Put these fields on every line this thread writes inside, also on those of other libraries."""
+    before = getattr(_context, "fields", {})
+    _context.fields = {**before, **fields}
+    try:
+        yield
+    finally:
+        _context.fields = before
 
 
 class Log:
@@ -113,7 +129,7 @@ def _name(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str, Any]:
-    fields: dict[str, Any] = dict(getattr(record, _FIELDS, {}))
+    fields: dict[str, Any] = {**getattr(_context, "fields", {}), **getattr(record, _FIELDS, {})}
     if record.exc_info:
         fields["traceback"] = formatter.formatException(record.exc_info)
     return fields

@@ -10,6 +10,7 @@ import dramatiq
 from shared.index import dispatch, health
 from shared.index.rows import LearnedCaps
 from shared.index.writer import IndexWriter
+from shared.logs import Log
 from shared.queue.credits import rows_per_request
 from shared.queue.messages import ChunkFiles, EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
 from shared.queue.send import send
@@ -17,6 +18,8 @@ from workers import runtime
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.
 LINGER_S = 0.1
+
+_LOG = Log("store")
 
 
 @dramatiq.actor(queue_name="store")
@@ -30,6 +33,7 @@ def store_files(raw: dict[str, Any]) -> None:
     writer = here.writer(message.agent)
     for row in message.files:
         stored = writer.store_file(row, backfill=message.backfill, asked_ns=message.asked_ns)
+        _LOG.info("file.stored", path=row.path, change=stored.change, outcome=stored.outcome)
         if stored.change == "unknown":
             again = ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=True)
             send(again)

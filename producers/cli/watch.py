@@ -16,17 +16,19 @@ def watch(invocation: Invocation) -> None:
     """
     from producers.cli.signals import stop_event
     from producers.follow import TICK_S, Follow
+    from shared import logs
+    from shared.config import environment
     from shared.errors import QueueError
     from shared.queue import broker
 
-    invocation.log()
+    # One of the processes of a fleet: its lines look like theirs, and are as many.
+    logs.configure(*environment.log_options(default="INFO"))
     url = invocation.settings.queue.url
     if not url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     broker.on_redis(url)
     agents = [settings for settings in invocation.agents() if settings.memory.enabled]
     with stop_event() as stop, Follow(agents) as follow:
-        for line in follow.describe():
-            click.echo(line, err=True)
+        follow.log_modes()
         while not stop.wait(TICK_S):
             follow.tick()
