@@ -17,6 +17,7 @@
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing will work until somebody acts
     │   └── ProviderBrokenAnswer  the answer does not fit the request
     └── QueueError                a message cannot be sent, decoded or answered in time
+        └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
 
 Foreign exceptions are translated into these where they enter (one owner per library).
 """
