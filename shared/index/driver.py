@@ -39,8 +39,9 @@ SCHEMA_VERSION = 1
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
 
-#: Page cache in KiB (negative in the pragma). vec0 inserts were 14 x slower with SQLite's default 2 MiB.
-CACHE_KIB = 65_536
+#: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaks at 181 MB
+#: with 64 MiB and at 129 MB with this, and nothing measured gets slower (`python -m benchmarks memory`).
+CACHE_KIB = 16_384
 
 #: Endings under which a file that is no database is taken for a damaged index: it is moved aside, not
 #: removed. Under any other name it is somebody else's file, and refused.
