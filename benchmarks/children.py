@@ -18,7 +18,7 @@ from pathlib import Path
 #: The folder that holds the packages: children run there, so that a checkout needs no installation.
 ROOT = Path(__file__).resolve().parent.parent
 
-_FOREIGN = ("MEMLINE_", "OPENCLAW_", "OPENAI_", "GEMINI_", "GOOGLE_", "VOYAGE_")
+_FOREIGN = ("MEMLINE_", "OPENCLAW_", "OPENAI_", "GEMINI_", "GOOGLE_", "VOYAGE_", "MISTRAL_")
 _SLOW = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONTRACEMALLOC")
 
 BARE = (sys.executable, "-c", "pass")

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-_FOREIGN = ("MEMLINE_", "OPENCLAW_", "XDG_", "OPENAI_", "GEMINI_", "GOOGLE_", "VOYAGE_", "_MEMLINE_")
+_FOREIGN = (
+    "MEMLINE_",
+    "OPENCLAW_",
+    "XDG_",
+    "OPENAI_",
+    "GEMINI_",
+    "GOOGLE_",
+    "VOYAGE_",
+    "MISTRAL_",
+    "_MEMLINE_",
+)
 
 
 @pytest.fixture(autouse=True)

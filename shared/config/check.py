@@ -33,7 +33,7 @@ FOREIGN = {
 }
 
 #: Providers of the original's later versions that speak OpenAI's protocol.
-COMPATIBLE = ("ollama", "lmstudio", "openai-compatible", "openrouter", "vllm", "mistral", "deepinfra")
+COMPATIBLE = ("lmstudio", "openai-compatible", "openrouter", "vllm", "deepinfra")
 
 
 class Report:

@@ -33,6 +33,7 @@ PROVIDER_KEYS = {
     "openai": ("OPENAI_API_KEY",),
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "voyage": ("VOYAGE_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
 }
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")

@@ -13,7 +13,7 @@ from shared.config.roster import member
 from shared.config.schema import ProviderEntry
 
 #: The ids under which the original keeps the providers that Memline can use.
-USED = ("openai", "google", "gemini", "voyage")
+USED = ("openai", "google", "gemini", "voyage", "mistral", "ollama")
 
 #: The keys of `memorySearch` in which references count.
 EXPANDED = ("remote.baseUrl", "remote.apiKey", "remote.headers")

@@ -31,12 +31,13 @@ class RemoteEmbedder(ABC):
         vector_dims: int = 0,
         clock: Clock | None = None,
     ) -> None:
-        """`vector_dims`: what earlier vectors of this identity have; 0: the first answer tells."""
+        """`vector_dims`: what earlier vectors of this identity have; 0: the last answer tells."""
         self._identity = identity
         self._caps = caps
         self._http = HttpClient(endpoint, timeout_s=timeout_s, clock=clock)
         known = self.known_dims.get(identity.model, 0) if endpoint.public else 0
         self._dims = identity.dims or vector_dims or known
+        self._last_dims = 0
 
     @property
     def identity(self) -> Identity:
@@ -67,12 +68,15 @@ class RemoteEmbedder(ABC):
             return []
         try:
             rows = self._rows(texts, as_query=as_query, timeout_s=timeout_s)
-            vectors = unit_vectors(rows, dims=self._dims or None)
+            vectors = unit_vectors(rows, dims=self._dims or self._last_dims or None)
         except ProviderBrokenAnswer as error:
+            # Perhaps the answer before was the odd one: one bad answer must not spoil all that follow. What
+            # the index takes is decided by its own vectors.
+            self._last_dims = 0
             if error.status is None:
                 raise self._broken(error) from None
             raise
-        self._dims = len(vectors[0]) // FLOAT_BYTES
+        self._last_dims = len(vectors[0]) // FLOAT_BYTES
         return vectors
 
     def _broken(self, error: ProviderBrokenAnswer) -> ProviderBrokenAnswer:

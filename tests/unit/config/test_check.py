@@ -109,7 +109,7 @@ def test_a_secret_of_the_wrong_kind_is_not_quoted() -> None:
 
 
 def test_a_service_that_speaks_openais_protocol_is_told_how() -> None:
-    assert "remote.baseUrl" in only_problem({"provider": "ollama"})[1]
+    assert "remote.baseUrl" in only_problem({"provider": "lmstudio"})[1]
 
 
 def test_every_problem_is_collected() -> None:

@@ -91,6 +91,47 @@ def test_a_key_that_the_environment_knows_is_shown_to_its_own_provider_only() ->
     assert (choice.provider, key_of(choice)) == ("gemini", "g")
 
 
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:11434", "http://127.0.0.1:11434/", "http://127.0.0.1:11434/v1"]
+)
+def test_ollama_needs_no_key_and_finds_its_path(url: str) -> None:
+    own = choose(make_settings(provider="ollama"))
+    given = choose(make_settings(provider="ollama", providers={"ollama": ProviderEntry(base_url=url)}))
+
+    assert (own.provider, own.model) == ("ollama", "nomic-embed-text")
+    assert own.base_url == given.base_url == "http://127.0.0.1:11434/v1"
+    assert own.identity == given.identity
+
+
+def test_mistral_is_taken_by_name_alone() -> None:
+    keys = {"mistral": KEY}
+
+    choice = choose(make_settings(provider="mistral", environment_keys=keys))
+
+    assert (choice.model, choice.base_url, key_of(choice)) == (
+        "mistral-embed",
+        "https://api.mistral.ai/v1",
+        KEY,
+    )
+    assert choose(make_settings(environment_keys=keys)).provider == NONE
+    assert "MISTRAL_API_KEY" in choose(make_settings(provider="mistral")).action
+
+
+@pytest.mark.parametrize("name", ["mistral", "ollama"])
+def test_a_preset_speaks_the_protocol_of_openai_under_its_own_name(
+    server: EmbeddingServer, name: str
+) -> None:
+    choice = choose(make_settings(provider=name, remote={"base_url": server.url, "api_key": KEY}))
+
+    embedder = choice.build()
+    embedder.embed_query("x", timeout_s=5)
+    embedder.close()
+
+    assert embedder.identity.provider == name
+    assert server.requests[0].body["model"] == choice.model
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
 def test_a_header_in_the_place_of_the_key_is_enough() -> None:
     header = {"headers": {"Authorization": "Bearer token-of-a-proxy"}}
 

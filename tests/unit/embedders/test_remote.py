@@ -134,6 +134,16 @@ def test_dimensions_must_stay_those_of_the_first_answer(site: Site) -> None:
         site.embedder.embed_query("x", timeout_s=5)
 
 
+def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site: Site) -> None:
+    site.server.control({"script": ["wrong-dims"]})
+    site.embedder.embed_documents(TEXTS)
+
+    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 383"):
+        site.embedder.embed_documents(TEXTS)
+
+    assert len(site.embedder.embed_documents(TEXTS)) == 3
+
+
 def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site: Site, connect: Connect) -> None:
     short = connect(site.server.url, provider=site.name, output_dimensionality=256)
     site.server.control({"fault": "wrong-dims"})
