@@ -39,8 +39,8 @@ SCHEMA_VERSION = 1
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
 
-#: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaks at 181 MB
-#: with 64 MiB and at 129 MB with this, and nothing measured gets slower (`python -m benchmarks memory`).
+#: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaked at
+#: 181 MB with 64 MiB and at 129 MB with this, and nothing got slower (`python -m benchmarks memory`).
 CACHE_KIB = 16_384
 
 #: Endings under which a file that is no database is taken for a damaged index: it is moved aside, not

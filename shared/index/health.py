@@ -114,3 +114,19 @@ def put_off(was: Health, error: str, action: str, retry_after_s: float | None, n
 def forget_caps(connection: Connection, provider: str) -> None:
     """Forget the caps a provider taught, inside the caller's transaction."""
     connection.execute("UPDATE providers SET max_rows = 0, max_tokens = 0 WHERE name = ?", (provider,))
+
+
+def unpause(connection: Connection, provider: str, now: float, after_s: float = PROBE_AFTER_S) -> None:
+    """Give a provider that has been paused for so long another chance, inside the caller's transaction."""
+    row = connection.execute(
+        "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
+    ).fetchone()
+    if row and row[0] + after_s <= now:
+        # One failure on record: a single request goes first, and only its success opens the rest.
+        again = replace(read(connection, provider), state="ok", reason="", action="", failures=1)
+        write(connection, provider, again, now)
+
+
+def tighter(cap: int, other: int) -> int:
+    """The smaller of two caps, 0 meaning none."""
+    return min(cap, other) if cap and other else cap or other

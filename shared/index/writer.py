@@ -16,10 +16,10 @@ from shared.config.schema import AgentSettings
 from shared.embedders.choice import NONE, Choice
 from shared.embedders.protocol import Identity, RequestCaps
 from shared.index import backfill as turns
-from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, vectors
+from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, results, vectors
 from shared.index.driver import BUSY_TIMEOUT_MS, faults, load_vec, open_writer, transaction
 from shared.index.fts import FullText
-from shared.index.health import Health
+from shared.index.health import Health, tighter
 from shared.index.rows import FileRow, LearnedCaps, VectorRow
 from shared.index.vec import VecTables
 from shared.sources.tokens import estimate_tokens
@@ -27,10 +27,6 @@ from shared.sources.tokens import estimate_tokens
 if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
-
-
-#: What a person can do about a provider whose vectors changed under the same name.
-_MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,46 +146,10 @@ class IndexWriter:
             self.retarget(choice.identity, choice.base_url)
 
     def store_vectors(self, of: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps) -> int:
-        """Keep vectors that came back; returns how many were new.
-
-        Vectors of other dimensions than those before are refused as a broken answer: the server changed
-        its model behind the same name, and mixing the two would spoil every search.
-        """
-        now = self._clock.now()
+        """Keep vectors that came back; returns how many were new. See `shared.index.results.keep`."""
         with faults(self.path):
-            stored = 0
-            with transaction(self.connection):
-                row = identity.by_key(self.connection, of.key) or identity.ensure(
-                    self.connection, of, "", now
-                )
-                dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
-                if rows and not row.vector_dims:
-                    self.connection.execute(
-                        "UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id)
-                    )
-                good = [vector for vector in rows if len(vector.vector) == 4 * dims]
-                stored = vectors.store(self.connection, self.vec, row, good, now)
-                odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
-                was = health.read(self.connection, of.provider)
-                after = replace(
-                    was,
-                    max_rows=_tighter(was.max_rows, learned.max_rows),
-                    max_tokens=_tighter(was.max_tokens, learned.max_tokens),
-                )
-                if odd:
-                    error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
-                    hashes = [vector.hash for vector in odd]
-                    self._retry_or_give_up(row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
-                    after = health.put_off(after, error, _MODEL_CHANGED, None, now)
-                elif good:
-                    after = replace(after, state="ok", reason="", action="", failures=0)
-                dispatch.settle(self.connection, lease)
-                if after != was:
-                    health.write(self.connection, of.provider, after, now)
-                if stored:
-                    meta.bump(self.connection)
-                    meta.add(self.connection, meta.EMBEDDED_TOTAL, stored)
-                    meta.count_lately(self.connection, stored, now)
+            now = self._clock.now()
+            stored = results.keep(self.connection, self.vec, of, lease, rows, learned, now)
             model_change.switch_when_complete(self.connection, self.vec)
         return stored
 
@@ -206,43 +166,23 @@ class IndexWriter:
         learned: LearnedCaps,
         fruitless: bool = False,
     ) -> None:
-        """These texts got no vector: put them off, pause the provider, or mark them failed, by `kind`.
-
-        `fruitless`: nothing at all came out of the request, so the provider may be what is broken.
-        """
-        now = self._clock.now()
+        """These texts got no vector. See `shared.index.results.note_failure`."""
         with faults(self.path):
-            with transaction(self.connection):
-                row = identity.by_key(self.connection, of.key)
-                if row is None:
-                    return
-                was = health.read(self.connection, of.provider)
-                after = replace(
-                    was,
-                    max_rows=_tighter(was.max_rows, learned.max_rows),
-                    max_tokens=_tighter(was.max_tokens, learned.max_tokens),
-                )
-                if kind == "stop":
-                    # What was held back meanwhile waits for somebody to act, not for a time.
-                    after = replace(
-                        after, state="paused", reason=error, action=action, failures=0, hold_until=0.0
-                    )
-                    self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
-                elif kind == "later":
-                    after = health.put_off(after, error, action, retry_after_s, now)
-                    # The hold of the provider is what keeps them back; it may end before its time.
-                    self._put_back(row.id, lease, hashes, due=0.0, error=error, counts=False)
-                elif kind == "broken":
-                    if fruitless:
-                        # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                        after = health.put_off(after, error, action, None, now)
-                    reason = f"{error}; {action}" if action else error
-                    self._retry_or_give_up(row.id, lease, hashes, reason, now)
-                else:
-                    vectors.give_up(self.connection, row.id, lease, hashes, error=error, now=now)
-                dispatch.settle(self.connection, lease)
-                if after != was:
-                    health.write(self.connection, of.provider, after, now)
+            results.note_failure(
+                self.connection,
+                of,
+                lease,
+                hashes,
+                results.Failure(
+                    kind=kind,
+                    error=error,
+                    action=action,
+                    retry_after_s=retry_after_s,
+                    fruitless=fruitless,
+                ),
+                learned,
+                self._clock.now(),
+            )
             model_change.switch_when_complete(self.connection, self.vec)
 
     def lease(
@@ -267,8 +207,8 @@ class IndexWriter:
                 credits = 1
             caps = replace(
                 caps,
-                max_rows=_tighter(caps.max_rows, state.max_rows),
-                max_tokens=_tighter(caps.max_tokens, state.max_tokens),
+                max_rows=tighter(caps.max_rows, state.max_rows),
+                max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
             return dispatch.lease(
                 self.connection,
@@ -303,7 +243,9 @@ class IndexWriter:
                 ledger.forget_removed(self.connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(self.connection, target.id, due_before=now)
-                    self._unpause(target.identity.provider, now, health.PROBE_AFTER_S)
+                    health.unpause(
+                        self.connection, target.identity.provider, now, after_s=health.PROBE_AFTER_S
+                    )
             model_change.switch_when_complete(self.connection, self.vec)
             model_change.rest_retired(self.connection)
             while True:
@@ -329,7 +271,7 @@ class IndexWriter:
             target = identity.target(self.connection)
             if target is not None:
                 vectors.retry_failed(self.connection, target.id, due_before=None)
-                self._unpause(target.identity.provider, now, 0.0)
+                health.unpause(self.connection, target.identity.provider, now, after_s=0.0)
 
     def cancel_backfill(self) -> int:
         """Send nothing more of what a reindex or a new model wants; see `shared.index.backfill.cancel`."""
@@ -358,38 +300,6 @@ class IndexWriter:
 
     # What the steps above are made of.
 
-    def _put_back(
-        self, identity_id: int, lease: str, hashes: Sequence[bytes], *, due: float, error: str, counts: bool
-    ) -> None:
-        vectors.put_back(self.connection, identity_id, lease, hashes, due=due, error=error, counts=counts)
-
-    def _retry_or_give_up(
-        self, identity_id: int, lease: str, hashes: Sequence[bytes], error: str, now: float
-    ) -> None:
-        for digest in hashes:
-            tries = vectors.attempts(self.connection, identity_id, digest) + 1
-            if tries >= vectors.MAX_ATTEMPTS:
-                vectors.give_up(self.connection, identity_id, lease, [digest], error=error, now=now)
-            else:
-                self._put_back(
-                    identity_id,
-                    lease,
-                    [digest],
-                    due=now + vectors.FIRST_RETRY_S * 2.0 ** (tries - 1),
-                    error=error,
-                    counts=True,
-                )
-
-    def _unpause(self, provider: str, now: float, after_s: float) -> None:
-        row = self.connection.execute(
-            "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
-        ).fetchone()
-        if row and row[0] + after_s <= now:
-            was = health.read(self.connection, provider)
-            # One failure on record: a single request goes first, and only its success opens the rest.
-            again = replace(was, state="ok", reason="", action="", failures=1)
-            health.write(self.connection, provider, again, now)
-
 
 def _file_id(path: Path) -> tuple[int, int] | None:
     try:
@@ -397,8 +307,3 @@ def _file_id(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _tighter(cap: int, other: int) -> int:
-    """The smaller of two caps, 0 meaning none."""
-    return min(cap, other) if cap and other else cap or other
