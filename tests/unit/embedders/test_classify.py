@@ -170,6 +170,14 @@ def test_the_message_names_provider_status_and_body() -> None:
     assert error.status == 500
 
 
+def test_a_quota_of_a_minute_comes_back_whatever_its_code_is_called() -> None:
+    details = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "EmbedContentRequestsPerMinute"}]}]
+    body = json.dumps({"error": {"message": "Quota exceeded", "details": details}})
+
+    assert classify("gemini", 429, {}, body).kind == "later"
+    assert classify("gemini", 429, {}, body.replace("PerMinute", "PerDay")).kind == "stop"
+
+
 def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None:
     body = '{"detail":"you have reduced rate limits of 3 RPM and 10K TPM"}'
 
