@@ -10,7 +10,7 @@ from producers.follow import TICK_S, Follow
 from producers.one_process import OneProcess
 from shared.clock import SystemClock
 from shared.config.schema import AgentSettings, Settings
-from shared.errors import IndexCorrupt, MemlineError
+from shared.errors import IndexCorrupt, IndexFault, MemlineError
 from shared.index.quarantine import move_aside
 from shared.logs import Log
 
@@ -60,13 +60,21 @@ def _run(
             on_note(line)
         for agent in agents:
             process.wake(agent.agent)
-        told = None
+        told = ""
         while not stop.wait(TICK_S):
-            follow.tick()
-            fault = process.fault()
+            fault = _tick(follow) or process.fault()
             if isinstance(fault, IndexCorrupt):
                 raise fault
-            if fault is not None and fault is not told:
-                told = fault
+            if fault is not None and str(fault) != told:
+                told = str(fault)
                 hint = fault.hint if isinstance(fault, MemlineError) else ""
-                log.error("work.failed", error=str(fault), hint=hint)
+                log.error("work.failed", error=told, hint=hint)
+
+
+def _tick(follow: Follow) -> IndexFault | None:
+    """Look at the files; a disk that is full or an index that is locked now is no reason to end."""
+    try:
+        follow.tick()
+    except IndexFault as error:
+        return error
+    return None
