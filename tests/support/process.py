@@ -22,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Seconds a process may take; far above what any of them needs.
 TIMEOUT_S = 60.0
 
+#: Bytes that fit into the pipe of a process; the usual 64 KiB are a minute of log lines.
+PIPE_BYTES = 1 << 20
+
 _MEMLINE = "from producers.cli import main; main()"
 
 #: Makes file permissions hold for this process, also when the tests run as root. Root without capabilities
@@ -84,6 +87,8 @@ def running_memline(*args: str, env: Mapping[str, str] | None = None) -> Iterato
         _command(_MEMLINE, args),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        # Read at the end: what a process says until then must find room, or it stops in its work.
+        pipesize=PIPE_BYTES,
         text=True,
         env=_environment(env),
     )
@@ -99,8 +104,12 @@ def end(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
     """Send a signal, wait for the end, and give what the process said on standard error."""
     with suppress(ProcessLookupError):
         process.send_signal(number)
-    _, stderr = process.communicate(timeout=TIMEOUT_S)
-    return stderr
+    return wait(process)
+
+
+def wait(process: subprocess.Popen[str]) -> str:
+    """Wait for the end, and give what the process said on standard error."""
+    return process.communicate(timeout=TIMEOUT_S)[1]
 
 
 def _command(script: str, args: Sequence[str]) -> list[str]:

@@ -1,0 +1,196 @@
+"""kill -9 at any moment: nothing is lost, nothing is half-written, and no vector is paid for twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.support.embedding_faults import digest_of
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.undisturbed import assert_as_undisturbed
+from tests.support.workspace import Place, note, paths, remote, until
+
+KILLS = 20
+
+#: Texts in a request, and requests a process has out at most (`workers.runtime`): what a kill may cost.
+ROWS = 2
+IN_FLIGHT = 8
+
+#: Notes that come between two kills, each with three texts: a run of half a second at this latency.
+NOTES_A_ROUND = 12
+LATENCY_MS = 60
+
+#: Seconds a killed process lives at most: one in four from its start, the others from its first request.
+EARLY_S = 0.6
+WORKING_S = 0.5
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=16, latency_ms=LATENCY_MS) as running:
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: EmbeddingServer) -> Place:
+    place = Place(folder=tmp_path / "user", memory=remote(server.url, maxRows=ROWS))
+    place.configure(sync={"watchDebounceMs": 20})
+    (place.workspace / "memory").mkdir()
+    return place
+
+
+def test_an_index_run_that_is_killed_twenty_times_ends_as_if_it_had_not_been(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    dice = random.Random(20)
+    kills: list[int] = []
+
+    for number in range(KILLS):
+        _change(place, dice, number)
+        with running_memline(*place.arguments("index")) as process:
+            _let_live(server, dice)
+            kills.append(_kill(process, server))
+    server.control({"latency_ms": 0})
+    last = place.run("index", "--json")
+
+    assert last.status == 0, last.stderr
+    assert_as_undisturbed(place, tmp_path)
+    _assert_paid_once(server, kills)
+
+
+def test_up_that_is_killed_twenty_times_ends_as_if_it_had_not_been(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    dice = random.Random(21)
+    kills: list[int] = []
+
+    for number in range(KILLS):
+        if number % 2:
+            _change(place, dice, number)
+        with running_memline(*place.arguments("up")) as process:
+            if not number % 2:
+                time.sleep(dice.uniform(0, EARLY_S))
+                _change(place, dice, number)
+            _let_live(server, dice)
+            kills.append(_kill(process, server))
+    server.control({"latency_ms": 0})
+    with running_memline(*place.arguments("up")) as process:
+        until(lambda: not place.status()["dirty"], "the end of the work")
+        assert "Traceback" not in end(process)
+
+    assert_as_undisturbed(place, tmp_path)
+    _assert_paid_once(server, kills)
+
+
+def test_up_follows_edits_deletions_and_new_names_and_other_processes_search_them(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    server.control({"latency_ms": 0})
+    place.configure(sync={"watchDebounceMs": 20, "onSearch": False})
+    for number in range(4):
+        place.write(f"memory/note-{number}.md", note(number))
+
+    with running_memline(*place.arguments("up")) as process:
+        until(lambda: _is_settled(place, 4), "the first look")
+        place.write("memory/note-0.md", "# Edited\n\nplugh\n")
+        (place.workspace / "memory/note-1.md").unlink()
+        (place.workspace / "memory/note-2.md").rename(place.workspace / "memory/renamed.md")
+        place.write("memory/deep/er/new.md", "# New\n\nxyzzy\n")
+        until(lambda: _found(place, "plugh") == ["memory/note-0.md"], "the edited note")
+        until(lambda: _found(place, "xyzzy") == ["memory/deep/er/new.md"], "the new note")
+        until(lambda: _found(place, "word2x1x7") == ["memory/renamed.md"], "the renamed note")
+        until(lambda: not _found(place, "word0x1x7 word1x1x7"), "the end of what is gone")
+        until(lambda: _is_settled(place, 4), "the vectors")
+        assert place.search("xyzzy").mode == "hybrid"
+        stderr = end(process)
+
+    assert process.returncode == 0
+    assert "Traceback" not in stderr
+    assert not server.repeated().keys() - {digest_of("xyzzy"), digest_of("plugh")}
+    assert_as_undisturbed(place, tmp_path)
+
+
+def test_what_a_killed_run_held_is_sent_by_the_process_that_lives(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"fault": "hang"})
+    place.configure(sync={"watchDebounceMs": 20, "onSearch": False})
+    for number in range(10):
+        place.write(f"memory/note-{number}.md", note(number))
+
+    with running_memline(*place.arguments("index")) as process:
+        until(lambda: len(server.requests) >= 4, "the first requests")
+        with running_memline(*place.arguments("up")) as up:
+            place.write("memory/new.md", "# New\n\nxyzzy\n")
+            until(lambda: _found(place, "xyzzy") == ["memory/new.md"], "the other process")
+            _kill(process, server)
+            server.control({"fault": ""})
+            until(lambda: _is_settled(place, 11), "what the killed run held")
+            assert "Traceback" not in end(up)
+
+    assert len(place.contents().vectors) == 31
+
+
+def _change(place: Place, dice: random.Random, number: int) -> None:
+    """What a user does between two looks: new notes, an edit, a deletion, a new name."""
+    folder = place.workspace / "memory"
+    old = sorted(path.name for path in folder.iterdir())
+    for count in range(NOTES_A_ROUND):
+        place.write(f"memory/note-{number}-{count}.md", note(100 * number + count))
+    if len(old) >= 3:
+        edited, deleted, renamed = dice.sample(old, 3)
+        place.write(f"memory/{edited}", note(100 * number + 50) + "\nand a line more\n")
+        (folder / deleted).unlink()
+        (folder / renamed).rename(folder / f"renamed-{number}-{renamed[-12:]}")
+
+
+def _let_live(server: EmbeddingServer, dice: random.Random) -> None:
+    """Wait for the moment of a kill; the same dice give the same moments in the life of a process."""
+    before = len(server.requests)
+    if dice.random() < 0.25:
+        time.sleep(dice.uniform(0, EARLY_S))
+    else:
+        until(lambda: len(server.requests) > before, "a request")
+        time.sleep(dice.uniform(0, WORKING_S))
+
+
+def _kill(process: subprocess.Popen[str], server: EmbeddingServer) -> int:
+    """kill -9; the number of requests that had come until then."""
+    end(process, signal.SIGKILL)
+    return len(server.requests)
+
+
+def _found(place: Place, query: str) -> list[str]:
+    return sorted({*paths(place.search(query, min_score=1))})
+
+
+def _is_settled(place: Place, files: int) -> bool:
+    status = place.status()
+    return status["files"] == files and not status["dirty"]
+
+
+def _assert_paid_once(server: EmbeddingServer, kills: list[int]) -> None:
+    """A text came again only when its request was among the last ones before a kill."""
+    received: dict[str, list[int]] = defaultdict(list)
+    for position, request in enumerate(server.requests):
+        for text in request.body["input"]:
+            received[digest_of(text)].append(position)
+    lost: dict[int, int] = defaultdict(int)
+    for positions in received.values():
+        for before, after in pairwise(positions):
+            kill = next((kill for kill in kills if before < kill <= after), None)
+            assert kill is not None, "a text was sent twice without a kill in between"
+            assert kill - before <= 2 * IN_FLIGHT, (
+                "a text was sent twice that was answered long before the kill"
+            )
+            lost[kill] += 1
+    assert all(count <= IN_FLIGHT * ROWS for count in lost.values())
