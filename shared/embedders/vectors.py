@@ -38,7 +38,9 @@ def unit_vector(values: Values, *, dims: int | None) -> bytes:
 
     Raises ProviderBrokenAnswer when they are no numbers, not finite, all zero or not `dims` many.
     """
-    numpy = sys.modules.get("numpy")
+    # The statement waits for a thread that is importing numpy right now; the entry in `sys.modules` is there
+    # before the module is whole.
+    numpy = _numpy() if "numpy" in sys.modules else None
     return _with_array(values, dims) if numpy is None else _with_numpy(numpy, values, dims)
 
 

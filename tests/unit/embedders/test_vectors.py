@@ -13,6 +13,7 @@ import pytest
 from shared.embedders import vectors
 from shared.embedders.vectors import unit_vector, unit_vectors
 from shared.errors import ProviderBrokenAnswer
+from tests.support.process import python
 
 
 @pytest.fixture(params=["numpy", "array"])
@@ -86,3 +87,29 @@ def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() ->
     for first, second in zip(with_numpy, with_array, strict=True):
         ours, theirs = array("i", first), array("i", second)
         assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1
+
+
+def test_a_vector_that_comes_while_another_thread_imports_numpy_waits_for_it() -> None:
+    script = """
+import sys, threading, time
+from importlib.abc import MetaPathFinder
+from shared.embedders.vectors import unit_vector
+
+class Slow(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith("numpy.") and not half.is_set():
+            half.set()
+            time.sleep(0.2)
+
+half = threading.Event()
+sys.meta_path.insert(0, Slow())
+other = threading.Thread(target=__import__, args=("numpy",))
+other.start()
+half.wait()
+assert unit_vector([3.0, 4.0], dims=2)
+other.join()
+"""
+
+    ran = python(script)
+
+    assert ran.status == 0, ran.stderr
