@@ -29,6 +29,7 @@ from shared.queue.limits import InProcessLimits, Limits
 from shared.queue.messages import MessageRefused, Sweep
 from shared.queue.replies import InProcessReplies, Replies
 from shared.queue.send import send
+from shared.search.behind import FilesBehind
 from shared.search.service import MemorySearch
 from shared.sources.tokens import estimate_tokens
 
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 #: Owner of the leases of a fleet: requests outlive the store process that sent them.
 FLEET_OWNER = "fleet"
-
-#: Seconds a look at the files of an agent is good for: a search must not walk 5,000 files every time.
-LOOK_EVERY_S = 2.0
 
 #: Messages on the store queue above which chunk workers wait, and for how many seconds at most.
 MAX_STORE_DEPTH = 32
@@ -80,8 +78,7 @@ class Runtime:
         self._choices: dict[str, Choice] = {}
         self._embedders: dict[str, Embedder] = {}
         self._memories: dict[str, MemorySearch] = {}
-        #: Agent -> when its files were looked at (monotonic seconds), and how many were behind.
-        self._looked: dict[str, tuple[float, int]] = {}
+        self._behind: dict[str, FilesBehind] = {}
 
     @classmethod
     def of_fleet(cls, settings: Settings, patience: Patience) -> Runtime:
@@ -218,14 +215,14 @@ class Runtime:
 
     def files_behind(self, agent: str) -> int:
         """Files that changed and are not in the index yet, as of a look a moment ago. For query threads."""
-        at, count = self._looked.get(agent, (-LOOK_EVERY_S, 0))
-        now = time.monotonic()
-        if now - at >= LOOK_EVERY_S:
-            settings = self.agent(agent)
-            with reading(settings.index_path) as reader:
-                count = look(settings, self.choice(agent), ledger_of(reader)).changes.count
-            self._looked[agent] = (time.monotonic(), count)
-        return count
+        with self._lock:
+            look_at = self._behind.setdefault(agent, FilesBehind(lambda: self._look(agent)))
+        return look_at.count()
+
+    def _look(self, agent: str) -> int:
+        settings = self.agent(agent)
+        with reading(settings.index_path) as reader:
+            return look(settings, self.choice(agent), ledger_of(reader)).changes.count
 
     def close(self) -> None:
         """Stop the timer and close what is open; the workers have stopped before."""
