@@ -1,0 +1,481 @@
+"""Every command as a script uses it: JSON with all keys of the contract, exit codes, the next step."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import Ran, end, memline, running_memline
+from tests.support.workspace import Place, note, paths, remote, until
+
+#: Keys of the answers that scripts read: all must be there; more may be.
+INDEX = {"agentId", "files", "chunks", "vectors", "provider", "model", "seconds", "failures"}
+INDEX_FILES = {"seen", "added", "changed", "removed", "unchanged", "failed"}
+INDEX_VECTORS = {"embedded", "cached", "pending", "failed"}
+SEARCH = {
+    "results",
+    "totalResults",
+    "backend",
+    "provider",
+    "model",
+    "mode",
+    "fallback",
+    "stale",
+    "warning",
+    "action",
+}
+HIT = {
+    "path",
+    "startLine",
+    "endLine",
+    "score",
+    "vectorScore",
+    "textScore",
+    "snippet",
+    "source",
+    "citation",
+}
+GET = {"path", "text", "from", "lines", "truncated", "nextFrom"}
+STATUS = {
+    "backend": None,
+    "files": None,
+    "chunks": None,
+    "dirty": None,
+    "workspaceDir": None,
+    "dbPath": None,
+    "provider": None,
+    "model": None,
+    "requestedProvider": None,
+    "sources": None,
+    "sourceCounts": None,
+    "cache": {"enabled", "entries", "maxEntries"},
+    "fts": {"enabled", "available", "error"},
+    "vector": {"enabled", "available", "dims", "extensionPath", "loadError", "wanted", "ready", "failed"},
+    "batch": {
+        "enabled",
+        "failures",
+        "limit",
+        "wait",
+        "concurrency",
+        "pollIntervalMs",
+        "timeoutMs",
+        "lastError",
+        "open",
+    },
+    "fallback": None,
+    "identity": None,
+}
+
+#: The original's file as its users have it: comments, trailing commas, bare and single-quoted keys.
+OPENCLAW = """
+// ~/.openclaw/openclaw.json
+{
+  gateway: { port: 18789, mode: 'local' },  // not ours: ignored
+  agents: {
+    defaults: {
+      workspace: '%(workspace)s',
+      memorySearch: {
+        enabled: true,
+        sources: ["memory"],
+        extraPaths: ["../team-docs", "/srv/nothing-here"],
+        experimental: { sessionMemory: false },
+        provider: "openai",
+        fallback: "none",
+        model: "text-embedding-3-small",
+        remote: {
+          baseUrl: "%(url)s",
+          apiKey: 'sk-of-the-file',
+          headers: { "X-Team": "notes" },
+          batch: { enabled: false, wait: true, concurrency: 2, pollIntervalMs: 2000, timeoutMinutes: 60 },
+        },
+        local: { modelPath: "", modelCacheDir: "" },
+        store: { driver: "sqlite", vector: { enabled: true } },
+        chunking: { tokens: 400, overlap: 80 },
+        sync: {
+          onSessionStart: true, onSearch: true, watch: true, watchDebounceMs: 1500, intervalMinutes: 0,
+          sessions: { deltaBytes: 100000, deltaMessages: 50 },
+        },
+        query: {
+          maxResults: 6, minScore: 0.35,
+          hybrid: {
+            enabled: true, vectorWeight: 0.7, textWeight: 0.3, candidateMultiplier: 4,
+            mmr: { enabled: false, lambda: 0.7 },
+            temporalDecay: { enabled: false, halfLifeDays: 30 },
+          },
+        },
+        cache: { enabled: true, maxEntries: 50000 },
+      },
+    },
+    list: [{ id: "main", default: true }],
+  },
+  memory: { backend: "builtin", citations: "auto" },
+  models: { providers: { openai: { baseUrl: "https://api.openai.com/v1", models: [] } } },
+  /* the end */
+}
+"""
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    """Three notes, no provider."""
+    place.write("MEMORY.md", "# Long term\n\nThe team chose Redis for the queue.\n")
+    for number in range(2):
+        place.write(f"memory/note-{number}.md", note(number))
+    return place
+
+
+def test_the_json_of_index_search_get_and_status_has_every_key_of_the_contract(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+
+    (index,) = _json(place.run("index", "--json"))
+    search = _json(place.run("search", "redis queue", "--json"))
+    got = _json(place.run("get", "MEMORY.md", "--json"))
+    (status,) = _json(place.run("status", "--json"))
+
+    assert index.keys() >= INDEX
+    assert index["files"].keys() >= INDEX_FILES
+    assert index["vectors"].keys() >= INDEX_VECTORS
+    assert search.keys() >= SEARCH
+    assert search["results"][0].keys() >= HIT
+    assert search["results"][0]["citation"] == "MEMORY.md#L1-L3"
+    assert search["totalResults"] == len(search["results"])
+    assert search["mode"] == "hybrid"
+    assert got.keys() >= GET
+    assert got["text"] == "# Long term\n\nThe team chose Redis for the queue."
+    assert status.keys() >= {"agentId", "status", "scan"}
+    assert status["scan"].keys() >= {"totalFiles", "issues"}
+    for key, inner in STATUS.items():
+        assert key in status["status"]
+        if inner:
+            assert status["status"][key].keys() >= inner
+    assert status["status"]["sourceCounts"][0].keys() >= {"source", "files", "chunks"}
+    assert status["status"]["vector"]["dims"] == 16
+    assert status["status"]["dirty"] is False
+
+
+def test_the_json_of_the_other_commands_can_be_read(place: Place, server: EmbeddingServer) -> None:
+    place.configure(**remote(server.url))
+    place.index()
+
+    (deep,) = _json(place.run("status", "--deep", "--json"))
+    place.write("memory/new.md", "# New\n\nxyzzy\n")
+    (plan,) = _json(place.run("reindex", "--plan", "--json"))
+    (indexed,) = _json(place.run("status", "--index", "--json"))
+    (verbose,) = _json(place.run("status", "--verbose", "--json"))
+    doctor = _json(place.run("doctor", "--json"))
+    config = _json(place.run("config", "show", "--json"))
+    check = _json(place.run("config", "check", "--json"))
+    explained = _json(place.run("search", "redis queue", "--explain", "--json"))
+
+    assert deep["embeddingProbe"]["ok"] is True
+    assert (plan["files"], plan["texts"], plan["cached"]) == (1, 1, 0)
+    assert indexed["status"]["files"] == 4
+    assert indexed["embeddingProbe"]["ok"] is True
+    assert verbose["files"] == []
+    assert {finding["level"] for finding in doctor} <= {"ok", "warning", "problem"}
+    assert all(finding["what"] for finding in doctor)
+    assert config["settings"]
+    assert "sk-test" not in json.dumps(config)
+    assert check["problems"] == []
+    assert explained["results"][0]["explain"]["terms"]
+
+
+def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -> None:
+    server.control({"fault": "refuse:Redis"})
+    place.configure(**remote(server.url))
+    place.write("memory/program.md", b"\0\1\2")
+
+    ran = place.run("index", "--json")
+
+    assert ran.status == 1
+    (report,) = ran.json
+    assert report["files"]["failed"] == 1
+    assert report["vectors"]["failed"] == 1
+    assert all(failure["reason"] and ("path" in failure) for failure in report["failures"])
+    assert any(len(failure.get("textHash", "")) == 64 for failure in report["failures"])
+
+
+@pytest.mark.parametrize(
+    ("args", "status", "said"),
+    [
+        (("search",), 2, "a question is missing"),
+        (("search", "x", "--max-results", "0"), 2, "max-results"),
+        (("search", "x", "--since", "yesterday"), 2, "since is no date"),
+        (("find", "x"), 2, "No such command"),
+        (("serach", "x"), 2, "search"),
+        (("get",), 2, "PATH"),
+        (("get", "memory/none.md"), 1, "does not exist"),
+        (("reindex",), 1, "Try: memline index"),
+        (("--config", "/nowhere.json5", "status"), 2, "/nowhere.json5"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(
+    place: Place, args: tuple[str, ...], status: int, said: str
+) -> None:
+    ran = place.run(*args)
+
+    assert ran.status == status, ran.stderr
+    assert said in ran.stderr
+    assert ran.stdout == ""
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_unknown_key_names_its_nearest_neighbour(place: Place) -> None:
+    place.configure(chunkng={"tokens": 100})
+
+    ran = place.run("index")
+
+    assert ran.status == 2
+    assert "chunkng" in ran.stderr
+    assert "chunking" in ran.stderr
+
+
+def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_searched(
+    place: Place,
+) -> None:
+    place.configure(provider="openai")
+
+    index = place.run("index")
+    search = place.run("search", "redis queue", "--json")
+
+    assert index.status == 1
+    assert 'No API key found for provider "openai"' in index.stderr
+    assert "OPENAI_API_KEY" in index.stderr
+    assert search.status == 0
+    assert search.json["results"][0]["path"] == "MEMORY.md"
+    assert search.json["warning"]
+    assert "OPENAI_API_KEY" in search.json["action"]
+
+
+def test_without_any_provider_everything_works_by_keyword_and_ends_well(place: Place) -> None:
+    index = place.run("index", "--json")
+    search = place.run("search", "redis queue", "--json")
+
+    assert index.status == 0
+    assert index.json[0]["provider"] == "none"
+    assert search.json["mode"] == "keyword"
+    assert (search.json["stale"], search.json["warning"]) == (False, "")
+
+
+@pytest.mark.parametrize("kind", ["parent", "absolute", "link", "no Markdown", "not there"])
+def test_get_refuses_everything_outside_with_the_same_words(place: Place, kind: str) -> None:
+    secret = place.folder / "secret.md"
+    secret.write_text("# Secret\n\nxyzzy\n")
+    (place.workspace / "memory/link.md").symlink_to(secret)
+    place.write("memory/plain.txt", "xyzzy")
+    path = {
+        "parent": "memory/../../secret.md",
+        "absolute": str(secret),
+        "link": "memory/link.md",
+        "no Markdown": "memory/plain.txt",
+        "not there": "../nothing.md",
+    }[kind]
+
+    ran = place.run("get", path)
+
+    assert ran.status == 1
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines()[0] == "Error: path is not an allowed Markdown memory file"
+    assert "xyzzy" not in ran.stderr
+
+
+def test_get_gives_the_lines_of_a_citation_and_where_to_go_on(place: Place) -> None:
+    cited = _json(place.run("get", "memory/note-1.md#L5-L7", "--json"))
+    first = _json(place.run("get", "memory/note-1.md", "--from", "1", "--lines", "2", "--json"))
+
+    assert (cited["from"], cited["lines"]) == (5, 3)
+    assert cited["text"].splitlines()[0].startswith("word1x0x0")
+    assert (first["truncated"], first["nextFrom"]) == (True, 3)
+
+
+def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: EmbeddingServer) -> None:
+    team = place.folder / "team-docs"
+    team.mkdir()
+    (team / "plan.md").write_text("# Plan\n\nThe launch is in May.\n")
+    place.config.write_text(OPENCLAW % {"workspace": place.workspace, "url": server.url})
+    server.dims = 1536
+
+    index = place.run("index", "--json")
+    search = place.run("search", "when is the launch", "--json")
+    shown = place.run("config", "show", "--json")
+
+    assert index.status == 0, index.stderr
+    assert index.json[0]["files"]["added"] == 4
+    assert index.json[0]["model"] == "text-embedding-3-small"
+    assert search.json["results"][0]["path"] == str(team / "plan.md")
+    assert server.requests[0].headers["authorization"] == "Bearer sk-of-the-file"
+    assert server.requests[0].headers["x-team"] == "notes"
+    assert "sk-of-the-file" not in shown.stdout
+    assert "/srv/nothing-here" in json.dumps(place.run("status", "--json").json)
+
+
+def test_a_note_saved_a_moment_ago_is_found_and_one_that_is_gone_is_not(place: Place) -> None:
+    place.index()
+    place.write("memory/saved.md", "# Saved\n\nplugh\n")
+    (place.workspace / "MEMORY.md").unlink()
+
+    saved = place.run("search", "plugh", "--json")
+    gone = place.run("search", "redis", "--json")
+
+    assert [hit["path"] for hit in saved.json["results"]] == ["memory/saved.md"]
+    assert gone.json["results"] == []
+    assert saved.json["stale"] is False
+
+
+def test_without_on_search_a_change_is_told_as_stale_instead(place: Place) -> None:
+    place.configure(sync={"onSearch": False})
+    place.index()
+    place.write("memory/saved.md", "# Saved\n\nplugh\n")
+
+    found = place.run("search", "plugh", "--json")
+
+    assert found.json["results"] == []
+    assert found.json["stale"] is True
+    assert found.json["behind"]["files"] == 1
+
+
+def test_a_search_of_a_workspace_that_was_never_indexed_answers(place: Place) -> None:
+    found = place.run("search", "redis queue", "--json")
+    place.configure(sync={"onSearch": False})
+    other = place.run("--home", str(place.folder / "other"), "search", "redis queue")
+
+    assert found.status == 0
+    assert found.json["results"][0]["path"] == "MEMORY.md"
+    assert "memline index" in other.stderr
+    assert "Traceback" not in other.stderr
+
+
+def test_a_change_of_the_model_never_blinds_search(place: Place, server: EmbeddingServer) -> None:
+    place.configure(**remote(server.url, model="model-a"))
+    place.index()
+    before = place.search("word1x1x7 redis")
+    place.configure(**remote(server.url, model="model-b", maxRows=1))
+    server.control({"latency_ms": 200, "clear_log": True})
+
+    with running_memline(*place.arguments("index")) as process:
+        until(lambda: bool(server.requests), "the first request of the new model")
+        end(process, signal.SIGKILL)
+    server.control({"latency_ms": 0, "clear_log": True})
+    during = place.search("word1x1x7 redis")
+    asked = [request.body["model"] for request in server.requests]
+    building = place.status()["identity"]
+    report = place.index()
+    after = place.search("word1x1x7 redis")
+
+    assert (during.mode, during.model, during.stale) == ("hybrid", "model-a", True)
+    assert paths(during) == paths(before)
+    assert asked == ["model-a"], "the question is embedded with the model of the vectors that are searched"
+    assert building["building"] is True
+    assert not report.failed
+    assert (after.mode, after.model, after.stale) == ("hybrid", "model-b", False)
+    assert paths(after) == paths(before)
+
+
+def test_going_back_to_the_model_before_costs_nothing(place: Place, server: EmbeddingServer) -> None:
+    for model in ("model-a", "model-b"):
+        place.configure(**remote(server.url, model=model))
+        place.index()
+    server.control({"clear_log": True})
+    place.configure(**remote(server.url, model="model-a"))
+
+    report = place.index()
+
+    assert not report.failed
+    assert server.requests == []
+    assert place.search("redis").model == "model-a"
+
+
+def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    place.index()
+    before = place.contents()
+    place.configure(chunking={"tokens": 100, "overlap": 0})
+
+    behind = place.status()["behind"]["files"]
+    report = place.index()
+    after = place.contents()
+
+    assert behind == 3
+    assert len(after.chunks) > len(before.chunks)
+    assert max(len(text) for *_, text in after.chunks) <= 400
+    assert report.vectors["embedded"] == len(after.vectors.keys() - before.vectors.keys())
+    assert after.vec_table == after.vectors
+
+
+def test_another_workspace_replaces_the_notes_and_says_so(place: Place, tmp_path: Path) -> None:
+    place.index()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "MEMORY.md").write_text("# Other\n\nplugh\n")
+
+    ran = place.run("--workspace", str(other), "index", "--json")
+
+    assert ran.status == 0
+    assert str(place.workspace) in ran.stderr
+    assert ran.json[0]["files"]["removed"] == 2
+    assert place.rows("SELECT path FROM files WHERE outcome = 'indexed'") == [("MEMORY.md",)]
+
+
+def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) -> None:
+    place.configure(**remote(server.url))
+    place.index()
+    server.control({"clear_log": True})
+
+    (again,) = _json(place.run("index", "--json"))
+    (forced,) = _json(place.run("index", "--force", "--json"))
+
+    assert again["files"] == {
+        "seen": 3,
+        "added": 0,
+        "changed": 0,
+        "removed": 0,
+        "unchanged": 3,
+        "failed": 0,
+    }
+    assert again["vectors"] == {"embedded": 0, "cached": 0, "pending": 0, "failed": 0}
+    assert forced["vectors"]["embedded"] == 0
+    assert server.requests == []
+
+
+def test_the_agents_of_one_file_have_an_index_each(place: Place) -> None:
+    other = place.folder / "work-notes"
+    other.mkdir()
+    (other / "MEMORY.md").write_text("# Work\n\nplugh\n")
+    config = {
+        "agents": {
+            "defaults": {"workspace": str(place.workspace)},
+            "list": [{"id": "main"}, {"id": "work", "workspace": str(other)}],
+        }
+    }
+    place.config.write_text(json.dumps(config))
+
+    reports = _json(place.run("index", "--json"))
+    main = place.run("search", "plugh", "--json")
+    work = place.run("--agent", "work", "search", "plugh", "--json")
+
+    assert [report["agentId"] for report in reports] == ["main", "work"]
+    assert main.json["results"] == []
+    assert [hit["path"] for hit in work.json["results"]] == ["MEMORY.md"]
+
+
+def test_every_command_has_help() -> None:
+    listed = memline("--help")
+
+    assert listed.status == 0
+    for name in ("index", "search", "get", "status", "reindex", "watch", "up", "doctor", "config"):
+        assert f"  {name} " in listed.stdout
+
+
+def _json(ran: Ran) -> Any:
+    assert ran.status == 0, ran.stderr
+    return ran.json
