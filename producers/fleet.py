@@ -9,7 +9,6 @@ from shared.errors import QueueError
 from shared.queue import server
 from shared.queue.broker import on_redis
 from shared.queue.dead import errors_since
-from shared.queue.fleet import NAMESPACE
 from shared.queue.messages import Sweep
 from shared.queue.patience import Patience
 from shared.queue.presence import is_served
@@ -72,7 +71,7 @@ class Fleet:
                             )
                 if now - min(self._last_served.values()) > MISSING_S:
                     # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
-                    self._client.set(f"{NAMESPACE}:probe", 1, px=1)
+                    server.probe(self._client)
         except QueueError as error:
             # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
             if now - min(self._last_served.values()) > MISSING_S:

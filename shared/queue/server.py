@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import ExponentialWithJitterBackoff
@@ -24,9 +25,15 @@ SOCKET_TIMEOUT_S = 5.0
 #: 5 s cut blocking reads short.
 BLOCK_MARGIN_S = 5.0
 
+_DATABASE = "end queue.url with /0"
+
 
 def client(url: str, *, block_s: float | None = None) -> redis.Redis:
     """A client for `url`; with `block_s` one for reads that block so many seconds at most."""
+    path = urlsplit(url).path.strip("/")
+    if path and not path.isdigit() and not url.startswith("unix:"):
+        # redis-py takes database 0 for whatever it cannot read.
+        raise QueueError(f"queue.url {mask_url(url)}: {path!r} is no number of a database", hint=_DATABASE)
     try:
         return redis.Redis.from_url(
             url,
@@ -40,14 +47,15 @@ def client(url: str, *, block_s: float | None = None) -> redis.Redis:
         )
     except ValueError as error:
         raise QueueError(
-            f"queue.url {mask_url(url)} is no Redis URL: {error}", hint="use redis://127.0.0.1:6379/0"
+            f"queue.url {mask_url(url)} is no Redis URL: {error}", hint="redis://127.0.0.1:6379/0"
         ) from None
 
 
 def check(url: str) -> None:
     """See that the server can be trusted with messages. Raises QueueError with what to change.
 
-    An eviction policy other than `noeviction` drops messages silently when memory is short.
+    An eviction policy other than `noeviction` drops messages silently when memory is short. A server that is
+    full takes no message at all.
     """
     with closing_client(url) as server, translated(url):
         server.ping()
@@ -64,6 +72,12 @@ def check(url: str) -> None:
                 " so messages would be lost silently",
                 hint="redis-cli config set maxmemory-policy noeviction",
             )
+        probe(server)
+
+
+def probe(server: redis.Redis) -> None:
+    """Write something small: that works on no replica, and on no server that is full."""
+    server.set("memline:probe", 1, px=1)
 
 
 @contextmanager
@@ -101,8 +115,8 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
         )
     if isinstance(error, redis.exceptions.ReadOnlyError):
         return QueueError(f"{where} is a read-only replica", hint="set queue.url to the primary server")
-    if "DB index is out of range" in text or "invalid DB index" in text:
-        return QueueError(f"Redis at {where} has no database of that number", hint="use /0 in queue.url")
+    if "DB index" in text or "value is out of range" in text:
+        return QueueError(f"Redis at {where} has no database of that number", hint=_DATABASE)
     if isinstance(error, redis.ConnectionError | redis.TimeoutError):
         return QueueError(
             f"Redis at {where} cannot be reached: {text}",
