@@ -17,7 +17,7 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
-from shared.errors import QueueError
+from shared.errors import MemlineError, QueueError
 
 if TYPE_CHECKING:
     from shared.queue.patience import Patience
@@ -69,9 +69,14 @@ class Faults(Middleware):
 
 
 class NoContent(logging.Filter):
-    """Keeps what messages carry out of dramatiq's log lines, which name a message by all of its content."""
+    """Keeps what messages carry out of dramatiq's log lines, which name a message by all of its content.
+
+    Of an error that we raise on purpose there is a line of our own; a traceback would say no more.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info and isinstance(record.exc_info[1], MemlineError):
+            return False
         if isinstance(record.args, tuple):
             record.args = tuple(map(_named, record.args))
         return True
