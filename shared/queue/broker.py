@@ -89,6 +89,8 @@ def _named(value: object) -> object:
 
 for _name in ("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Retries"):
     logging.getLogger(_name).addFilter(NoContent())
+# An actor's own logger tells at DEBUG what it was given: whole notes.
+logging.getLogger("workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
 logging.getLogger("dramatiq").addHandler(logging.NullHandler())
 
