@@ -28,6 +28,7 @@ def index_agents(
 
     reports = []
     for agent in agents:
+        fetch_model(agent)
         with progress_bar(agent.agent) as show:
             report = bring_up_to_date(
                 settings,
@@ -40,6 +41,25 @@ def index_agents(
             )
         reports.append(report)
     return reports
+
+
+def fetch_model(agent: AgentSettings) -> None:
+    """Download the local model that the agent's settings name, if it is not here, and show how far it is."""
+    from shared.embedders.local_files import fetch, missing
+
+    file = missing(agent)
+    if file is None:
+        return
+    click.echo(f"Downloading {file.name}", err=True)
+    tenths = -1
+
+    def show(done: int, total: int) -> None:
+        nonlocal tenths
+        if total and done * 10 // total > tenths:
+            tenths = done * 10 // total
+            click.echo(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB", err=True)
+
+    fetch(agent, show)
 
 
 @contextmanager

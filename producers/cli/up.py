@@ -16,10 +16,13 @@ def up(invocation: Invocation) -> None:
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
     """
+    from producers.cli.progress import fetch_model
     from producers.cli.signals import stop_event
     from producers.local_follow import run
 
     invocation.log()
     agents = [settings for settings in invocation.agents() if settings.memory.enabled]
+    for agent in agents:
+        fetch_model(agent)
     with stop_event() as stop:
         run(invocation.settings, agents, stop=stop, on_note=lambda text: click.echo(text, err=True))

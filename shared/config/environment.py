@@ -24,6 +24,10 @@ LOG_LEVEL = "MEMLINE_LOG_LEVEL"
 LOG_FORMAT = "MEMLINE_LOG_FORMAT"
 SQLITE = "MEMLINE_SQLITE"
 LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
+HF_URL = "MEMLINE_HF_URL"
+
+#: Where models named `hf:…` come from unless a mirror is named.
+HUGGING_FACE = "https://huggingface.co"
 
 #: Where OpenClaw keeps its own files (configuration, transcripts).
 STATE_DIR = "OPENCLAW_STATE_DIR"
@@ -125,6 +129,11 @@ def lease_s(default: float, env: Environment = os.environ) -> float:
             f"{LEASE_SECONDS}: {text!r} is no number of seconds", hint=f"{LEASE_SECONDS}={default:g}"
         )
     return float(text)
+
+
+def hf_url(env: Environment = os.environ) -> str:
+    """The base address of model files, for `shared.embedders.local_files`."""
+    return (value(env, HF_URL) or HUGGING_FACE).rstrip("/")
 
 
 def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> tuple[str, str]:

@@ -42,8 +42,6 @@ LATER = {
     "remote.batch.concurrency": "the use of Batch APIs",
     "remote.batch.pollIntervalMs": "the use of Batch APIs",
     "remote.batch.timeoutMinutes": "the use of Batch APIs",
-    "local.modelPath": "embedding with a model in this process",
-    "local.modelCacheDir": "embedding with a model in this process",
 }
 
 

@@ -15,8 +15,7 @@ class Provider:
     """What is known about a provider before anything is configured."""
 
     name: str
-    #: Module whose `build(identity=, endpoint=, caps=, timeout_s=, vector_dims=)` makes its embedder;
-    #: empty: not in this release.
+    #: Module whose `build(identity=, endpoint=, caps=, timeout_s=, vector_dims=)` makes its embedder.
     module: str
     default_model: str
     caps: RequestCaps
@@ -60,10 +59,6 @@ class Provider:
     def needs_key(self) -> bool:
         return bool(self.key_variable)
 
-    @property
-    def available(self) -> bool:
-        return bool(self.module)
-
 
 #: OpenAI's documented cap is 300,000 real tokens a request. Ours are estimated, four characters each, and
 #: code or Cyrillic has twice as many: half of a cap needs no second try even then.
@@ -86,9 +81,11 @@ def _voyage_caps(max_tokens: int) -> RequestCaps:
 _TABLE = (
     Provider(
         name="local",
-        module="",
+        module="shared.embedders.local",
         default_model="hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf",
-        caps=RequestCaps(max_rows=32, max_tokens=16_384, max_text_tokens=2048),
+        # Texts are computed one by one, so a large request saves nothing: small ones show progress, and come
+        # back long before their lease ends also with a large model.
+        caps=RequestCaps(max_rows=16, max_tokens=4096, max_text_tokens=2048),
     ),
     Provider(
         name="openai",

@@ -14,11 +14,14 @@ from shared.config.schema import AgentSettings
 from shared.embedders.catalog import CATALOG, Provider
 from shared.embedders.endpoint import Endpoint, fallback_endpoint, primary_endpoint
 from shared.embedders.protocol import Embedder, Identity, RequestCaps
-from shared.errors import ConfigError, ProviderStop
+from shared.errors import ConfigError, ProviderError, ProviderStop
 from shared.values import value
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"
+
+#: The provider that is a model in this process.
+LOCAL = "local"
 
 _SET_UP = (
     "export OPENAI_API_KEY=… (or GEMINI_API_KEY, VOYAGE_API_KEY), or set "
@@ -127,7 +130,7 @@ def build_for_identity(
 def _auto(settings: AgentSettings) -> Choice:
     """The first provider that can work; `local` first, so that notes stay here when a model is here."""
     if _is_local_model(settings.memory.local.model_path):
-        return _primary(CATALOG["local"], settings)
+        return _primary(CATALOG[LOCAL], settings)
     owner = _owner_of_key(settings)
     for provider in CATALOG.values():
         if not provider.in_auto or owner not in ("", provider.name):
@@ -155,6 +158,8 @@ def _is_local_model(path: str) -> bool:
 
 
 def _primary(provider: Provider, settings: AgentSettings) -> Choice:
+    if provider.name == LOCAL:
+        return _local(provider, settings, dims=settings.memory.output_dimensionality)
     endpoint = _usable(provider, primary_endpoint, settings)
     return _choice(settings, provider, endpoint, own=True)
 
@@ -165,6 +170,9 @@ def _fallback(settings: AgentSettings, failed: str, reason: str, action: str) ->
     if name in (NONE, failed):
         return None
     provider = CATALOG[name]
+    if name == LOCAL:
+        choice = _local(provider, settings, dims=0)
+        return replace(choice, reason=reason, action=action, fallback_from=failed)
     endpoint = _usable(provider, fallback_endpoint, settings)
     return _choice(
         settings,
@@ -177,15 +185,35 @@ def _fallback(settings: AgentSettings, failed: str, reason: str, action: str) ->
     )
 
 
+def _local(provider: Provider, settings: AgentSettings, *, dims: int) -> Choice:
+    """The choice of a model file on this machine; its address is that of the file."""
+    # Only those who have such a model pay for looking at it.
+    from shared.embedders.local_files import model_file
+
+    memory = settings.memory
+    try:
+        model = model_file(memory.local, settings.home)
+    except ProviderError as error:
+        raise _Unworkable(error.message, error.hint) from None
+    url = model.path.as_uri()
+    name = model.path.name
+    return Choice(
+        requested=memory.provider,
+        provider=LOCAL,
+        model=name,
+        identity=Identity(
+            provider=LOCAL, model=name, endpoint=model.digest, dims=dims, scheme=model.prompt_family
+        ),
+        caps=_caps(provider.caps, settings, own=False),
+        base_url=url,
+        timeout_s=memory.remote.timeout_seconds,
+        endpoint=Endpoint(provider=LOCAL, base_url=url, public=False),
+    )
+
+
 def _usable(
     provider: Provider, maker: Callable[[Provider, AgentSettings], Endpoint], settings: AgentSettings
 ) -> Endpoint:
-    if not provider.available:
-        raise _Unworkable(
-            f"provider {provider.name} is not in this release yet",
-            "set memorySearch.provider to openai (also for any server that speaks its protocol), gemini, "
-            "voyage or none",
-        )
     try:
         endpoint = maker(provider, settings)
     except ConfigError as error:

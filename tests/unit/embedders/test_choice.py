@@ -139,12 +139,16 @@ def test_a_header_in_the_place_of_the_key_is_enough() -> None:
         assert choose(make_settings(provider=name, remote=header)).provider == name
 
 
-def test_an_explicit_provider_of_a_later_release_says_so() -> None:
-    choice = choose(make_settings(provider="local", environment_keys={"openai": KEY}))
+def test_local_without_a_model_here_says_how_to_get_it(tmp_path: Path) -> None:
+    settings = make_settings(provider="local", environment_keys={"openai": KEY})
+
+    choice = choose(replace(settings, home=tmp_path))
 
     assert (choice.requested, choice.provider) == ("local", NONE)
-    assert choice.reason == "provider local is not in this release yet"
-    assert choice.action
+    assert "embeddinggemma" in choice.reason
+    assert "not on this machine yet" in choice.reason
+    assert choice.action.startswith("run: memline index")
+    assert str(tmp_path / "models") in choice.action
 
 
 def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path: Path) -> None:
@@ -154,7 +158,7 @@ def test_auto_sends_nothing_away_when_a_model_is_here(tmp_path: Path) -> None:
     choice = choose(make_settings(local=Local(model_path=str(model)), environment_keys={"openai": KEY}))
 
     assert choice.provider == NONE
-    assert "local" in choice.reason
+    assert f"the model file {model} is empty" in choice.reason
 
 
 @pytest.mark.parametrize("path", ["/no/such/file.gguf", "hf:owner/repo/file.gguf"])

@@ -1,0 +1,196 @@
+"""What a GGUF file says of itself, read without the library that runs it.
+
+The library ends the whole process on some files that are no models or only half of one. So everything is
+looked at here first, and what is wrong becomes a ProviderStop that says what to do.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from shared.errors import ProviderStop
+from shared.values import value
+
+MAGIC = b"GGUF"
+
+#: Bytes of each end of a file that go into its digest. Whole files are 25 MB to several GB, and a search
+#: looks every time: two ends take 2 ms, and the names, sizes and quantisation of a model are in the first,
+#: weights in the last.
+DIGEST_END_BYTES = 1024 * 1024
+
+#: Magic, version, number of tensors, number of keys.
+_HEADER = struct.Struct("<4sIQQ")
+
+#: Formats of plain values by their number in GGUF; 8 is text, 9 an array.
+_FORMATS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
+_TEXT, _ARRAY = 8, 9
+
+#: Bytes and elements of a block of each tensor type that embedding models are made of; of others only the
+#: beginning is known to be there.
+_BLOCKS = {0: (4, 1), 1: (2, 1), 2: (18, 32), 3: (20, 32), 6: (22, 32), 7: (24, 32), 8: (34, 32)}
+_BLOCKS |= {10: (84, 256), 11: (110, 256), 12: (144, 256), 13: (176, 256), 14: (210, 256), 30: (2, 1)}
+
+#: `<architecture>.pooling_type` of models that make one vector of a text: mean, first token, last token.
+_POOLINGS = (1, 2, 3)
+_RERANKER = 4
+
+_GET_ANOTHER = "download the model again, or set memorySearch.local.modelPath to another GGUF embedding model"
+
+Values = dict[str, object]
+
+Content = bytes | mmap.mmap
+
+
+@value
+class ModelHead:
+    """What tells one model file from another, read from its two ends."""
+
+    architecture: str
+    #: The model's own name, as far as the file has one.
+    name: str
+    #: SHA-256 (first 32 hex digits) of the size and both ends of the file.
+    digest: str
+
+
+def read_head(path: Path) -> ModelHead:
+    """Look at a model file. Raises ProviderStop when it is none or cannot be read."""
+    import hashlib
+
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            # A pipe would never be read to its end.
+            raise OSError("it is no regular file")
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            first = file.read(DIGEST_END_BYTES)
+            file.seek(max(size - DIGEST_END_BYTES, 0))
+            last = file.read(DIGEST_END_BYTES)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    _check_magic(path, first)
+    known: Values = {}
+    try:
+        for key, found in _keys(first):
+            known[key] = found
+    except struct.error:
+        # The vocabulary is longer than what was read; the names come before it.
+        pass
+    digest = hashlib.sha256(b"%d\n" % size + first + last).hexdigest()[:32]
+    names = (str(known.get(f"general.{key}", "")) for key in ("name", "basename"))
+    return ModelHead(
+        architecture=str(known.get("general.architecture", "")), name=" ".join(names).strip(), digest=digest
+    )
+
+
+def check_whole(path: Path) -> None:
+    """Raise ProviderStop unless the file is complete and its model makes one vector of a text."""
+    try:
+        with path.open("rb") as file:
+            _check_magic(path, file.read(_HEADER.size))
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                known, needed = _survey(content)
+                size = len(content)
+    except (struct.error, IndexError):
+        raise ProviderStop(f"the model file {path} ends too early", hint=_GET_ANOTHER) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    if size < needed:
+        raise ProviderStop(
+            f"the model file {path} ends too early: {size} bytes of {needed}", hint=_GET_ANOTHER
+        )
+    _check_pooling(path, known)
+
+
+def _check_magic(path: Path, beginning: bytes) -> None:
+    if not beginning.startswith(MAGIC):
+        is_page = beginning.lstrip()[:1] == b"<"
+        what = "is empty" if not beginning else "is a web page" if is_page else "is no GGUF file"
+        raise ProviderStop(f"the model file {path} {what}", hint=_GET_ANOTHER)
+    if len(beginning) < _HEADER.size:
+        raise ProviderStop(f"the model file {path} ends too early", hint=_GET_ANOTHER)
+    version = _HEADER.unpack_from(beginning)[1]
+    if version not in (2, 3):
+        raise ProviderStop(f"the model file {path} has GGUF version {version}, not 2 or 3", hint=_GET_ANOTHER)
+
+
+def _check_pooling(path: Path, known: Values) -> None:
+    architecture = known.get("general.architecture", "")
+    pooling = known.get(f"{architecture}.pooling_type", 0)
+    if pooling not in _POOLINGS:
+        kind = "a reranker" if pooling == _RERANKER else "no embedding model (it has no pooling)"
+        raise ProviderStop(
+            f"{path.name} is {kind}",
+            hint="set memorySearch.local.modelPath to a GGUF embedding model, such as embeddinggemma, "
+            "nomic-embed-text or all-MiniLM-L6-v2",
+        )
+
+
+def _unreadable(path: Path, error: Exception) -> ProviderStop:
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return ProviderStop(
+        f"the model file {path} cannot be read: {reason}",
+        hint="check memorySearch.local.modelPath: a GGUF file, or hf:owner/repo/file.gguf",
+    )
+
+
+def _keys(content: Content) -> Iterator[tuple[str, object]]:
+    """The keys and values of a file; arrays are passed over. Raises struct.error where the content ends."""
+    at = _HEADER.size
+    for _ in range(_HEADER.unpack_from(content)[3]):
+        key, at = _text(content, at)
+        (kind,) = struct.unpack_from("<I", content, at)
+        found, at = _value(content, at + 4, kind)
+        yield key, found
+    yield "", at
+
+
+def _survey(content: mmap.mmap) -> tuple[Values, int]:
+    """All keys, and the size that the file must have for all its tensors."""
+    known = dict(_keys(content))
+    at = int(str(known.pop("")))
+    ends = [0]
+    for _ in range(_HEADER.unpack_from(content)[2]):
+        _, at = _text(content, at)
+        (axes,) = struct.unpack_from("<I", content, at)
+        *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", content, at + 4)
+        at += 4 + 8 * axes + 12
+        elements = 1
+        for length in shape:
+            elements *= length
+        block_bytes, block_elements = _BLOCKS.get(kind, (0, 1))
+        ends.append(offset + elements // block_elements * block_bytes)
+    alignment = int(str(known.get("general.alignment", 32))) or 32
+    return known, -(-at // alignment) * alignment + max(ends)
+
+
+def _text(content: Content, at: int) -> tuple[str, int]:
+    (length,) = struct.unpack_from("<Q", content, at)
+    if length > len(content) - at - 8:
+        raise struct.error("text beyond the end")
+    (raw,) = struct.unpack_from(f"<{length}s", content, at + 8)
+    return raw.decode("utf-8", "replace"), at + 8 + length
+
+
+def _value(content: Content, at: int, kind: int) -> tuple[object, int]:
+    if kind == _TEXT:
+        return _text(content, at)
+    if kind == _ARRAY:
+        element, count = struct.unpack_from("<IQ", content, at)
+        at += 12
+        if element in _FORMATS:
+            return None, at + count * struct.calcsize(f"<{_FORMATS[element]}")
+        if element != _TEXT:
+            raise struct.error("an array of something unknown")
+        read_length = struct.Struct("<Q").unpack_from
+        for _ in range(count):
+            at += 8 + read_length(content, at)[0]
+        return None, at
+    if kind not in _FORMATS:
+        raise struct.error("a value of something unknown")
+    form = struct.Struct(f"<{_FORMATS[kind]}")
+    return form.unpack_from(content, at)[0], at + form.size
