@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
 from shared.config import environment
+from shared.config.resolve import away_from_files
 from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
@@ -101,17 +102,27 @@ class Runtime:
         try:
             return self.settings.agents[agent]
         except KeyError:
-            known = ", ".join(sorted(self.settings.agents))
-            raise MessageRefused(
-                f"a message names the agent {agent!r}, which is not configured here (known: {known})",
-                hint="memline config show",
-            ) from None
+            raise self._unknown(agent) from None
+
+    def agent_away(self, agent: str) -> AgentSettings:
+        """The same for what only calls the provider: an embed worker has no workspace."""
+        try:
+            return away_from_files(self.settings.agents, agent)
+        except KeyError:
+            raise self._unknown(agent) from None
+
+    def _unknown(self, agent: str) -> MessageRefused:
+        known = ", ".join(sorted(self.settings.agents))
+        return MessageRefused(
+            f"a message names the agent {agent!r}, which is not configured here (known: {known})",
+            hint="memline config show",
+        )
 
     def choice(self, agent: str) -> Choice:
         """Which provider the agent's texts are embedded with."""
         with self._lock:
             if agent not in self._choices:
-                self._choices[agent] = choose(self.agent(agent))
+                self._choices[agent] = choose(self.agent_away(agent))
             return self._choices[agent]
 
     def writer(self, agent: str) -> IndexWriter:
@@ -145,7 +156,7 @@ class Runtime:
         choice = self.choice(agent)
         if choice.identity is None or choice.identity.key != stopped.key:
             return
-        second = choose_fallback(self.agent(agent), choice, reason=reason, action=action)
+        second = choose_fallback(self.agent_away(agent), choice, reason=reason, action=action)
         if second is None:
             return
         writer = self.writer(agent)
@@ -176,7 +187,7 @@ class Runtime:
 
     def take_place(self, agent: str, provider: str, texts: Sequence[str]) -> float:
         """Take a place for one call within the provider's limits; 0, or the seconds it would have to wait."""
-        remote = self.agent(agent).memory.remote
+        remote = self.agent_away(agent).memory.remote
         return self.limits.take(
             provider,
             tokens=sum(map(estimate_tokens, texts)),

@@ -100,11 +100,12 @@ class Ground:
 class Agents(Mapping[str, AgentSettings]):
     """The settings of every agent, each made when it is first asked for."""
 
-    __slots__ = ("_ground", "_made")
+    __slots__ = ("_away", "_ground", "_made")
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._made: dict[str, AgentSettings] = {}
+        self._away: dict[str, AgentSettings] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ground.roster.ids)
@@ -133,10 +134,28 @@ class Agents(Mapping[str, AgentSettings]):
             self._made[agent] = resolve_agent(self._ground, agent)
         return self._made[agent]
 
+    def resolve_away(self, agent: str) -> AgentSettings:
+        """The same without a workspace."""
+        if agent not in self._away:
+            self._away[agent] = resolve_agent(self._ground, agent, needs_workspace=False)
+        return self._away[agent]
 
-def resolve_agent(ground: Ground, agent: str) -> AgentSettings:
+
+def away_from_files(agents: Mapping[str, AgentSettings], agent: str) -> AgentSettings:
+    """The settings for a process that only calls the provider: there need be no workspace, and none is named.
+
+    `KeyError` when there is no such agent.
+    """
+    if not isinstance(agents, Agents):
+        return agents[agent]
+    if agent not in agents:
+        raise KeyError(agent)
+    return agents.resolve_away(agent)
+
+
+def resolve_agent(ground: Ground, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
     """Everything one agent needs, with absolute paths."""
-    workspace, _ = ground.workspace(agent)
+    workspace = ground.workspace(agent)[0] if needs_workspace else Path()
     index_path, _ = ground.index_path(agent)
     values = {path: value for path, (value, _origin) in ground.leaves(agent).items()}
     return AgentSettings(
