@@ -74,7 +74,8 @@ class BlockingConsumer(_RedisConsumer):
             if ids:
                 self.broker.do_requeue(self.queue_name, *ids)
         except redis.RedisError as error:
-            raise _closed(error, self.broker.url) from None
+            # They come back when our heartbeat is missed.
+            self._log.warning("messages.not_put_back", count=len(ids), error=str(error))
         self._held.difference_update(ids)
 
     def close(self) -> None:
