@@ -21,8 +21,6 @@ MAX_TRIES = 3
 #: Seconds without a byte before a connection counts as dead.
 SILENCE_TIMEOUT_S = 30.0
 
-PIECE_BYTES = 1024 * 1024
-
 _RUN_AGAIN = "run: memline index (it goes on where it stopped)"
 
 OnProgress = Callable[[int, int], None]
@@ -102,7 +100,8 @@ def _go_on(
             file.truncate(0)
             here = file.seek(0)
             whole = int(response.headers.get("content-length", 0))
-        for piece in response.iter_bytes(PIECE_BYTES):
+        # As they come: pieces of a fixed size would be lost where the connection is.
+        for piece in response.iter_bytes():
             file.write(piece)
             here += len(piece)
             on_progress(here, whole)

@@ -1,0 +1,126 @@
+"""The real model for tests of local embedding, files that look like models, and a place to download from."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+#: Lies beside the repository; it is no part of it.
+MODEL = Path(__file__).parents[3] / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
+
+needs_model = pytest.mark.skipif(
+    not (find_spec("llama_cpp") and MODEL.is_file()),
+    reason="needs the extra `local` and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
+)
+
+_TEXT, _UINT32, _ARRAY = 8, 4, 9
+
+
+def _packed(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf(*, weights: int = 64, **keys: Any) -> bytes:
+    """A GGUF file with one tensor of float32 numbers; `__` in the name of a key stands for a dot."""
+    known = {"general__architecture": "bert", "bert__pooling_type": 1, **keys}
+    out = struct.pack("<4sIQQ", b"GGUF", 3, 1, len(known))
+    for key, found in known.items():
+        out += _packed(key.replace("__", "."))
+        if isinstance(found, str):
+            out += struct.pack("<I", _TEXT) + _packed(found)
+        elif isinstance(found, int):
+            out += struct.pack("<II", _UINT32, found)
+        else:
+            out += struct.pack("<IIQ", _ARRAY, _TEXT, len(found)) + b"".join(map(_packed, found))
+    out += _packed("token_embd.weight") + struct.pack("<IQIQ", 1, weights, 0, 0)
+    return out + bytes(-len(out) % 32) + struct.pack("<f", 0.5) * weights
+
+
+@dataclass(kw_only=True)
+class Hub:
+    """A server of model files that answers one after another as it is told; unlike a real one it can lie."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    #: What the next answers do: "cut" after half of the bytes, "503", "html", "403", "no-range".
+    faults: list[str] = field(default_factory=list)
+    #: SHA-256 that is announced in place of the true one.
+    digest: str = ""
+    #: (path, Range header) of every request.
+    requests: list[tuple[str, str]] = field(default_factory=list)
+
+    def __enter__(self) -> Hub:
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                hub.answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        span = handler.headers.get("range", "")
+        if handler.path.startswith("/storage"):
+            return self._send(handler, self.files[handler.path.removeprefix("/storage")], span)
+        self.requests.append((handler.path, span))
+        if handler.path not in self.files:
+            return self._plain(handler, 404, b"Entry not found")
+        if self.faults and self.faults[0] in ("503", "403", "html"):
+            fault = self.faults.pop(0)
+            return self._plain(handler, 200 if fault == "html" else int(fault), b"<!doctype html><p>no")
+        # As the real one: what the file is, and where its bytes are.
+        content = self.files[handler.path]
+        handler.send_response(302)
+        handler.send_header("location", f"{self.url}/storage{handler.path}")
+        handler.send_header("x-linked-etag", f'"{self.digest or hashlib.sha256(content).hexdigest()}"')
+        handler.send_header("x-linked-size", str(len(content)))
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+
+    def _plain(self, handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
+        handler.send_response(status)
+        handler.send_header("content-length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    def _send(self, handler: BaseHTTPRequestHandler, content: bytes, span: str) -> None:
+        fault = self.faults.pop(0) if self.faults else ""
+        match = re.fullmatch(r"bytes=(\d+)-", span)
+        first = int(match[1]) if match and fault != "no-range" else 0
+        if match and first >= len(content):
+            handler.send_response(416)
+            handler.send_header("content-range", f"bytes */{len(content)}")
+            handler.send_header("content-length", "0")
+            handler.end_headers()
+            return
+        handler.send_response(206 if first else 200)
+        if first:
+            handler.send_header("content-range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+        handler.send_header("content-length", str(len(content) - first))
+        handler.end_headers()
+        rest = content[first:]
+        handler.wfile.write(rest[: len(rest) // 2] if fault == "cut" else rest)
+        handler.close_connection = True
