@@ -13,7 +13,7 @@ import pytest
 from producers.bring_up import Progress
 from shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.process import memline
+from tests.support.process import memline, python
 from tests.support.workspace import Place, note, paths, remote
 
 #: A sound note beside every bad file; it must be found whatever happens to the other.
@@ -31,6 +31,18 @@ class _Without:
     def find_spec(self, name, *rest):
         return None if name.split(".")[0] in {names!r} else self._finder.find_spec(name, *rest)
 sys.meta_path[:] = [_Without(finder) for finder in sys.meta_path]
+"""
+
+#: Overwrites what is between the first and the last pages of an index. In a process of its own: this one may
+#: have the index open, and a second SQLite library, or a plain open and close, would drop its locks.
+DAMAGE = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+connection.close()
+with open(sys.argv[1], "r+b") as file:
+    file.seek(2 * 4096)
+    file.write(b"\\xa5" * (os.path.getsize(sys.argv[1]) - 4 * 4096))
 """
 
 
@@ -114,10 +126,15 @@ def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place: Pl
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
 
 
+def _vanish(files: list[Path]) -> None:
+    for file in files:
+        file.unlink()
+
+
 def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothing_else(place: Place) -> None:
     doomed = [place.write(f"memory/doomed-{number}.md", note(number)) for number in range(3)]
 
-    report = place.index(on_plan=lambda _: [path.unlink() for path in doomed])
+    report = place.index(on_plan=lambda _: _vanish(doomed))
 
     assert not report.failed
     assert set(place.outcomes()) == {"memory/good.md"}
@@ -275,7 +292,7 @@ def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index
         place.write(f"memory/note-{number}.md", note(number))
     place.index()
     right = place.contents()
-    _damage(place.index_path)
+    python(DAMAGE, str(place.index_path))
     place.write("memory/note-7.md", note(7) + "\n")
 
     notes: list[str] = []
@@ -301,9 +318,8 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
     def damage(progress: Progress) -> None:
         if progress.files_done == progress.files and progress.vectors_done > 20 and not damaged:
             damaged.append(progress)
-            with closing(sqlite3.connect(place.index_path)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            _damage(place.index_path)
+            done = python(DAMAGE, str(place.index_path))
+            assert done.status == 0, done.stderr
 
     notes: list[str] = []
     report = place.index(on_progress=damage, on_note=notes.append)
@@ -448,11 +464,3 @@ def test_a_workspace_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def _hits(answer: dict[str, list[dict[str, object]]]) -> list[tuple[object, object]]:
     return [(hit["citation"], round(float(str(hit["score"])), 4)) for hit in answer["results"]]
-
-
-def _damage(path: Path) -> None:
-    """Overwrite what is between the first pages and the last ones."""
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        file.seek(2 * 4096)
-        file.write(b"\xa5" * (size - 4 * 4096))

@@ -232,7 +232,6 @@ def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
 
     with running_memline(*place.arguments("index")) as waiting:
         until(lambda: bool(place.status().get("providerHealth", {}).get("holdUntil")), "the hold")
-        asked = len(server.requests)
         answer = place.search("word3x1x7")
         # A second process sees the limit of the first, and finds the file that is new.
         place.write("memory/new.md", "# New\n\nzanzibar\n")
@@ -242,8 +241,8 @@ def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
     server.control({"fault": ""})
     report = place.index(clock=_Later(61))
 
-    assert asked <= 4
-    assert len([request for request in server.requests if request.fault]) == asked
+    asked = [request for request in server.requests if request.fault]
+    assert len(asked) <= 4, "one call a thread, all out before the first answer"
     assert paths(answer) == ["memory/note-3.md"]
     assert answer.mode == "keyword"
     assert [hit["path"] for hit in found.json["results"]] == ["memory/new.md"]
