@@ -221,6 +221,17 @@ def test_another_file_under_the_same_name_is_another_identity(tmp_path: Path) ->
     assert keys[0][1] != keys[1][1]
 
 
+def test_a_model_that_was_trained_further_is_another_one(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(CONTENT)
+    before = read_head(model).digest
+    # Names, size, first and last weights are the same.
+    third = len(CONTENT) // 3
+    model.write_bytes(CONTENT[:third] + bytes(third) + CONTENT[2 * third :])
+
+    assert read_head(model).digest != before
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
