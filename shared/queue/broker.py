@@ -87,7 +87,12 @@ def _named(value: object) -> object:
     return f"{value.actor_name}({value.message_id})" if is_message else value  # type: ignore[attr-defined]
 
 
-for _name in ("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Retries"):
+_SPEAKERS = (
+    "dramatiq.worker.WorkerThread",
+    "dramatiq.middleware.retries.Retries",
+    *(f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in QUEUES for kind in ("", ".DQ")),
+)
+for _name in _SPEAKERS:
     logging.getLogger(_name).addFilter(NoContent())
 # An actor's own logger tells at DEBUG what it was given: whole notes.
 logging.getLogger("workers").setLevel(logging.INFO)

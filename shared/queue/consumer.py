@@ -148,8 +148,7 @@ class BlockingConsumer(_RedisConsumer):
     def _settle(self, message: MessageProxy, tell: Any) -> None:
         letter_id = message.options["redis_message_id"]
         try:
-            if letter_id not in self.broker.left:
-                tell(self.queue_name, letter_id)
+            tell(self.queue_name, letter_id)
         except redis.RedisError as error:
             if not self.broker.is_stopping:
                 # dramatiq tries again until Redis is back.

@@ -20,7 +20,6 @@ import msgspec
 import redis
 from dramatiq.middleware import Middleware
 
-from shared.errors import QueueError
 from shared.logs import Log
 from shared.queue import server
 from shared.queue.fleet import DEAD_ERRORS, NAMESPACE, FleetBroker
@@ -83,11 +82,7 @@ class DeadLetters(Middleware):
             agent=_agent(message.args),
             error=_text(exception),
         )
-        assert isinstance(broker, FleetBroker)
-        if broker.is_stopping and isinstance(exception, QueueError) and not message.failed:
-            # Not its fault: Redis is away and this process has no time to wait for it.
-            broker.left.add(message.options["redis_message_id"])
-        elif message.actor_name not in TRANSIENT or isinstance(exception, MessageRefused):
+        if message.actor_name not in TRANSIENT or isinstance(exception, MessageRefused):
             message.fail()
 
     def before_nack(self, broker: dramatiq.Broker, message: dramatiq.broker.MessageProxy) -> None:

@@ -77,8 +77,6 @@ class FleetBroker(RedisBroker):
         self.is_stopping = False
         #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
         self.held: dict[str, set[str]] = defaultdict(set)
-        #: Ids of messages that are neither done nor failed: another process will take them.
-        self.left: set[str] = set()
         script = dramatiq_redis._scripts["dispatch"].replace(_CALLERS_CLOCK, _SERVERS_CLOCK)
         self.scripts["dispatch"] = self.client.register_script(script)
         self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
