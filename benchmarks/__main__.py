@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks import indexing, memory, one_shot, saving, warm
+from benchmarks import backfill, fleet, indexing, memory, one_shot, saving, warm
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, table
 
@@ -24,6 +24,11 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "nothing-changed": indexing.nothing_changed,
     "save": saving.save,
     "memory": memory.resident,
+    "fleet-search": fleet.search,
+    "fleet-idle": fleet.idle,
+    "fleet-files": fleet.files,
+    "fleet-backfill": backfill.backfill,
+    "fleet-store": backfill.store_rate,
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import corpus
 from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
 from benchmarks.figures import Figure, at_least, at_most, table
 
@@ -56,6 +57,17 @@ def test_the_notes_are_the_same_every_time(tmp_path: Path) -> None:
 
     assert written == dict(corpus.notes(3, 2))
     assert corpus.questions(2) == corpus.questions(2)
+
+
+def test_without_a_redis_server_a_fleet_is_not_measured_and_that_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    (figure,) = BENCHMARKS["fleet-idle"](Bench(tmp_path))
+
+    assert figure.met is None
+    assert "no redis-server" in figure.measured
 
 
 def test_a_child_sees_no_key_and_keeps_its_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:

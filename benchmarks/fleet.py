@@ -1,0 +1,170 @@
+"""A fleet beside one process: searches through the queue, the cost of idleness, an index run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from benchmarks import fleet_provider, provider
+from benchmarks.backfill import backlog
+from benchmarks.bench import Bench, Place
+from benchmarks.children import memline, run
+from benchmarks.corpus import questions
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
+
+_IDLE_S = 20.0
+_FILES, _SECTIONS = 2_000, 5
+_TIMES = 3
+
+
+@needs_redis
+def search(bench: Bench) -> list[Figure]:
+    """A keyword search through the queue against the same call in this process: idle, and under a backlog."""
+    place = bench.keyword_place(2_000, 5)
+    with FleetProcesses(place) as fleet:
+        fleet.start("query", threads=2)
+        figures = _compare(
+            fleet, "search through an idle queue over the direct call", asked=300, limits=(5, 15)
+        )
+    with fleet_provider.serving(latency_ms=60, dims=256) as url:
+        # One thread and small requests, so that the backlog lasts longer than the questions.
+        busy = backlog(bench, url, rows=32)
+        with FleetProcesses(busy) as fleet:
+            for queue, threads in (("query", 2), ("embed", 1), ("store", 1)):
+                fleet.start(queue, threads=threads)
+            figures += _compare(fleet, "the same under a backlog of embed work", asked=100, limits=(5, 15))
+            if not _status(fleet)["vectors"]["wanted"]:
+                raise RuntimeError("the backlog was done before the last question")
+    return figures
+
+
+def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[float, float]) -> list[Figure]:
+    """The time a question takes longer through the queue; both ways take turns."""
+    from shared.queue.ask import ask_worker
+    from shared.queue.broker import on_redis
+    from shared.queue.redis_replies import RedisReplies
+    from shared.search.results import SearchRequest
+    from shared.search.service import MemorySearch
+
+    on_redis(fleet.url)
+    replies = RedisReplies(fleet.url)
+    direct: list[float] = []
+    queued: list[float] = []
+    with closing(MemorySearch(fleet.place.settings(), long_lived=True)) as memory:
+        for number, question in enumerate(_repeated(questions(40), asked + 40)):
+            request = SearchRequest(query=question)
+            here = _ms(lambda request=request: memory.ask(request))
+            there = _ms(lambda request=request: ask_worker(replies, "main", request, timeout_s=30))
+            # The first round warms both: connections, caches, pages.
+            if number >= 40:
+                direct.append(here)
+                queued.append(there)
+    ways = {"direct": direct, "queue": queued}
+    detail = ", ".join(f"{name} {_p(ms, 50):.1f} / {_p(ms, 95):.1f} ms" for name, ms in ways.items())
+    return [
+        at_most(f"{what}, p50", _p(queued, 50) - _p(direct, 50), limits[0], "ms", detail=detail),
+        at_most(f"{what}, p95", _p(queued, 95) - _p(direct, 95), limits[1], "ms"),
+    ]
+
+
+@needs_redis
+def idle(bench: Bench) -> list[Figure]:
+    """A fleet with nothing to do for 20 s: CPU of all its processes, commands that Redis gets of each."""
+    place = bench.keyword_place(100, 5)
+    with FleetProcesses(place) as fleet:
+        for queue, threads in (("chunk", 2), ("embed", 4), ("store", 1), ("query", 2)):
+            fleet.start(queue, threads=threads)
+        fleet.start_watch()
+        _settle(fleet)
+        cpu, commands, began = fleet.cpu_s(), fleet.commands(), time.monotonic()
+        time.sleep(_IDLE_S)
+        took = time.monotonic() - began
+        cpu, commands = fleet.cpu_s() - cpu, fleet.commands() - commands
+        workers = len(fleet.look().workers)
+    return [
+        at_most(
+            "idle fleet, CPU of all its processes",
+            100 * cpu / took,
+            2,
+            "% of one core",
+            detail=f"watch, chunk, embed, store, query; {took:.0f} s",
+        ),
+        at_most(
+            "idle fleet, commands that Redis gets",
+            commands / took / workers,
+            30,
+            "/s a worker process",
+            detail=f"{commands / took:.0f} a second in all",
+        ),
+    ]
+
+
+@needs_redis
+def files(bench: Bench) -> list[Figure]:
+    """A first index of 2,000 notes, 10,000 chunks with vectors: through a fleet against one process."""
+    alone: list[float] = []
+    together: list[float] = []
+    with provider.serving() as url:
+        for _ in range(_TIMES):
+            place = _fresh(bench, "one-process", url)
+            alone.append(_seconds(run(memline(*place.options(), "index", "--json")).stdout))
+            place = _fresh(bench, "through-fleet", url)
+            with FleetProcesses(place) as fleet:
+                for queue, threads in (("chunk", 2), ("embed", 4), ("store", 1)):
+                    fleet.start(queue, threads=threads)
+                together.append(_seconds(fleet.memline("index", "--json")))
+    one, fleet_s = statistics.median(alone), statistics.median(together)
+    return [
+        at_least(
+            f"index of {_FILES:,} notes through a fleet, provider at zero latency",
+            one / fleet_s,
+            0.6,
+            "x one process",
+            detail=f"one process {one:.1f} s, fleet {fleet_s:.1f} s",
+        )
+    ]
+
+
+def _fresh(bench: Bench, name: str, url: str) -> Place:
+    shutil.rmtree(bench.folder / name, ignore_errors=True)
+    return bench.place(name, bench.notes(_FILES, _SECTIONS), base_url=url)
+
+
+def _seconds(output: str) -> float:
+    report = json.loads(output)[0]
+    if report["failures"] or report["vectors"]["pending"]:
+        raise RuntimeError(f"not all was indexed: {report}")
+    return float(report["seconds"])
+
+
+def _status(fleet: FleetProcesses) -> Any:
+    """What `memline reindex --status` says of the agent."""
+    return json.loads(fleet.memline("reindex", "--status", "--json"))[0]
+
+
+def _settle(fleet: FleetProcesses) -> None:
+    """Wait until nothing is on the queues and nobody is busy."""
+    wait_until(lambda: not any(one.waiting or one.in_flight for one in fleet.look().queues), "an idle fleet")
+    # The watcher looks at all files when it begins, and workers tell of themselves every two seconds.
+    time.sleep(5)
+
+
+def _repeated(asked: Sequence[str], count: int) -> list[str]:
+    return [asked[number % len(asked)] for number in range(count)]
+
+
+def _ms(call: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    if call() is None:
+        raise RuntimeError("no answer")
+    return 1000 * (time.perf_counter() - began)
+
+
+def _p(values: Sequence[float], percent: int) -> float:
+    return sorted(values)[len(values) * percent // 100]
