@@ -1,0 +1,73 @@
+"""`memline metrics` as Prometheus sees it: a real scrape over HTTP, with a real redis-server behind."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from producers import backfill
+from tests.support.fleet import Fleet
+from tests.support.process import end, running_memline
+from tests.support.redis_server import RedisServer
+from tests.support.workspace import Place, note, until
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "redis") as running:
+        yield running
+
+
+def scrape(url: str) -> tuple[str, str]:
+    """Content type and text of the page."""
+    with urlopen(url, timeout=10) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def test_a_scrape_follows_the_fleet(place: Place, redis: RedisServer) -> None:
+    place.write("MEMORY.md", note(1))
+    env = {"MEMLINE_QUEUE_URL": redis.url}
+    backfill.start(place.agent, redis.url)
+
+    with running_memline(*place.arguments("metrics", "--port", "0"), env=env) as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[-1]
+        kind, before = scrape(url)
+        with Fleet(place, redis.url) as fleet:
+            fleet.start("chunk", "store")
+            until(lambda: 'memline_workers{role="store"} 1.0' in scrape(url)[1], "the store worker")
+            until(lambda: '{queue="chunk",state="waiting"} 0.0' in scrape(url)[1], "the chunk worker")
+        redis.kill()
+        _, after = scrape(url)
+        end(process)
+
+    assert url.startswith("http://127.0.0.1:") and url.endswith("/metrics")
+    assert kind.startswith("text/plain; version=")
+    assert 'memline_queue_messages{queue="chunk",state="waiting"} 1.0' in before
+    assert "# TYPE memline_queue_messages gauge" in before
+    assert 'memline_workers{role="store"} 0.0' in before
+    assert "memline_redis_up 1.0" in before
+    assert "memline_redis_up 0.0" in after
+    assert 'memline_index_up{agent="main"} 1.0' in after
+    assert process.returncode == 0
+
+
+def test_they_can_be_printed_once(place: Place, redis: RedisServer) -> None:
+    done = place.run("metrics", "--once", env={"MEMLINE_QUEUE_URL": redis.url})
+
+    assert (done.status, done.stderr) == (0, "")
+    assert "memline_redis_up 1.0\n" in done.stdout
+
+
+def test_a_port_that_is_taken_is_an_error_with_the_next_step(place: Place) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        done = place.run("metrics", "--port", str(taken.getsockname()[1]))
+
+    assert done.status == 1
+    assert "Error: cannot serve metrics on 127.0.0.1:" in done.stderr
+    assert "Try: memline metrics --port" in done.stderr
