@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import redis
+from dramatiq import worker as dramatiq_worker
 from dramatiq.broker import MessageProxy
 from dramatiq.brokers.redis import _RedisConsumer
 from dramatiq.errors import ConnectionClosed, DecodeError
@@ -20,8 +21,15 @@ from shared.queue.fleet import NAMESPACE, FleetBroker
 #: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
 BLOCK_S = 1.0
 
+#: Seconds after which a consumer that lost its connection begins anew, and an acknowledgement is tried again.
+#: dramatiq's 3 and 5 s are most of what a restart of Redis costs.
+RECONNECT_S = 1
+
 #: Seconds between two looks for messages that Redis says we have and we have not.
 RECLAIM_EVERY_S = 5.0
+
+dramatiq_worker.CONSUMER_RESTART_DELAY_SECS = RECONNECT_S
+dramatiq_worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS = RECONNECT_S
 
 
 class BlockingConsumer(_RedisConsumer):

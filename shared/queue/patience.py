@@ -30,7 +30,7 @@ class Patience:
         self._seconds = seconds
         self._end = float("inf")
         self._tries = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(PASSING),
+            retry=tenacity.retry_if_exception(_passes),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_PAUSE_S),
             stop=self._is_over,
             reraise=True,
@@ -48,3 +48,8 @@ class Patience:
     def _is_over(self, state: Any) -> bool:
         waited_s = state.seconds_since_start or 0.0
         return waited_s >= self._seconds or time.monotonic() >= self._end
+
+
+def _passes(error: BaseException) -> bool:
+    # redis-py takes a wrong password for a trouble of the connection.
+    return isinstance(error, PASSING) and not isinstance(error, redis.AuthenticationError)
