@@ -5,6 +5,9 @@ import pytest
 
 from shared.queue import server
 
+#: Nobody is there: the clients of these tests speak to a server in memory.
+URL = "redis://127.0.0.1:6379/0"
+
 
 @pytest.fixture
 def redis_server(monkeypatch: pytest.MonkeyPatch) -> fakeredis.FakeRedis:

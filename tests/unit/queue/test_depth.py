@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import time
+
+import msgspec
+import pytest
+import redis
+
+from shared.queue import depth
+from shared.queue.presence import BUCKET_S, done_key
+from tests.unit.queue.conftest import URL
+
+
+@pytest.fixture(autouse=True)
+def info(monkeypatch: pytest.MonkeyPatch, redis_server: redis.Redis) -> None:
+    """The one command that the server of these tests has not."""
+    monkeypatch.setattr(type(redis_server), "info", lambda self, section=None: {"used_memory": 1_000_000})
+
+
+def lay(redis_server: redis.Redis, queue: str, name: str, *, age_s: float = 0, waits: bool = True) -> None:
+    """A message as the broker leaves it: waiting, or taken by a worker."""
+    sent_ms = int((time.time() - age_s) * 1000)
+    redis_server.hset(f"memline:{queue}.msgs", name, msgspec.msgpack.encode({"message_timestamp": sent_ms}))
+    if waits:
+        redis_server.rpush(f"memline:{queue}", name)
+
+
+def of(name: str) -> depth.QueueDepth:
+    return next(one for one in depth.read(URL).queues if one.name == name)
+
+
+def test_an_empty_redis_has_empty_queues() -> None:
+    fleet = depth.read(URL)
+
+    assert [one.name for one in fleet.queues] == ["chunk", "embed", "store", "query"]
+    assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in fleet.queues} == {(0, 0, 0, 0)}
+    assert (fleet.workers, fleet.used_memory) == ((), 1_000_000)
+
+
+def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_done(
+    redis_server: redis.Redis,
+) -> None:
+    for number in range(5):
+        lay(redis_server, "embed", f"{number}", waits=number >= 2)
+    redis_server.zadd("memline:embed.XQ", {"dead": 1})
+    redis_server.hset("memline:embed.DQ.msgs", "delayed", b"")
+
+    found = of("embed")
+
+    assert (found.waiting, found.in_flight, found.delayed, found.dead) == (3, 2, 1, 1)
+    assert of("chunk").waiting == 0
+
+
+def test_the_age_is_that_of_the_oldest_message_that_waits(redis_server: redis.Redis) -> None:
+    lay(redis_server, "store", "young", age_s=5)
+    lay(redis_server, "store", "old", age_s=90)
+    lay(redis_server, "store", "taken", age_s=900, waits=False)
+
+    assert 89 < of("store").oldest_s < 95
+
+
+def test_messages_that_cannot_be_read_have_no_age(redis_server: redis.Redis) -> None:
+    redis_server.hset("memline:store.msgs", "bad", b"\xc1")
+    redis_server.rpush("memline:store", "bad", "gone")
+
+    assert of("store").oldest_s == 0
+
+
+def test_the_rate_is_what_all_workers_finished_in_the_last_minute(redis_server: redis.Redis) -> None:
+    now = int(time.time()) // BUCKET_S
+    for back, count in ((0, 3), (2, 4), (30, 1000)):
+        redis_server.set(done_key("embed", now - back), count)
+
+    assert of("embed").rate_per_minute == 7
