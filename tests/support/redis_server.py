@@ -37,7 +37,7 @@ class RedisServer:
     def __init__(self, folder: Path, *, keeps_data: bool = False, password: str = "") -> None:
         self._command = redis_command()
         self._folder = folder
-        self._keeps_data = keeps_data
+        self.keeps_data = keeps_data
         self._password = password
         self._process: subprocess.Popen[bytes] | None = None
         with closing(socket.socket()) as probe:
@@ -67,7 +67,7 @@ class RedisServer:
         """Start it and wait until it answers; `more` are options of redis-server."""
         self._folder.mkdir(parents=True, exist_ok=True)
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._folder), "--save", ""]
-        if self._keeps_data:
+        if self.keeps_data:
             # Every command is on the disk before it is answered: a kill loses nothing.
             options += ["--appendonly", "yes", "--appendfsync", "always"]
         if self._password:
@@ -92,7 +92,7 @@ class RedisServer:
     def restart(self) -> None:
         """Kill it and start it again, with its data when it keeps them."""
         self.kill()
-        if not self._keeps_data:
+        if not self.keeps_data:
             shutil.rmtree(self._folder)
         self.start()
 

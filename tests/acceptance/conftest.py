@@ -1,0 +1,63 @@
+"""A server, a provider and notes for a fleet of real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fleet import Fleet
+from tests.support.redis_server import RedisServer
+from tests.support.workspace import Place, note, remote
+
+#: Texts in a request: a backfill needs many of them.
+ROWS = 8
+
+#: Texts of a note.
+TEXTS = 3
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that forgets everything when it ends."""
+    with RedisServer(tmp_path / "redis") as running:
+        yield running
+
+
+@pytest.fixture
+def lasting_redis(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that has its data again when it is started again."""
+    with RedisServer(tmp_path / "redis", keeps_data=True) as running:
+        yield running
+
+
+@pytest.fixture
+def provider() -> Iterator[EmbeddingServer]:
+    """A remote provider: it takes its time."""
+    with EmbeddingServer(dims=16, latency_ms=40) as running:
+        yield running
+
+
+@pytest.fixture
+def notes(tmp_path: Path, provider: EmbeddingServer) -> Place:
+    """A user's place, its notes still to be written."""
+    place = Place(folder=tmp_path / "user", memory=remote(provider.url, maxRows=ROWS))
+    place.configure(sync={"watchDebounceMs": 100})
+    (place.workspace / "memory").mkdir()
+    return place
+
+
+@pytest.fixture
+def fleet(notes: Place, redis_server: RedisServer) -> Iterator[Fleet]:
+    """The processes of the Procfile, none of them started yet."""
+    with Fleet(notes, redis_server.url) as fleet:
+        yield fleet
+
+
+def write_notes(place: Place, first: int, count: int) -> int:
+    """Write notes with numbers of their own; how many texts they have."""
+    for number in range(first, first + count):
+        place.write(f"memory/note-{number}.md", note(number))
+    return TEXTS * count

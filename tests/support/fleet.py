@@ -1,0 +1,193 @@
+"""A fleet of real processes: the lines of the Procfile, each started, killed, stopped and ended at will."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from shared.errors import IndexMissing
+from shared.queue import depth, server
+from shared.queue.presence import workers_seen
+from tests.support.process import ROOT
+from tests.support.workspace import Place
+
+#: Seconds a state may take to come; reached only when a test fails.
+PATIENCE_S = 45.0
+
+#: Seconds a process that was told to stop may take.
+END_S = 10.0
+
+WORKERS = ("chunk", "embed", "store", "query")
+
+
+def procfile() -> dict[str, str]:
+    """The command lines of the Procfile, by the name of the process."""
+    lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
+    named = (re.fullmatch(r"([a-z]+):\s+(.+)", line) for line in lines)
+    return {match[1]: match[2] for match in named if match}
+
+
+class Fleet:
+    """Processes of one fleet, by label: the name of a line, or `name-2` for one more of it.
+
+    A context manager; every process it started is ended at the end.
+    """
+
+    def __init__(self, place: Place, url: str, **environment: str) -> None:
+        self.place = place
+        self.url = url
+        self._environment = environment
+        self._bin = place.folder / "bin"
+        self._logs = place.folder / "logs"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        for folder in (self._bin, self._logs):
+            folder.mkdir(exist_ok=True)
+        # The commands of an installation: of these sources, run by this interpreter.
+        self._command("memline", "from producers.cli import main; main()")
+        self._command("dramatiq", "import sys; from dramatiq.__main__ import main; sys.exit(main())")
+
+    def __enter__(self) -> Fleet:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for label in self._processes:
+            self.kill(label)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the processes find, and nothing of the developer's own."""
+        return {
+            "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(self.place.folder),
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "MEMLINE_CONFIG": str(self.place.config),
+            "MEMLINE_HOME": str(self.place.home),
+            "MEMLINE_QUEUE_URL": self.url,
+            **self._environment,
+        }
+
+    # Processes.
+
+    def start(
+        self, *labels: str, env: Mapping[str, str] | None = None, before: str = "", cwd: Path = ROOT
+    ) -> None:
+        """Start the lines of these labels; `before` is a command that runs them."""
+        for label in labels:
+            line = procfile()[label.partition("-")[0]]
+            log = (self._logs / f"{label}.log").open("ab")
+            self._processes[label] = subprocess.Popen(
+                ["sh", "-c", f"exec {before} {line}"],
+                env={**self.environment, **(env or {})},
+                cwd=cwd,
+                stdout=log,
+                stderr=log,
+                # A group of its own: what a container or a unit is, ended as a whole.
+                start_new_session=True,
+            )
+            log.close()
+
+    def up(self, *more: str) -> None:
+        """Start every line and some more, and wait until all workers are there."""
+        labels = (*procfile(), *more)
+        self.start(*labels)
+        self.until_alive(*(label for label in labels if label != "watch"))
+
+    def until_alive(self, *labels: str) -> None:
+        """Wait until the workers of these labels, and no less, have told that they are there."""
+        wanted = sorted(label.partition("-")[0] for label in labels)
+        self.until(lambda: sorted(self.roles()) == wanted, f"workers {wanted}")
+
+    def roles(self) -> list[str]:
+        """The queue of every worker process that is alive, as Redis knows it."""
+        with server.closing_client(self.url) as client, server.translated(self.url):
+            return ["+".join(one.queues) for one in workers_seen(client)]
+
+    def pid(self, label: str) -> int:
+        return self._processes[label].pid
+
+    def is_running(self, label: str) -> bool:
+        return self._processes[label].poll() is None
+
+    def kill(self, label: str) -> None:
+        """kill -9 of a process with its children."""
+        self.signal(label, signal.SIGKILL)
+        self._processes[label].wait()
+
+    def restart(self, label: str) -> None:
+        self.kill(label)
+        self.start(label)
+
+    def signal(self, label: str, number: int) -> None:
+        """Send a signal to a process and its children."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid(label), number)
+
+    def terminate(self, *labels: str) -> None:
+        """SIGTERM as a supervisor sends it, to the process alone; no wait."""
+        for label in labels:
+            os.kill(self.pid(label), signal.SIGTERM)
+
+    def ended(self, label: str) -> int:
+        """The exit status of a process that is ending; fails when it takes too long."""
+        return self._processes[label].wait(END_S)
+
+    # What they do.
+
+    def log(self, label: str) -> str:
+        return (self._logs / f"{label}.log").read_text("utf-8")
+
+    def logs(self) -> Iterator[str]:
+        """All lines of all processes."""
+        for file in sorted(self._logs.iterdir()):
+            yield from file.read_text("utf-8").splitlines()
+
+    def vectors(self) -> dict[str, int]:
+        """How many vectors the index has in each state; none while there is no index."""
+        try:
+            return self.place.vector_states()
+        except IndexMissing:
+            return {}
+
+    def queue(self, name: str) -> depth.QueueDepth:
+        return next(one for one in depth.read(self.url).queues if one.name == name)
+
+    def dead(self) -> list[dict[str, Any]]:
+        """What `memline queue dead` lists."""
+        listed = self.run("queue", "dead", "--json")
+        assert listed.status == 0, listed.stderr
+        found: list[dict[str, Any]] = listed.json
+        return found
+
+    def run(self, *args: str) -> Any:
+        """A command line of a user of this fleet."""
+        return self.place.run(*args, env={"MEMLINE_QUEUE_URL": self.url})
+
+    def until(self, holds: Callable[[], bool], what: str, *, within_s: float = PATIENCE_S) -> float:
+        """Look again and again until `holds`; the seconds it took. If not, the logs are shown."""
+        began = time.monotonic()
+        while not holds():
+            if time.monotonic() > began + within_s:
+                tails = "\n".join(
+                    f"== {file.name}\n{file.read_text()[-3000:]}" for file in self._logs.iterdir()
+                )
+                raise AssertionError(f"{what} did not come within {within_s:g} s\n{tails}")
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def _command(self, name: str, script: str) -> None:
+        file = self._bin / name
+        file.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(script)} "$@"\n')
+        file.chmod(0o755)
