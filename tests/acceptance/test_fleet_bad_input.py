@@ -1,0 +1,318 @@
+"""A Redis that cannot be used, and messages that are none: clear words or a dead letter, no loop, no loss."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from shared.queue.messages import VERSION, ChunkFiles, EmbedTexts, RunQuery, StoreFiles, Sweep, Wire, encode
+from shared.queue.send import ROUTES
+from tests.acceptance.conftest import write_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fleet import WORKERS, Fleet, procfile
+from tests.support.index_rows import MODEL_A
+from tests.support.redis_server import RedisServer
+from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
+from tests.support.workspace import Place
+
+#: A password that no output may hold.
+SECRET = "correct-horse"
+
+
+def list_agents(place: Place, *agents: str) -> None:
+    """Make these the only agents there are; without a list any name is one."""
+    place.save()
+    content = json.loads(place.config.read_text())
+    content["agents"]["list"] = [{"id": agent, "workspace": str(place.workspace)} for agent in agents]
+    place.config.write_text(json.dumps(content))
+
+
+def assert_refused(fleet: Fleet, *words: str) -> None:
+    """Every process ends at once with one line that has these words, and so do the commands."""
+    fleet.start(*procfile())
+    for label in procfile():
+        assert fleet.ended(label) != 0
+        said = fleet.log(label)
+        assert "Traceback" not in said
+        assert all(word in said for word in words), said
+    for command in ("index", "reindex"):
+        ran = fleet.run(command)
+        assert ran.status == 1
+        assert all(word in ran.stderr for word in words), ran.stderr
+    assert not [line for line in fleet.logs() if SECRET in line]
+
+
+def test_without_a_redis_everybody_says_so_and_search_goes_on(notes: Place) -> None:
+    write_notes(notes, 0, 2)
+    fleet = Fleet(notes, "redis://127.0.0.1:1/0")
+    with fleet:
+        assert_refused(fleet, "Redis at redis://127.0.0.1:1/0 cannot be reached", "redis-server")
+        ran = fleet.run("search", "word1x1x7", "--json")
+
+    assert [hit["path"] for hit in ran.json["results"]] == ["memory/note-1.md"]
+
+
+def test_a_wrong_password_is_told_and_never_shown(notes: Place, tmp_path: Path) -> None:
+    write_notes(notes, 0, 2)
+    with RedisServer(tmp_path / "redis", password=SECRET) as running:
+        right = running.url
+        with Fleet(notes, right.replace(SECRET, "wrong")) as fleet:
+            assert_refused(fleet, "refuses the password", "redis://:PASSWORD@")
+        with Fleet(notes, right.replace(f":{SECRET}@", "")) as fleet:
+            assert "refuses the password" in fleet.run("index").stderr
+        with Fleet(notes, right) as fleet:
+            fleet.up()
+            fleet.until(lambda: fleet.vectors() == {"ready": 6}, "all vectors")
+            shown = fleet.run("config", "show")
+            assert SECRET not in "".join(fleet.logs()) + shown.stdout + fleet.run("queue").stdout
+
+
+@pytest.mark.parametrize("database", ["99", "99999999999", "zero"])
+def test_a_database_that_is_not_there_is_named(
+    notes: Place, redis_server: RedisServer, database: str
+) -> None:
+    with Fleet(notes, redis_server.url.removesuffix("0") + database) as fleet:
+        fleet.start("embed")
+
+        assert fleet.ended("embed") != 0
+        said = fleet.log("embed")
+        assert "database" in said and "/0" in said and "Traceback" not in said
+
+
+def test_a_read_only_replica_is_refused(notes: Place, redis_server: RedisServer, tmp_path: Path) -> None:
+    write_notes(notes, 0, 2)
+    with RedisServer(tmp_path / "replica") as replica:
+        replica.ask("REPLICAOF", "127.0.0.1", redis_server.port)
+        with Fleet(notes, replica.url) as fleet:
+            assert_refused(fleet, "read-only replica", "primary")
+
+
+def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(
+    fleet: Fleet, notes: Place, redis_server: RedisServer
+) -> None:
+    write_notes(notes, 0, 2)
+    redis_server.ask("CONFIG", "SET", "maxmemory", "100mb")
+    redis_server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    assert_refused(fleet, "maxmemory-policy allkeys-lru", "redis-cli config set maxmemory-policy noeviction")
+
+    redis_server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    fleet.up()
+
+    fleet.until(lambda: fleet.vectors() == {"ready": 6}, "all vectors")
+
+
+def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    texts = write_notes(notes, 0, 80)
+    provider.control({"latency_ms": 150})
+    fleet.up()
+    fleet.until(lambda: len(provider.requests) > 4, "the backfill")
+
+    redis_server.ask("CONFIG", "SET", "maxmemory", "1")
+    fleet.until(lambda: "out of memory" in fleet.log("store") + fleet.log("embed"), "words about it")
+    told = fleet.run("reindex")
+    redis_server.ask("CONFIG", "SET", "maxmemory", "0")
+
+    assert told.status == 1
+    assert "out of memory" in told.stderr and "redis-cli config set maxmemory" in told.stderr
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors", within_s=30)
+    assert_as_undisturbed(notes, tmp_path)
+    assert_paid_once(provider)
+    assert fleet.dead() == []
+    assert "Traceback" not in "".join(fleet.logs())
+
+
+# Messages.
+
+
+def put(server: RedisServer, queue: str, data: bytes, *, name: str = "bad") -> None:
+    """Put any bytes on a queue, as the broker would."""
+    with closing(server.client()) as client:
+        client.hset(f"memline:{queue}.msgs", name, data)  # type: ignore[arg-type]
+        client.rpush(f"memline:{queue}", name)
+
+
+def envelope(message: Wire, *, name: str = "bad", **changes: Any) -> bytes:
+    """A message as the broker puts it on a queue; `changes` are to its argument."""
+    queue, actor = ROUTES[type(message)]
+    return msgspec.msgpack.encode(
+        {
+            "queue_name": queue,
+            "actor_name": changes.pop("actor", actor),
+            "args": [{**encode(message), **changes}],
+            "kwargs": {},
+            "options": {"redis_message_id": name},
+            "message_id": name,
+            "message_timestamp": int(time.time() * 1000),
+        }
+    )
+
+
+CHUNK = ChunkFiles(agent="main", source="memory", paths=("memory/note-1.md",))
+
+#: (queue, bytes, words of the reason)
+BAD_MESSAGES = {
+    "noise on chunk": ("chunk", b"\xc1 no message at all", "cannot be decoded"),
+    "noise on embed": ("embed", b"", "cannot be decoded"),
+    "JSON on store": ("store", b'{"actor_name": "store_files"}', "cannot be decoded"),
+    "a list on query": ("query", msgspec.msgpack.encode([1, 2]), "cannot be decoded"),
+    "an envelope without its name": (
+        "chunk",
+        envelope(CHUNK).replace(b"redis_message_id", b"redis_message_xx"),
+        "does not name itself",
+    ),
+    "a message of another queue": ("embed", envelope(CHUNK), "belongs to the queue 'chunk'"),
+    "a newer version": ("chunk", envelope(CHUNK, v=VERSION + 1), f"has version {VERSION + 1}"),
+    "a newer version on store": (
+        "store",
+        envelope(StoreFiles(agent="main", files=()), v=VERSION + 1),
+        f"has version {VERSION + 1}",
+    ),
+    "a newer sweep": ("store", envelope(Sweep(agent="main"), v=VERSION + 1), f"has version {VERSION + 1}"),
+    "another shape": ("chunk", envelope(CHUNK, paths=7), "not a ChunkFiles message"),
+    "no arguments": ("chunk", envelope(CHUNK).replace(b"paths", b"sapth"), "not a ChunkFiles message"),
+    "an unknown agent on chunk": ("chunk", envelope(CHUNK, agent="nobody"), "names the agent 'nobody'"),
+    "an unknown agent on store": (
+        "store",
+        envelope(StoreFiles(agent="nobody", files=())),
+        "names the agent 'nobody'",
+    ),
+    "an unknown agent on embed": (
+        "embed",
+        envelope(EmbedTexts(agent="nobody", identity=MODEL_A, lease="x", texts=())),
+        "names the agent 'nobody'",
+    ),
+    "an unknown actor": ("store", envelope(Sweep(agent="main"), actor="burn"), "burn"),
+}
+
+
+@pytest.fixture
+def listing(notes: Place) -> None:
+    """Only agents of a list are known."""
+    list_agents(notes, "main")
+
+
+def test_every_message_that_cannot_be_worked_on_is_a_dead_letter_with_its_reason_and_holds_up_no_other(
+    fleet: Fleet, notes: Place, redis_server: RedisServer, provider: EmbeddingServer, listing: None
+) -> None:
+    for number, (queue, data, _) in enumerate(BAD_MESSAGES.values()):
+        put(redis_server, queue, data.replace(b"\xa3bad", b"\xa3%03d" % number), name=f"{number:03d}")
+    texts = write_notes(notes, 0, 10)
+    fleet.up()
+
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
+    fleet.until(lambda: len(fleet.dead()) == len(BAD_MESSAGES), "the dead letters")
+    dead = {letter["id"]: letter for letter in fleet.dead()}
+
+    for number, (queue, _, reason) in enumerate(BAD_MESSAGES.values()):
+        letter = dead[f"{number:03d}"]
+        assert letter["queue"] == queue
+        assert reason in letter["error"], letter
+    assert_paid_once(provider)
+    assert all(fleet.queue(name).in_flight == fleet.queue(name).waiting == 0 for name in WORKERS)
+    # No loop: seconds later there are as many.
+    assert len(fleet.dead()) == len(BAD_MESSAGES)
+    assert all(fleet.log(name).count("message_id=000") <= 2 for name in WORKERS)
+
+
+def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
+    fleet: Fleet, notes: Place, redis_server: RedisServer, listing: None
+) -> None:
+    notes.write("memory/new.md", "# New\n\nplugh\n")
+    put(redis_server, "chunk", envelope(CHUNK, agent="later", paths=["memory/new.md"]))
+    put(redis_server, "chunk", b"noise", name="noise")
+    fleet.start("chunk", "store")
+    fleet.until(lambda: len(fleet.dead()) == 2, "the dead letters")
+
+    dropped = fleet.run("queue", "drop", "--match", "*decoded*", "--json")
+    in_vain = fleet.run("queue", "requeue", "--match", "later", "--json")
+    fleet.until(lambda: [one["id"] for one in fleet.dead()] == ["bad"], "the letter again")
+    list_agents(notes, "main", "later")
+    for label in ("chunk", "store"):
+        fleet.restart(label)
+    moved = fleet.run("queue", "requeue", "--json")
+
+    assert (dropped.json, in_vain.json, moved.json) == ({"dropped": 1}, {"requeued": 1}, {"requeued": 1})
+    later = notes.index_path.with_name("later.sqlite")
+    fleet.until(later.exists, "the index of the other agent")
+    assert fleet.dead() == []
+
+
+def test_an_index_run_whose_messages_die_ends_and_says_why(
+    fleet: Fleet, notes: Place, redis_server: RedisServer
+) -> None:
+    write_notes(notes, 0, 3)
+    list_agents(notes, "other")
+    fleet.start("chunk", "store")
+    fleet.until_alive("chunk", "store")
+    list_agents(notes, "main")
+
+    ran = fleet.run("index")
+
+    assert ran.status == 1
+    assert "names the agent 'main'" in ran.stderr and "memline queue dead" in ran.stderr
+
+
+def test_requests_that_every_embed_worker_refuses_end_as_failures_with_a_reason(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
+) -> None:
+    write_notes(notes, 0, 3)
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / "config.json5"
+    list_agents(notes, "other")
+    other.write_text(notes.config.read_text())
+    list_agents(notes, "main")
+    fleet.start("chunk", "store", "watch")
+    fleet.start("embed", env={"MEMLINE_CONFIG": str(other)})
+
+    def trouble() -> str:
+        (agent,) = fleet.run("status", "--json").json
+        return str(agent)
+
+    fleet.until(lambda: "names the agent 'main'" in trouble(), "the reason in the status")
+    letters = len(fleet.dead())
+    assert letters <= 8
+    assert provider.requests == []
+
+
+def test_an_old_question_is_not_answered_and_leaves_nothing(
+    fleet: Fleet, notes: Place, redis_server: RedisServer
+) -> None:
+    texts = write_notes(notes, 0, 2)
+    fleet.up()
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
+
+    late = RunQuery(agent="main", query="word1x1x7", reply_to="box", deadline=time.time() - 1)
+    put(redis_server, "query", envelope(late))
+    fleet.until(lambda: fleet.queue("query").in_flight == fleet.queue("query").waiting == 0, "its end")
+
+    assert redis_server.ask("EXISTS", "memline:reply:box") == 0
+    assert fleet.dead() == []
+
+
+def test_a_process_that_is_started_before_redis_says_so_and_works_when_it_is_started_again(
+    notes: Place, redis_server: RedisServer
+) -> None:
+    redis_server.kill()
+    with Fleet(notes, redis_server.url) as fleet:
+        fleet.start("embed")
+        assert fleet.ended("embed") != 0
+        redis_server.start()
+        fleet.start("embed")
+        fleet.until_alive("embed")
+
+
+def test_a_client_that_is_no_redis_is_no_crash(notes: Place, provider: EmbeddingServer) -> None:
+    url = provider.url.replace("http://", "redis://").replace("/v1", "/0")
+    with Fleet(notes, url) as fleet:
+        fleet.start("embed")
+
+        assert fleet.ended("embed") != 0
+        assert "Redis at" in fleet.log("embed") and "Traceback" not in fleet.log("embed")

@@ -1,0 +1,225 @@
+"""kill -9 of anything at any moment, Redis too: nothing is lost, nothing half done, nothing paid twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.conftest import ROWS, write_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fleet import Fleet, procfile
+from tests.support.redis_server import RedisServer
+from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
+from tests.support.workspace import Place
+
+#: Requests a worker process has in the air at most, one a thread: what its end may cost.
+IN_THE_AIR = 4
+
+#: Requests that are out at a time at most, for one embed process of four threads.
+OUT = 2 * IN_THE_AIR
+
+#: Seconds after the restart of a process within which all work is done.
+DONE_S = 30.0
+
+NOTES = 120
+
+
+@pytest.fixture
+def backfill(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> int:
+    """A fleet in the middle of a backfill of so many texts."""
+    texts = write_notes(notes, 0, NOTES)
+    provider.control({"latency_ms": 150})
+    fleet.up()
+    fleet.until(lambda: len(provider.requests) > 4, "the backfill")
+    return texts
+
+
+def is_done(fleet: Fleet, texts: int) -> bool:
+    return fleet.vectors() == {"ready": texts} and all(
+        one.waiting == one.in_flight == 0 for one in map(fleet.queue, ("chunk", "embed", "store"))
+    )
+
+
+def until_done(fleet: Fleet, texts: int, *, within_s: float = DONE_S) -> None:
+    fleet.until(lambda: is_done(fleet, texts), "the end of all work", within_s=within_s)
+
+
+@pytest.mark.parametrize("name", procfile())
+def test_any_process_may_be_killed_in_the_middle_and_all_is_done_soon_after_its_restart(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, backfill: int, tmp_path: Path, name: str
+) -> None:
+    fleet.restart(name)
+
+    until_done(fleet, backfill)
+    assert_as_undisturbed(notes, tmp_path)
+    assert_paid_once(provider, at_most=IN_THE_AIR * ROWS if name == "embed" else 0)
+    assert fleet.dead() == []
+
+
+def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path
+) -> None:
+    dice = random.Random(20)
+    texts = write_notes(notes, 0, 20)
+    provider.control({"latency_ms": 100})
+    fleet.up("embed-2")
+    labels = [*procfile(), "embed-2"]
+    embeds_killed = 0
+
+    for number in range(20):
+        texts += write_notes(notes, 20 * (number + 1), 20)
+        time.sleep(dice.uniform(0.1, 0.8))
+        label = dice.choice(labels)
+        embeds_killed += label.startswith("embed")
+        fleet.restart(label)
+    provider.control({"latency_ms": 20})
+
+    until_done(fleet, texts)
+    assert_as_undisturbed(notes, tmp_path)
+    assert_paid_once(provider, at_most=embeds_killed * IN_THE_AIR * ROWS)
+    assert fleet.dead() == []
+
+
+@pytest.fixture(params=[True, False], ids=["with its data", "without its data"])
+def mortal_redis(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "mortal", keeps_data=request.param) as running:
+        yield running
+
+
+def test_redis_may_be_killed_and_started_again_five_times(
+    notes: Place, provider: EmbeddingServer, mortal_redis: RedisServer, tmp_path: Path
+) -> None:
+    dice = random.Random(5)
+    texts = write_notes(notes, 0, 30)
+    provider.control({"latency_ms": 150})
+    with Fleet(notes, mortal_redis.url) as fleet:
+        fleet.up()
+        for number in range(5):
+            seen = len(provider.requests)
+            texts += write_notes(notes, 30 * (number + 1), 30)
+            fleet.until(lambda seen=seen: len(provider.requests) > seen + 4, "work to disturb")  # type: ignore[misc]
+            mortal_redis.kill()
+            time.sleep(dice.uniform(0.1, 1.5))
+            mortal_redis.restart()
+        provider.control({"latency_ms": 20})
+
+        until_done(fleet, texts)
+        assert_as_undisturbed(notes, tmp_path)
+        # What comes from the provider while Redis is away waits in its worker and is delivered. Only answers
+        # that lay in a Redis without a memory are gone.
+        assert_paid_once(provider, at_most=0 if mortal_redis.keeps_data else 5 * OUT * ROWS)
+        assert fleet.dead() == []
+        assert all(fleet.is_running(label) for label in procfile())
+        # dramatiq names a message that it cannot acknowledge by all of its content.
+        assert not [line for line in fleet.logs() if "word" in line]
+
+
+def test_a_flushed_redis_costs_seconds_and_no_vector(
+    fleet: Fleet,
+    notes: Place,
+    provider: EmbeddingServer,
+    redis_server: RedisServer,
+    backfill: int,
+    tmp_path: Path,
+) -> None:
+    redis_server.ask("FLUSHALL")
+
+    until_done(fleet, backfill)
+    assert_as_undisturbed(notes, tmp_path)
+    # Only the answers that lay in Redis at that moment are gone.
+    assert_paid_once(provider, at_most=OUT * ROWS)
+    assert fleet.dead() == []
+
+
+def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and_pays_for_nothing(
+    notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    texts = write_notes(notes, 0, NOTES)
+    provider.control({"latency_ms": 150})
+    with Fleet(notes, redis_server.url, MEMLINE_LEASE_SECONDS="3") as fleet:
+        fleet.up("embed-2")
+        fleet.until(lambda: len(provider.requests) > 8, "the backfill")
+
+        fleet.signal("embed", signal.SIGSTOP)
+        fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the work of the others")
+        asked = len(provider.requests)
+        fleet.signal("embed", signal.SIGCONT)
+
+        until_done(fleet, texts)
+        assert_as_undisturbed(notes, tmp_path)
+        assert len(provider.requests) == asked
+        assert_paid_once(provider, at_most=IN_THE_AIR * ROWS)
+        assert fleet.dead() == []
+
+
+@pytest.mark.parametrize("name", ["chunk", "store"])
+def test_a_worker_that_was_stopped_cannot_overwrite_what_is_newer(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, tmp_path: Path, name: str
+) -> None:
+    texts = write_notes(notes, 0, 30)
+    fleet.up()
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
+
+    fleet.signal(name, signal.SIGSTOP)
+    notes.write("memory/note-3.md", "# Old\n\nplugh\n")
+    fleet.until(lambda: fleet.queue(name).waiting > 0, "the old words on the queue")
+    notes.write("memory/note-3.md", "# New\n\nxyzzy\n")
+    if name == "chunk":
+        fleet.start("chunk-2")
+    fleet.signal(name, signal.SIGCONT)
+
+    until_done(fleet, texts - 2)
+    assert [hit.path for hit in notes.search("xyzzy", min_score=1).hits] == ["memory/note-3.md"]
+    assert_as_undisturbed(notes, tmp_path)
+
+
+def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
+    notes: Place, provider: EmbeddingServer, lasting_redis: RedisServer, tmp_path: Path
+) -> None:
+    texts = write_notes(notes, 0, NOTES)
+    provider.control({"latency_ms": 300})
+    with Fleet(notes, lasting_redis.url) as fleet:
+        fleet.up()
+        fleet.until(lambda: len(provider.requests) > 4, "the backfill")
+        lasting_redis.kill()
+        answered = len(provider.requests)
+        fleet.terminate(*procfile())
+        for label in procfile():
+            fleet.ended(label)
+        lasting_redis.restart()
+        fleet.up()
+
+        until_done(fleet, texts)
+        assert "Traceback" not in "".join(fleet.logs())
+        assert_as_undisturbed(notes, tmp_path)
+        assert answered <= len(provider.requests)
+        assert_paid_once(provider, at_most=OUT * ROWS)
+
+
+def test_what_was_paid_for_while_redis_was_away_is_delivered_when_it_is_back(
+    notes: Place, provider: EmbeddingServer, lasting_redis: RedisServer
+) -> None:
+    write_notes(notes, 0, 30)
+    provider.control({"latency_ms": 1000})
+    with Fleet(notes, lasting_redis.url) as fleet:
+        fleet.up()
+        fleet.until(lambda: len(provider.requests) >= 4, "requests in the air")
+        lasting_redis.kill()
+        paid = sum(request.rows for request in provider.requests)
+        _sleep_until(lambda: provider.control({"latency_ms": 1000}), 2.0)
+        lasting_redis.start()
+
+        fleet.until(lambda: fleet.vectors().get("ready", 0) >= paid, "what was paid for", within_s=15)
+        assert_paid_once(provider)
+        assert fleet.dead() == []
+
+
+def _sleep_until(check: Callable[[], object], seconds: float) -> None:
+    """Redis stays away for longer than a request takes."""
+    time.sleep(seconds)
+    check()

@@ -1,0 +1,524 @@
+"""The broker on a real redis-server: each trap of dramatiq and redis-py that was measured, one test.
+
+A broker here stands for a process: two of them on one server are two processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dramatiq
+import pytest
+import redis
+from dramatiq.brokers import redis as dramatiq_redis
+
+from shared.errors import QueueError
+from shared.index.rows import TextRow
+from shared.queue import consumer as consumer_module
+from shared.queue import dead, depth, server
+from shared.queue.broker import QUEUES, MessagePack
+from shared.queue.dead import DeadLetters
+from shared.queue.deliveries import Deliveries, OnlyOurs
+from shared.queue.fleet import FleetBroker
+from shared.queue.messages import EmbedTexts, encode
+from shared.queue.patience import Patience
+from shared.queue.redis_limits import RedisLimits
+from shared.queue.redis_replies import RedisReplies
+from tests.support.index_rows import MODEL_A
+from tests.support.redis_server import RedisServer
+from tests.support.workspace import until
+
+Actor = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(autouse=True)
+def encoder() -> None:
+    dramatiq.set_encoder(MessagePack())
+
+
+class Process:
+    """A broker with one actor `work` on the queue `embed`, and what the actor was called with."""
+
+    def __init__(self, url: str, work: Actor | None = None, *, patience_s: float = 0.0) -> None:
+        self.broker = FleetBroker(
+            url, patience=Patience(url, seconds=patience_s), middleware=[OnlyOurs(), DeadLetters()]
+        )
+        self.got: list[Any] = []
+        self.got_at: list[float] = []
+        self._work = work
+        dramatiq.actor(self._run, broker=self.broker, queue_name="embed", actor_name="work")
+        self.worker: dramatiq.Worker | None = None
+
+    def _run(self, raw: dict[str, Any]) -> None:
+        self.got_at.append(time.perf_counter())
+        self.got.append(raw["n"])
+        if self._work is not None:
+            self._work(raw)
+
+    def send(self, number: int, *, actor: str = "work") -> dramatiq.Message[Any]:
+        return self.broker.enqueue(
+            dramatiq.Message(
+                queue_name="embed",
+                actor_name=actor,
+                args=({"n": number, "agent": "main"},),
+                kwargs={},
+                options={},
+                message_id=f"message-{number}",
+            )
+        )
+
+    @contextmanager
+    def working(self, threads: int = 1) -> Iterator[Process]:
+        worker = dramatiq.Worker(self.broker, queues={"embed"}, worker_threads=threads, worker_timeout=200)
+        worker.start()
+        try:
+            yield self
+        finally:
+            worker.stop(timeout=2_000)
+
+
+@pytest.fixture
+def process(redis_server: RedisServer) -> Process:
+    return Process(redis_server.url)
+
+
+@pytest.fixture
+def other(redis_server: RedisServer) -> Process:
+    return Process(redis_server.url)
+
+
+def embed_queue(process: Process) -> depth.QueueDepth:
+    return next(one for one in depth.read(process.broker.url).queues if one.name == "embed")
+
+
+def test_an_idle_worker_takes_a_message_at_once(process: Process) -> None:
+    sent_at: list[float] = []
+
+    with process.working():
+        for number in range(15):
+            # Long enough for a consumer that polls to be in the middle of its pause.
+            time.sleep(0.15)
+            sent_at.append(time.perf_counter())
+            process.send(number)
+        until(lambda: len(process.got) == 15)
+
+    waited = sorted(got - sent for got, sent in zip(process.got_at, sent_at, strict=True))
+    assert waited[7] < 0.02
+
+
+def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbeat_is_missed(
+    process: Process, other: Process
+) -> None:
+    process.send(1)
+    assert process.broker.do_fetch("embed", 4)
+    other.broker.heartbeat_timeout = 300
+
+    with other.working():
+        until(lambda: other.got == [1])
+
+    assert embed_queue(other).in_flight == 0
+
+
+def test_a_worker_whose_clock_is_ahead_takes_nothing_from_the_others(
+    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process.send(1)
+    assert process.broker.do_fetch("embed", 4)
+    hour_ms = 3_600_000
+    monkeypatch.setattr(dramatiq_redis, "current_millis", lambda: int(time.time() * 1000) + hour_ms)
+
+    assert other.broker.do_fetch("embed", 4) == []
+
+
+def test_a_message_whose_fetch_was_never_answered_is_worked_on_by_the_same_process(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_module, "RECLAIM_EVERY_S", 0.1)
+
+    with process.working():
+        process.send(1)
+        until(lambda: process.got == [1])
+        # What the server has given out, and the connection has lost.
+        process.broker.client.sadd(process.broker.taken("embed"), "message-3")
+        process.broker.client.hset(
+            "memline:embed.msgs",
+            "message-3",
+            dramatiq.Message(
+                queue_name="embed",
+                actor_name="work",
+                args=({"n": 3},),
+                kwargs={},
+                options={"redis_message_id": "message-3"},
+                message_id="message-3",
+            ).encode(),
+        )
+        until(lambda: 3 in process.got)
+
+    assert embed_queue(process).in_flight == 0
+
+
+def test_a_message_that_is_sent_twice_because_an_answer_was_lost_is_there_once(process: Process) -> None:
+    process.send(1)
+    process.send(1)
+
+    assert embed_queue(process).waiting == 1
+
+
+def test_a_task_that_fails_is_a_dead_letter_with_its_error_and_is_never_delayed(
+    redis_server: RedisServer,
+) -> None:
+    def fail(raw: dict[str, Any]) -> None:
+        raise RuntimeError("the disk is on fire")
+
+    process = Process(redis_server.url, fail)
+    process.send(1)
+
+    with process.working():
+        until(lambda: embed_queue(process).dead == 1)
+
+    (letter,) = dead.letters(redis_server.url, QUEUES)
+    assert (letter.id, letter.actor, letter.agent) == ("message-1", "work", "main")
+    assert letter.error == "RuntimeError: the disk is on fire"
+    assert process.got == [1]
+    assert (embed_queue(process).delayed, embed_queue(process).in_flight) == (0, 0)
+
+
+def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_error(process: Process) -> None:
+    process.send(1, actor="burn")
+
+    with process.working():
+        until(lambda: embed_queue(process).dead == 1)
+
+    (letter,) = dead.letters(process.broker.url, QUEUES)
+    assert "burn" in letter.error
+
+
+def test_a_message_that_says_it_is_delayed_is_worked_on_at_once(process: Process) -> None:
+    later = int(time.time() * 1000) + 3_600_000
+    message = process.send(1).copy(options={"eta": later})
+    process.broker.client.hset("memline:embed.msgs", "message-1", message.encode())
+
+    with process.working():
+        until(lambda: process.got == [1])
+
+    assert embed_queue(process).in_flight == 0
+
+
+def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_task_is_done_once(
+    lasting_redis: RedisServer,
+) -> None:
+    started, away = threading.Event(), threading.Event()
+    process = Process(lasting_redis.url, patience_s=30)
+
+    def work(raw: dict[str, Any]) -> None:
+        if raw["n"] == 1:
+            started.set()
+            away.wait(10)
+            process.send(2)
+
+    process._work = work
+    process.send(1)
+
+    with process.working():
+        assert started.wait(10)
+        lasting_redis.kill()
+        away.set()
+        time.sleep(0.3)
+        lasting_redis.start()
+        until(lambda: process.got == [1, 2])
+        until(lambda: embed_queue(process).in_flight == 0)
+
+    assert dead.letters(lasting_redis.url, QUEUES) == []
+
+
+def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next_one(
+    lasting_redis: RedisServer,
+) -> None:
+    started, away = threading.Event(), threading.Event()
+    first = Process(lasting_redis.url, patience_s=60)
+
+    def work(raw: dict[str, Any]) -> None:
+        started.set()
+        away.wait(10)
+        first.send(2)
+
+    first._work = work
+    first.send(1)
+
+    with first.working():
+        assert started.wait(10)
+        lasting_redis.kill()
+        first.broker.stop_waiting(0.2)
+        away.set()
+    lasting_redis.start()
+    second = Process(lasting_redis.url)
+    second.broker.heartbeat_timeout = 300
+    with second.working():
+        until(lambda: second.got == [1])
+
+    assert dead.letters(lasting_redis.url, QUEUES) == []
+
+
+def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SOCKET_TIMEOUT_S", 0.2)
+    replies = RedisReplies(redis_server.url)
+    # redis-py tries again, so a time limit that is too short shows only after several of them.
+    answers = threading.Timer(1.5, RedisReplies(redis_server.url).put, ("box", b"42"))
+    answers.start()
+
+    answer = replies.take("box", 5)
+
+    assert answer == b"42"
+    answers.join()
+
+
+def test_an_answer_that_nobody_waits_for_is_gone_after_a_while(redis_server: RedisServer) -> None:
+    RedisReplies(redis_server.url).put("box", b"42")
+
+    assert 0 < redis_server.ask("TTL", "memline:reply:box") <= 30
+
+
+def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(process: Process) -> None:
+    for number in range(3):
+        process.send(number)
+    process.broker.client.hset("memline:embed.msgs", "message-1", b"\xc1")
+
+    with process.working(threads=4):
+        until(lambda: sorted(process.got) == [0, 2])
+        until(lambda: embed_queue(process).dead == 1)
+
+    (letter,) = dead.letters(process.broker.url, QUEUES)
+    assert letter.id == "message-1" and "cannot be decoded" in letter.error
+    assert embed_queue(process).in_flight == 0
+
+
+def test_letters_are_put_back_and_dropped_and_take_their_errors_with_them(process: Process) -> None:
+    for number in range(3):
+        process.send(number, actor="burn")
+    with process.working():
+        until(lambda: embed_queue(process).dead == 3)
+    url = process.broker.url
+
+    moved = dead.requeue(url, dead.letters(url, QUEUES, match="message-1"))
+    dropped = dead.drop(url, dead.letters(url, QUEUES, match="message-2"))
+
+    assert (moved, dropped) == (1, 1)
+    assert [letter.id for letter in dead.letters(url, QUEUES)] == ["message-0"]
+    assert embed_queue(process).waiting == 1
+    assert process.broker.client.hkeys("memline:dead.errors") == [b"message-0"]
+
+
+def test_errors_of_letters_that_dramatiq_has_dropped_are_dropped_too(process: Process) -> None:
+    process.broker.keep_error("gone", "long ago")
+
+    assert dead.letters(process.broker.url, QUEUES) == []
+    assert process.broker.client.exists("memline:dead.errors") == 0
+
+
+def test_a_new_store_process_has_at_once_what_the_dead_one_had_taken(
+    process: Process, other: Process
+) -> None:
+    for number in range(3):
+        process.send(number)
+    assert process.broker.do_fetch("embed", 2)
+
+    other.broker.take_over("embed")
+
+    waiting = other.broker.client.lrange("memline:embed", 0, -1)
+    assert sorted(waiting[:2]) == [b"message-0", b"message-1"]
+    assert waiting[2:] == [b"message-2"]
+    assert embed_queue(other).in_flight == 0
+
+
+# Requests, which cost money.
+
+
+def test_a_request_that_was_withdrawn_or_given_to_another_is_not_worked_on(
+    process: Process, other: Process
+) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def work(raw: dict[str, Any]) -> None:
+        began.set()
+        go_on.wait(10)
+
+    process._work = work
+    for number in range(3):
+        process.send(number)
+
+    with process.working():
+        # The one thread works on 0; the next one lies in its memory.
+        assert began.wait(10)
+        until(lambda: embed_queue(process).waiting == 1)
+        Deliveries(process.broker.url).withdraw(["message-1"])
+        go_on.set()
+        until(lambda: process.got == [0, 2])
+
+    assert embed_queue(process).in_flight == 0
+
+
+def test_a_lease_is_lost_when_redis_has_no_message_for_it_and_no_answer_can_be_on_its_way(
+    process: Process,
+) -> None:
+    process.send(1)
+    deliveries = Deliveries(process.broker.url)
+    leases = ["message-1", "flushed"]
+
+    first = deliveries.lost(leases, asked=100, now=101)
+    same_time = deliveries.lost(leases, asked=100, now=102)
+    after = deliveries.lost(leases, asked=105, now=106)
+
+    assert (first, same_time, after) == ([], [], ["flushed"])
+
+
+def test_a_lease_whose_message_died_is_told_with_its_error(process: Process) -> None:
+    message = EmbedTexts(
+        agent="main", identity=MODEL_A, lease="lease-1", texts=(TextRow(hash=b"h", text="t"),)
+    )
+    process.broker.enqueue(
+        dramatiq.Message(
+            queue_name="embed",
+            actor_name="burn",
+            args=(encode(message),),
+            kwargs={},
+            options={},
+            message_id="lease-1",
+        )
+    )
+    with process.working():
+        until(lambda: embed_queue(process).dead == 1)
+
+    died = Deliveries(process.broker.url).died(["lease-1", "lease-2"])
+
+    assert died.keys() == {"lease-1"}
+    assert "burn" in died["lease-1"]
+
+
+def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServer) -> None:
+    workers = [RedisLimits(redis_server.url) for _ in range(8)]
+    waits: list[float] = []
+
+    def take(limits: RedisLimits) -> None:
+        for _ in range(5):
+            waits.append(limits.take("openai", tokens=10, max_requests=7))
+
+    threads = [threading.Thread(target=take, args=(limits,)) for limits in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert waits.count(0.0) == 7
+    assert all(50 < wait <= 60 for wait in waits if wait)
+
+
+def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
+    redis_server: RedisServer,
+) -> None:
+    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+
+    assert one.take("openai", tokens=500, max_tokens=100) == 0
+    assert 50 < two.take("openai", tokens=1, max_tokens=100) <= 60
+    assert two.take("voyage", tokens=60, max_tokens=100) == 0
+    assert one.take("voyage", tokens=40, max_tokens=100) == 0
+    assert 50 < one.take("voyage", tokens=1, max_tokens=100) <= 60
+
+
+def test_a_hold_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
+    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+
+    one.hold("openai", 60)
+    one.hold("openai", 1)
+
+    assert 55 < two.take("openai", tokens=1) <= 60
+    assert two.take("gemini", tokens=1) == 0
+
+
+# The server.
+
+
+def test_a_patient_process_waits_for_redis_and_an_impatient_one_says_what_to_do(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    patient = Process(redis_server.url, patience_s=20)
+    redis_server.kill()
+
+    with pytest.raises(QueueError, match="cannot be reached") as error:
+        Process(redis_server.url).send(1)
+    assert "redis-server" in error.value.hint
+    back = threading.Timer(0.3, redis_server.start)
+    back.start()
+    patient.send(2)
+
+    back.join()
+    assert embed_queue(patient).waiting == 1
+
+
+def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SOCKET_TIMEOUT_S", 0.2)
+    redis_server.suspend()
+
+    try:
+        with pytest.raises(QueueError, match="cannot be reached"):
+            server.check(redis_server.url)
+    finally:
+        redis_server.resume()
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: str) -> None:
+    redis_server.ask("CONFIG", "SET", "maxmemory-policy", policy)
+    server.check(redis_server.url)
+    redis_server.ask("CONFIG", "SET", "maxmemory", "64mb")
+
+    with pytest.raises(QueueError, match=policy) as error:
+        server.check(redis_server.url)
+
+    assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
+
+
+def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis_server: RedisServer) -> None:
+    redis_server.ask("CONFIG", "SET", "maxmemory", "1")
+
+    with pytest.raises(QueueError, match="out of memory") as error:
+        server.check(redis_server.url)
+
+    assert "redis-cli config set maxmemory" in error.value.hint
+
+
+def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # dramatiq reads its own pauses at import.
+    monkeypatch.setattr("dramatiq.worker.CONSUMER_RESTART_DELAY_SECS", 0.1)
+    monkeypatch.setattr("dramatiq.worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS", 0.1)
+    began, full = threading.Event(), threading.Event()
+
+    def work(raw: dict[str, Any]) -> None:
+        began.set()
+        full.wait(10)
+
+    process = Process(redis_server.url, work)
+    for number in range(4):
+        process.send(number)
+
+    with process.working():
+        assert began.wait(10)
+        redis_server.ask("CONFIG", "SET", "maxmemory", "1")
+        full.set()
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            process.broker.client.set("x", "y")
+        redis_server.ask("CONFIG", "SET", "maxmemory", "0")
+        until(lambda: process.got == [0, 1, 2, 3])
+        until(lambda: embed_queue(process).in_flight == 0)
+
+    assert dead.letters(redis_server.url, QUEUES) == []
