@@ -116,7 +116,8 @@ def in_process() -> StubBroker:
                 Faults(),
             ]
         )
-        dramatiq.set_broker(_in_process)
+    # Also when it was made before: a command may have used a fleet in between.
+    dramatiq.set_broker(_in_process)
     return _in_process
 
 
