@@ -80,7 +80,7 @@ class BlockingConsumer(_RedisConsumer):
         ids = [message.options["redis_message_id"] for message in messages]
         try:
             if ids:
-                self.broker.do_requeue(self.queue_name, *ids)
+                self.broker.put_back(self.queue_name, ids)
         except redis.RedisError as error:
             # They come back when our heartbeat is missed.
             self._log.warning("messages.not_put_back", count=len(ids), error=str(error))
@@ -150,7 +150,7 @@ class BlockingConsumer(_RedisConsumer):
         taken: Any = self.broker.client.smembers(self.broker.taken(self.queue_name))
         forgotten = {raw_id.decode() for raw_id in taken} - self._held
         if forgotten:
-            self.broker.do_requeue(self.queue_name, *forgotten)
+            self.broker.put_back(self.queue_name, forgotten)
             self._log.warning("messages.reclaimed", count=len(forgotten))
 
     def _settle(self, message: MessageProxy, tell: Any) -> None:

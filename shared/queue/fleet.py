@@ -7,7 +7,7 @@ with its error for a person to see, and the rows it was about are sent out again
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dramatiq.brokers import redis as dramatiq_redis
@@ -38,17 +38,25 @@ HEARTBEAT_TIMEOUT_MS = 15_000
 #: the default of 1,000 an idle queue takes a quarter of an hour to notice.
 MAINTENANCE_CHANCE = 1_000_000
 
+#: Queues whose messages cost money, and for how many seconds Redis remembers that it has had one: longer than
+#: a sender that lost the answer goes on trying. Meanwhile the message may have been worked on and be gone.
+PAID_QUEUES = frozenset({"embed"})
+REMEMBER_S = 900
+
 #: Puts a message on its queue, once: a try whose answer was lost may be repeated.
 _ENQUEUE = """
+if KEYS[3] and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
 if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
 """
 
-#: Puts what a process that is gone had taken back to the head of the queue, where it came from.
-_TAKE_OVER = """
-for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-    if redis.call('HEXISTS', KEYS[3], id) == 1 then redis.call('LPUSH', KEYS[2], id) end
+#: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher
+#: reckons with the order of what lies there (`shared.queue.deliveries`).
+_PUT_BACK = """
+for i = #ARGV, 1, -1 do
+    if redis.call('SREM', KEYS[1], ARGV[i]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
+        redis.call('LPUSH', KEYS[2], ARGV[i])
+    end
 end
-redis.call('DEL', KEYS[1])
 """
 
 #: dramatiq stamps heartbeats with the clock of whoever calls. A worker whose clock is ahead by more than the
@@ -80,7 +88,7 @@ class FleetBroker(RedisBroker):
         script = dramatiq_redis._scripts["dispatch"].replace(_CALLERS_CLOCK, _SERVERS_CLOCK)
         self.scripts["dispatch"] = self.client.register_script(script)
         self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
-        self._take_over: Callable[..., Any] = self.client.register_script(_TAKE_OVER)
+        self._put_back: Callable[..., Any] = self.client.register_script(_PUT_BACK)
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         """Put a message on its queue under its own id, so that a sender can look whether it is still there.
@@ -91,7 +99,10 @@ class FleetBroker(RedisBroker):
         message = message.copy(options={"redis_message_id": message.message_id})
         base = f"{NAMESPACE}:{message.queue_name}"
         self.emit_before("enqueue", message, delay)
-        self.patience(self._enqueue, keys=[base, f"{base}.msgs"], args=[message.message_id, message.encode()])
+        keys = [base, f"{base}.msgs"]
+        if message.queue_name in PAID_QUEUES:
+            keys.append(f"{base}.sent:{message.message_id}")
+        self.patience(self._enqueue, keys=keys, args=[message.message_id, message.encode(), REMEMBER_S])
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -110,14 +121,20 @@ class FleetBroker(RedisBroker):
         Without it a new store worker would hear of its predecessor's last messages only when that one's
         heartbeat is missed, after it has sent out again, and paid for, what those messages held.
         """
-        base = f"{NAMESPACE}:{queue}"
 
         def put_back() -> None:
             for key in self.client.scan_iter(match=f"{NAMESPACE}:__acks__.*.{queue}", count=1_000):
-                if key.decode() != self.taken(queue):
-                    self._take_over(keys=[key, base, f"{base}.msgs"])
+                taken = key.decode()
+                if taken != self.taken(queue):
+                    ids: Any = self.client.smembers(taken)
+                    self.put_back(queue, ids, taken=taken)
 
         self.patience(put_back)
+
+    def put_back(self, queue: str, ids: Iterable[str | bytes], *, taken: str = "") -> None:
+        """Put messages that a process has taken (this one, or that of the key) back, in this order."""
+        base = f"{NAMESPACE}:{queue}"
+        self._put_back(keys=[taken or self.taken(queue), base, f"{base}.msgs"], args=list(ids))
 
     def take_back(self, queue: str, message_id: str) -> bool:
         """Take a message off its queue; False when a worker was quicker."""

@@ -169,6 +169,41 @@ def test_a_message_that_is_sent_twice_because_an_answer_was_lost_is_there_once(p
     assert embed_queue(process).waiting == 1
 
 
+def test_a_request_that_is_sent_twice_is_not_worked_on_again_when_it_is_done_already(
+    process: Process,
+) -> None:
+    with process.working():
+        process.send(1)
+        until(lambda: process.got == [1] and embed_queue(process).in_flight == 0)
+        process.send(1)
+        process.send(2)
+        until(lambda: 2 in process.got)
+
+    assert process.got == [1, 2]
+    assert 0 < process.broker.client.ttl("memline:embed.sent:message-1") <= 900
+
+
+def test_what_a_worker_gives_back_at_its_end_comes_before_what_lies_behind_it(process: Process) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def work(raw: dict[str, Any]) -> None:
+        began.set()
+        go_on.wait(10)
+
+    process._work = work
+    for number in range(4):
+        process.send(number)
+
+    with process.working():
+        # One is worked on, one lies in the memory of the worker.
+        assert began.wait(10)
+        until(lambda: embed_queue(process).waiting == 2)
+        threading.Timer(0.2, go_on.set).start()
+
+    left = process.broker.client.lrange("memline:embed", 0, -1)
+    assert left == [b"message-1", b"message-2", b"message-3"]
+
+
 def test_a_task_that_fails_is_a_dead_letter_with_its_error_and_is_never_delayed(
     redis_server: RedisServer,
 ) -> None:
