@@ -72,7 +72,6 @@ class Fleet:
             "PATH": f"{self._bin}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(self.place.folder),
             "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "MEMLINE_CONFIG": str(self.place.config),
             "MEMLINE_HOME": str(self.place.home),
             "MEMLINE_QUEUE_URL": self.url,
