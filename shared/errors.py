@@ -86,6 +86,9 @@ class ProviderError(MemlineError):
         self.status = status
         #: Seconds the provider asked to be left alone, when it said so.
         self.retry_after_s = retry_after_s
+        #: The call may have had its effect although its answer never came (a batch job that was made): look
+        #: before it is made again. Vectors have no such effect, so only Batch APIs set it.
+        self.maybe_done = False
 
 
 class ProviderLater(ProviderError):

@@ -17,6 +17,9 @@ class Provider:
     name: str
     #: Module whose `build(identity=, endpoint=, caps=, timeout_s=, vector_dims=)` makes its embedder.
     module: str
+    #: Module whose `build_batch(identity=, endpoint=, timeout_s=, vector_dims=)` makes its Batch API; empty:
+    #: it has none.
+    batch_module: str = ""
     default_model: str
     caps: RequestCaps
     #: Caps of other servers that speak the same protocol.

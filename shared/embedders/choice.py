@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shared.config.schema import AgentSettings
 from shared.embedders.catalog import CATALOG, Provider
@@ -16,6 +17,9 @@ from shared.embedders.endpoint import Endpoint, fallback_endpoint, primary_endpo
 from shared.embedders.protocol import Embedder, Identity, RequestCaps
 from shared.errors import ConfigError, ProviderError, ProviderStop
 from shared.values import value
+
+if TYPE_CHECKING:
+    from shared.embedders.batch import BatchApi
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"
@@ -65,6 +69,22 @@ class Choice:
             vector_dims=vector_dims,
         )
         return embedder
+
+    def build_batch(self, *, vector_dims: int = 0) -> BatchApi | None:
+        """The provider's Batch API, without a network call; None where there is none.
+
+        A compatible server may or may not have one; it is asked only where the user enabled batches.
+        """
+        module = CATALOG[self.provider].batch_module if self.provider in CATALOG else ""
+        if self.identity is None or self.endpoint is None or not module:
+            return None
+        api: BatchApi = import_module(module).build_batch(
+            identity=self.identity,
+            endpoint=self.endpoint,
+            timeout_s=self.timeout_s,
+            vector_dims=vector_dims,
+        )
+        return api
 
 
 class _Unworkable(Exception):
