@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field
 from typing import Any
 
+from shared.config.block import Block
 from shared.config.keys import block_of, leaves, members
-from shared.config.schema import ANY_MARKDOWN, Block, ExtraPath, MemorySearch
+from shared.config.schema import ANY_MARKDOWN, ExtraPath, MemorySearch
 from shared.errors import ConfigError
 
 #: A value and where it comes from: `<file>: <path>`, a variable, an option, or `default`.

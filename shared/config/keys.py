@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field
 from typing import Any, TypeVar
 
-from shared.config.schema import Block
+from shared.config.block import Block
 
 B = TypeVar("B", bound=Block)
 

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from shared.config import environment
+from shared.config.block import mask_url, masked
 from shared.config.check import Leaf
 from shared.config.keys import default_of, leaves, members
 from shared.config.load import Loaded
-from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings, mask_url, masked
+from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings
 from shared.errors import ConfigError
 
 

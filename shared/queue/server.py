@@ -15,7 +15,7 @@ import redis
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
-from shared.config.schema import mask_url
+from shared.config.block import mask_url
 from shared.errors import QueueError
 
 #: Seconds a command may take. A healthy Redis answers in a millisecond; a Redis that saves, in a few.

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from shared.config import environment, files
+from shared.config.block import Block
 from shared.config.check import FOREIGN
 from shared.config.keys import default_of, leaves
 from shared.config.load import Options, load
 from shared.config.qmd import TAKEN
-from shared.config.schema import Block, MemorySearch, ProviderEntry, QueueSettings
+from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "config.md"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.config.block import mask_url
 from shared.config.schema import (
     AgentSettings,
     Chunking,
@@ -12,7 +13,6 @@ from shared.config.schema import (
     ProviderEntry,
     QueueSettings,
     Remote,
-    mask_url,
 )
 
 
