@@ -11,6 +11,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     vectors      text hash x identity -> vector, or the state of the work on it; also the embedding cache
     vec_<id>     vec0 table of the live vectors of identity <id>, rowid = vectors.id
     leases       requests in flight
+    batches      jobs of a provider's Batch API: those that are open, and the last that were
     providers    health of a provider: pause, hold, learned caps
 """
 
@@ -34,6 +35,14 @@ def m001_index(db: Database) -> None:
     else:
         db.execute(fts.CREATE)
     db.execute("PRAGMA user_version = 1")
+
+
+@migrations()
+def m002_batches(db: Database) -> None:
+    for statement in _M002.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute("PRAGMA user_version = 2")
 
 
 _M001 = """
@@ -128,4 +137,43 @@ CREATE TABLE providers (
     max_tokens INTEGER NOT NULL DEFAULT 0,
     updated_at REAL NOT NULL DEFAULT 0
 ) STRICT;
+"""
+
+_M002 = """
+CREATE TABLE batches (
+    -- The lease of its rows in `vectors`, and its tag at the provider.
+    token TEXT PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    state TEXT NOT NULL CHECK (state IN
+        ('filling', 'intent', 'uploaded', 'submitted', 'collecting', 'cleaning', 'closed')),
+    outcome TEXT NOT NULL DEFAULT '',
+    rows INTEGER NOT NULL DEFAULT 0,
+    stored INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    file_id TEXT NOT NULL DEFAULT '',
+    job_id TEXT NOT NULL DEFAULT '',
+    said TEXT NOT NULL DEFAULT '',
+    rows_done INTEGER NOT NULL DEFAULT 0,
+    rows_failed INTEGER NOT NULL DEFAULT 0,
+    error TEXT NOT NULL DEFAULT '',
+    action TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL,
+    calling_at REAL NOT NULL DEFAULT 0,
+    submitted_at REAL NOT NULL DEFAULT 0,
+    looked_at REAL NOT NULL DEFAULT 0,
+    closed_at REAL NOT NULL DEFAULT 0,
+    due REAL NOT NULL DEFAULT 0,
+    wait_s REAL NOT NULL DEFAULT 0,
+    deadline REAL NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    owner TEXT NOT NULL DEFAULT '',
+    owner_until REAL NOT NULL DEFAULT 0,
+    cancel_asked REAL NOT NULL DEFAULT 0,
+    cancel_reason TEXT NOT NULL DEFAULT '',
+    cancelled_at REAL NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX batches_open ON batches (state) WHERE state <> 'closed';
+
+-- 1: a batch has failed to bring it, so it goes out in a request.
+ALTER TABLE vectors ADD COLUMN by_request INTEGER NOT NULL DEFAULT 0;
 """

@@ -1,0 +1,80 @@
+"""Batches as rows: found by what a person knows of them, asked to end, and absent from an older index."""
+
+from __future__ import annotations
+
+from shared.clock import ManualClock
+from shared.index import batches, identity
+from shared.index.driver import transaction
+from shared.index.writer import IndexWriter
+from tests.support.index_rows import MODEL_A
+
+
+def a_batch(writer: IndexWriter, clock: ManualClock, token: str, **columns: object) -> None:
+    writer.retarget(MODEL_A)
+    target = identity.target(writer.connection)
+    assert target is not None
+    values = {
+        "token": token,
+        "identity_id": target.id,
+        "state": "submitted",
+        "created_at": clock.now(),
+    } | columns
+    with transaction(writer.connection):
+        writer.connection.execute(
+            f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+            tuple(values.values()),
+        )
+
+
+def test_open_batches_are_listed_oldest_first_and_closed_ones_are_not(
+    writer: IndexWriter, clock: ManualClock
+) -> None:
+    a_batch(writer, clock, "first")
+    clock.advance(1)
+    a_batch(writer, clock, "second", state="intent")
+    a_batch(writer, clock, "over", state="closed", outcome="done")
+
+    assert [batch.token for batch in batches.open_batches(writer.connection)] == ["first", "second"]
+    assert {batch.token for batch in batches.latest(writer.connection, 2)} == {"second", "over"}
+
+
+def test_a_batch_is_found_by_the_beginning_of_its_token_and_by_the_name_of_its_job(
+    writer: IndexWriter, clock: ManualClock
+) -> None:
+    a_batch(writer, clock, "abc1", job_id="batch_7")
+    a_batch(writer, clock, "abd2")
+
+    assert [batch.token for batch in batches.find(writer.connection, "abc")] == ["abc1"]
+    assert [batch.token for batch in batches.find(writer.connection, "batch_7")] == ["abc1"]
+    assert len(batches.find(writer.connection, "ab")) == 2
+    assert batches.find(writer.connection, "") == []
+    assert batches.find(writer.connection, "%") == []
+
+
+def test_a_batch_that_is_asked_to_end_is_due_at_once(writer: IndexWriter, clock: ManualClock) -> None:
+    a_batch(writer, clock, "one", due=clock.now() + 600)
+
+    assert batches.ask_cancel(writer.connection, "one", reason="asked by hand", now=clock.now())
+
+    found = batches.get(writer.connection, "one")
+    assert found is not None
+    assert (found.cancel_asked, found.cancel_reason) == (clock.now(), "asked by hand")
+    assert found.due == clock.now()
+
+
+def test_a_batch_whose_rows_are_back_cannot_be_ended_any_more(
+    writer: IndexWriter, clock: ManualClock
+) -> None:
+    a_batch(writer, clock, "back", state="cleaning")
+
+    assert not batches.ask_cancel(writer.connection, "back", reason="asked by hand", now=clock.now())
+    assert not batches.ask_cancel(writer.connection, "unknown", reason="asked by hand", now=clock.now())
+
+
+def test_an_index_from_before_there_were_batches_has_none(writer: IndexWriter) -> None:
+    writer.connection.execute("DROP TABLE batches")
+    writer.connection.execute("PRAGMA user_version = 1")
+
+    assert batches.open_batches(writer.connection) == []
+    assert batches.latest(writer.connection, 5) == []
+    assert batches.find(writer.connection, "one") == []
