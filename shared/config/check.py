@@ -199,6 +199,10 @@ def _text(raw: object, field: Field[Any]) -> str:
 
 def _texts(raw: object, field: Field[Any]) -> tuple[str, ...]:
     choices = field.metadata["choices"]
+    if not choices:
+        if isinstance(raw, list) and all(isinstance(item, str) and "\0" not in item for item in raw):
+            return tuple(raw)
+        raise _Unfit("an array of texts")
     if isinstance(raw, list) and all(isinstance(item, str) and item in choices for item in raw):
         return tuple(dict.fromkeys(raw))
     raise _Unfit(f"an array of {', '.join(choices)}")

@@ -22,6 +22,7 @@ from shared.config.qmd import qmd_layer
 from shared.config.resolve import Agents, Ground, check_index_paths
 from shared.config.roster import Roster, member, read_roster
 from shared.config.schema import BACKENDS, CITATIONS, AgentSettings, MemorySearch, QueueSettings, Settings
+from shared.config.sessions import read_sessions, sessions_of
 from shared.errors import ConfigError
 
 
@@ -101,6 +102,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     if chosen and not roster.listed:
         roster, usual = replace(roster, ids=(chosen,)), chosen
     shared_leaves = _shared_leaves(content, where, options, env, report)
+    shared_leaves |= read_sessions(content, where=where, env=env, report=report)
     provider_leaves = read_providers(content, where=where, env=env, report=report)
     named_workspace = _named_workspace(options, env)
     ground = Ground(
@@ -114,6 +116,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         memory=_memory(content, where, roster, env, report),
         providers=provider_entries(provider_leaves),
         citations=shared_leaves["memory.citations"][0],
+        sessions=sessions_of(content, shared_leaves),
     )
     check_index_paths(ground, report)
     _warn_of_other_layouts(content, where, report)

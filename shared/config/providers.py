@@ -25,15 +25,15 @@ def expand_references(leaves: dict[str, Leaf], env: Environment, report: Report)
     A reference to a variable that is not set is a problem: with another key than the one meant, a request
     might go to the wrong place.
     """
-    expanded = dict(leaves)
+    replaced = dict(leaves)
     for path in EXPANDED:
         if path in leaves:
             value, origin = leaves[path]
-            value, missing = _expanded(value, env)
-            expanded[path] = (value, origin)
+            value, missing = expanded(value, env)
+            replaced[path] = (value, origin)
             for name in missing:
                 report.problem(f"{origin}: the variable {name} is not set", f"export {name}=…")
-    return expanded
+    return replaced
 
 
 def read_providers(
@@ -70,7 +70,7 @@ def _entry(raw: Mapping[str, Any], at: str, env: Environment, report: Report) ->
         value = check_leaf(field, raw[name], at=here, report=report)
         if value is None:
             continue
-        value, missing = _expanded(value, env)
+        value, missing = expanded(value, env)
         if missing:
             report.warn(f"{here}: without effect, the variable {', '.join(missing)} is not set")
         else:
@@ -78,7 +78,8 @@ def _entry(raw: Mapping[str, Any], at: str, env: Environment, report: Report) ->
     return leaves
 
 
-def _expanded(value: Any, env: Environment) -> tuple[Any, list[str]]:
+def expanded(value: Any, env: Environment) -> tuple[Any, list[str]]:
+    """A text, or texts by name, with the references replaced, and the variables that are not set."""
     if isinstance(value, Mapping):
         missing: list[str] = []
         headers: dict[str, str] = {}

@@ -17,7 +17,7 @@ from shared.config.check import Leaf, Report
 from shared.config.environment import Environment
 from shared.config.keys import build
 from shared.config.roster import Roster
-from shared.config.schema import AgentSettings, ExtraPath, MemorySearch, ProviderEntry
+from shared.config.schema import AgentSettings, ExtraPath, MemorySearch, ProviderEntry, Sessions
 from shared.errors import ConfigError
 
 NO_WORKSPACE_HINT = "memline --workspace DIR … (or agents.defaults.workspace in the configuration)"
@@ -39,6 +39,7 @@ class Ground:
     memory: Mapping[str, Mapping[str, Leaf]] = field(default_factory=dict)
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)
     citations: str = "auto"
+    sessions: Sessions = field(default_factory=Sessions)
 
     def leaves(self, agent: str) -> Mapping[str, Leaf]:
         """The agent's `memorySearch` by dotted path; an agent that is not listed has the defaults."""
@@ -168,6 +169,7 @@ def resolve_agent(ground: Ground, agent: str, *, needs_workspace: bool = True) -
         environment_keys=environment.provider_keys(ground.env),
         citations=ground.citations,
         home=ground.home,
+        sessions=ground.sessions,
     )
 
 

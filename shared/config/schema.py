@@ -207,6 +207,50 @@ class ProviderEntry(Block):
 
 
 @value
+class MemoryFlush(Block):
+    """The silent turn that writes down what is worth keeping before a session is compacted."""
+
+    enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
+    soft_threshold_tokens: int = key(
+        4000, low=0, doc="a session is flushed so many tokens before the reserve"
+    )
+    force_flush_transcript_bytes: int = key(
+        2_097_152,
+        low=0,
+        doc="flush also after so many bytes since the last compaction; 0: never",
+    )
+    prompt: str = key("", doc="the request at the end of the turn; empty: Memline's own")
+    system_prompt: str = key("", doc="the system prompt of the turn; empty: Memline's own")
+    model: str = key("", doc="model that takes the turn, at a server that speaks OpenAI's protocol")
+    base_url: str = key("", url=True, doc="its address; empty: `models.providers`, else OpenAI's own")
+    api_key: str = key("", secret=True, doc="key of that server; empty: OPENAI_API_KEY for OpenAI's own")
+    headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers for that server")
+    command: tuple[str, ...] = key((), doc="a program that takes the turn instead: text in, text out")
+    timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the turn")
+
+
+@value
+class Compaction(Block):
+    """`agents.defaults.compaction`: what Memline needs to know of it."""
+
+    reserve_tokens_floor: int = key(20_000, low=0, doc="tokens of the window that the agent keeps free")
+    memory_flush: MemoryFlush = key(factory=MemoryFlush)
+
+
+@value
+class Sessions(Block):
+    """How the agent runs its sessions, as far as a flush depends on it."""
+
+    #: `agents.defaults.contextTokens`: the window of a model that says nothing of its own.
+    context_tokens: int = 200_000
+    #: Windows by model id, out of `models.providers.*.models`.
+    context_windows: Mapping[str, int] = field(default_factory=dict)
+    #: `agents.defaults.userTimezone`, an IANA name; empty: that of the machine.
+    user_timezone: str = ""
+    compaction: Compaction = field(default_factory=Compaction)
+
+
+@value
 class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
@@ -231,6 +275,7 @@ class AgentSettings(Block):
     citations: str = "auto"
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
+    sessions: Sessions = field(default_factory=Sessions)
 
 
 @value

@@ -11,7 +11,8 @@ from shared.config.block import mask_url, masked
 from shared.config.check import Leaf
 from shared.config.keys import default_of, leaves, members
 from shared.config.load import Loaded
-from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings
+from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
+from shared.config.sessions import COMPACTION
 from shared.errors import ConfigError
 
 
@@ -26,6 +27,10 @@ class Shown:
 def shown_for_all(loaded: Loaded) -> dict[str, Shown]:
     """What holds for all agents, by key."""
     shown = {key: _plain(leaf) for key, leaf in loaded.shared_leaves.items()}
+    for path, field in leaves(Compaction):
+        key = f"{COMPACTION}.{path}"
+        value, origin = loaded.shared_leaves.get(key, (default_of(field), "default"))
+        shown[key] = _plain((masked(value, field.metadata), origin))
     url, origin = loaded.shared_leaves["queue.url"]
     shown["queue.url"] = Shown(
         value=masked(url, members(QueueSettings)["url"].metadata) or "(not set)", origin=origin

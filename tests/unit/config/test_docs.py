@@ -13,7 +13,8 @@ from shared.config.check import FOREIGN
 from shared.config.keys import default_of, leaves
 from shared.config.load import Options, load
 from shared.config.qmd import TAKEN
-from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings
+from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
+from shared.config.sessions import COMPACTION
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "config.md"
@@ -32,7 +33,12 @@ def rows() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("block", "prefix"),
-    [(MemorySearch, ""), (ProviderEntry, "models.providers.<id>."), (QueueSettings, "queue.")],
+    [
+        (MemorySearch, ""),
+        (ProviderEntry, "models.providers.<id>."),
+        (QueueSettings, "queue."),
+        (Compaction, f"{COMPACTION}."),
+    ],
 )
 def test_every_key_is_documented_with_its_default(block: type[Block], prefix: str) -> None:
     documented = rows()
