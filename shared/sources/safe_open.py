@@ -7,9 +7,11 @@ is looked at first, and what was opened must be what was looked at.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Sequence
 
 from shared.errors import PathNotAllowed
 from shared.sources.outcomes import FAILED, GONE, LINKED, SPECIAL, Problem, unreadable
@@ -67,17 +69,33 @@ def open_regular(root: str, relative: str) -> int:
         raise FileRefused(Problem(outcome=FAILED, reason="no possible file name")) from error
 
 
-def _open_step_by_step(root: str, parts: list[str]) -> int:
+def open_folder(root: str, parts: Sequence[str], *, make: bool = False) -> int:
+    """A descriptor of the folder at `parts` below the trusted folder `root`, no link on the way.
+
+    With `make`, folders that are missing are made. The caller closes it. Raises FileRefused and OSError.
+    """
     # The root itself is trusted: it may be reached through links.
     folder = os.open(root, _FOLDER_FLAGS & ~os.O_NOFOLLOW)
     try:
-        for part in parts[:-1]:
+        for part in parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
             # The look gives the reason; O_NOFOLLOW keeps the promise when the part changes after it.
             _refuse_link(os.stat(part, dir_fd=folder, follow_symlinks=False))
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = inner
-        _refuse_irregular(os.stat(parts[-1], dir_fd=folder, follow_symlinks=False))
+    except BaseException:
+        os.close(folder)
+        raise
+    return folder
+
+
+def _open_step_by_step(root: str, parts: list[str]) -> int:
+    folder = open_folder(root, parts[:-1])
+    try:
+        refuse_irregular(os.stat(parts[-1], dir_fd=folder, follow_symlinks=False))
         opened = os.open(parts[-1], _FILE_FLAGS, dir_fd=folder)
     finally:
         os.close(folder)
@@ -91,7 +109,7 @@ def _open_after_look(root: str, parts: list[str]) -> int:
         _refuse_link(os.lstat(path))
     path = os.path.join(path, parts[-1])
     look = os.lstat(path)
-    _refuse_irregular(look)
+    refuse_irregular(look)
     return _checked(os.open(path, _FILE_FLAGS), look)
 
 
@@ -99,7 +117,7 @@ def _checked(opened: int, look: os.stat_result | None) -> int:
     """The descriptor, if it is a regular file and the one that was looked at."""
     try:
         status = os.fstat(opened)
-        _refuse_irregular(status)
+        refuse_irregular(status)
         if look is not None and not os.path.samestat(look, status):
             raise FileRefused(Problem(outcome=FAILED, reason="replaced while it was opened"))
     except BaseException:
@@ -113,7 +131,8 @@ def _refuse_link(status: os.stat_result) -> None:
         raise FileRefused(LINKED)
 
 
-def _refuse_irregular(status: os.stat_result) -> None:
+def refuse_irregular(status: os.stat_result) -> None:
+    """Raises `FileRefused` for a link, a folder, a FIFO or a device."""
     _refuse_link(status)
     if stat.S_ISDIR(status.st_mode):
         raise FileRefused(Problem(outcome=GONE, reason="a folder has taken its place"))
