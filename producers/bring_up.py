@@ -221,7 +221,7 @@ class Run:
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
-        is_stuck = not self._is_embedding or (state.paused and not backlog.leased)
+        is_stuck = not self._is_embedding or (state.is_stuck(now) and not backlog.leased)
         return progress, is_read and (not backlog.coming or is_stuck)
 
     def _trouble(self, backlog: Backlog) -> tuple[str, str]:

@@ -88,7 +88,7 @@ def _of_index(reader: Connection, settings: AgentSettings, choice: Choice) -> di
     if target:
         state = health.read(reader, target.identity.provider)
         body["providerHealth"] = {
-            "state": state.state,
+            "state": "paused" if state.paused else "ok",
             "reason": state.reason,
             "action": state.action,
             "holdUntil": state.hold_until or None,

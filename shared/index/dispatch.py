@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity, RequestCaps
+from shared.index import breaker, health
 from shared.index.backfill import SET_ASIDE
 from shared.index.driver import transaction
 from shared.index.identity import IdentityRow, by_id
@@ -63,15 +64,50 @@ def lease(
     requests: list[Request] = []
     while True:
         with transaction(connection):
-            in_flight = connection.execute(
-                "SELECT count(*) FROM leases WHERE identity_id = ? AND until > ?", (identity.id, now)
-            ).fetchone()[0]
+            in_flight = _in_flight(connection, identity.id, now)
             if in_flight >= credits:
                 return requests
             ids, is_full = _next_rows(connection, identity.id, caps, now)
             if not ids or (only_full and not is_full and in_flight):
                 return requests
-            requests.append(_take(connection, identity, ids, owner=owner, until=now + lease_s))
+            token = uuid.uuid4().hex
+            requests.append(_take(connection, identity, ids, token=token, owner=owner, until=now + lease_s))
+
+
+def probe(
+    connection: Connection,
+    identity: IdentityRow,
+    caps: RequestCaps,
+    *,
+    owner: str,
+    now: float,
+    lease_s: float = LEASE_S,
+) -> Request | None:
+    """Lease the one request that may go to a provider whose breaker is open; None when none may go.
+
+    Its texts are the next that are wanted, or a text of the index whose vector nobody needs: what comes
+    back tells of the provider all the same.
+    """
+    provider = identity.identity.provider
+    with transaction(connection):
+        was = health.read(connection, provider)
+        if was.state == breaker.HALF_OPEN and not _is_out(connection, was.probe):
+            was = breaker.lost_probe(was, was.probe, now)
+        token = uuid.uuid4().hex
+        after = breaker.began_probe(was, token, now)
+        if after is None or _in_flight(connection, identity.id, now):
+            # What went out before it opened is not over yet.
+            return None
+        ids, _ = _next_rows(connection, identity.id, caps, now)
+        until = now + lease_s
+        request = (
+            _take(connection, identity, ids, token=token, owner=owner, until=until)
+            if ids
+            else _take_any(connection, identity, token=token, owner=owner, until=until)
+        )
+        if request is not None:
+            health.write(connection, provider, after, now)
+        return request
 
 
 def requests_out(connection: Connection) -> int:
@@ -146,9 +182,8 @@ def _next_rows(
 
 
 def _take(
-    connection: Connection, identity: IdentityRow, ids: list[int], *, owner: str, until: float
+    connection: Connection, identity: IdentityRow, ids: list[int], *, token: str, owner: str, until: float
 ) -> Request:
-    token = uuid.uuid4().hex
     texts: list[TextRow] = []
     for row_id in ids:
         digest = connection.execute(
@@ -156,11 +191,46 @@ def _take(
         ).fetchone()[0]
         text = connection.execute("SELECT text FROM chunks WHERE text_hash = ? LIMIT 1", (digest,)).fetchone()
         texts.append(TextRow(hash=digest, text=text[0]))
+    _note(connection, identity, texts, token=token, owner=owner, until=until)
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+
+
+def _take_any(
+    connection: Connection, identity: IdentityRow, *, token: str, owner: str, until: float
+) -> Request | None:
+    """A request with the newest text of the index, whatever the state of its vector."""
+    row = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1").fetchone()
+    if row is None:
+        return None
+    texts = [TextRow(hash=row[0], text=row[1])]
+    _note(connection, identity, texts, token=token, owner=owner, until=until)
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+
+
+def _note(
+    connection: Connection,
+    identity: IdentityRow,
+    texts: Sequence[TextRow],
+    *,
+    token: str,
+    owner: str,
+    until: float,
+) -> None:
     connection.execute(
         "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
-        (token, identity.id, owner, until, len(ids)),
+        (token, identity.id, owner, until, len(texts)),
     )
-    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+
+
+def _in_flight(connection: Connection, identity_id: int, now: float) -> int:
+    row = connection.execute(
+        "SELECT count(*) FROM leases WHERE identity_id = ? AND until > ?", (identity_id, now)
+    ).fetchone()
+    return int(row[0])
+
+
+def _is_out(connection: Connection, token: str) -> bool:
+    return connection.execute("SELECT 1 FROM leases WHERE token = ?", (token,)).fetchone() is not None
 
 
 def _is_alive(owner: str) -> bool:

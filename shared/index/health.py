@@ -1,7 +1,7 @@
-"""Health of a provider as a row: on hold until a time, paused until somebody acts, caps it taught us.
+"""Health of a provider as rows, one a mode: its circuit breaker, holds, and caps it taught us.
 
 Beside the index and not in a worker, so that it survives restarts and every process that sends texts out
-sees the same.
+sees the same. All functions that write run inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -9,122 +9,141 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.values import value
+from shared.index import breaker
+from shared.index.breaker import Health as Health
+from shared.index.breaker import Rules
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Failures in a row, of whatever text, after which a provider is paused instead of asked again. With the
-#: holds between them (1, 2, 4, 8, 16 s) it had half a minute to come back.
-MAX_FAILURES = 6
+#: The modes of a provider.
+REQUESTS = "requests"
+BATCH = "batch"
+MODES = (REQUESTS, BATCH)
 
-#: Seconds nobody calls after the first failure that came without a word about when; doubled by each further.
-FIRST_HOLD_S = 1.0
+#: A breaker of requests opens after half a minute of trouble: six failures with holds of 1, 2, 4, 8 and 16 s
+#: between them. Its probe is one request, so it goes early and often.
+REQUEST_RULES = Rules(limit=6, cool_down_s=300.0, max_cool_down_s=3_600.0, first_hold_s=1.0)
 
-#: Longest of these holds, in seconds.
-MAX_HOLD_S = 60.0
+#: A batch takes minutes to a day to fail, and costs nothing but time while requests go on instead.
+BATCH_RULES = Rules(limit=2, cool_down_s=1_800.0, max_cool_down_s=6 * 3_600.0)
 
-#: Seconds after which a long-lived process sends one request to a paused provider to see if it is back.
-PROBE_AFTER_S = 300.0
+#: What a person can do when the provider did not say.
+WHEN_WELL = "memline index   (when the provider is well again)"
 
+#: The schema since which there are modes; a reader may look at an older index.
+_SINCE_SCHEMA = 3
 
-@value
-class Health:
-    """What is known of a provider; the defaults are those of one that was never in trouble."""
-
-    state: str = "ok"
-    reason: str = ""
-    action: str = ""
-    failures: int = 0
-    #: Nobody calls before this time (seconds since the epoch).
-    hold_until: float = 0.0
-    max_rows: int = 0
-    max_tokens: int = 0
-
-    @property
-    def paused(self) -> bool:
-        return self.state == "paused"
+_COLUMNS = (
+    "state, reason, action, failures, hold_until, since, probe_at, opens, probe, by_hand,"
+    " max_rows, max_tokens"
+)
 
 
-def read(connection: Connection, provider: str) -> Health:
-    """The health of `provider`."""
+def read(connection: Connection, provider: str, mode: str = REQUESTS) -> Health:
+    """The health of `provider` in a mode; of one that was never in trouble, before the writer was here."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < _SINCE_SCHEMA:
+        return Health()
     row = connection.execute(
-        "SELECT state, reason, action, failures, hold_until, max_rows, max_tokens FROM providers"
-        " WHERE name = ?",
-        (provider,),
+        f"SELECT {_COLUMNS} FROM providers WHERE name = ? AND mode = ?", (provider, mode)
     ).fetchone()
     if row is None:
         return Health()
-    state, reason, action, failures, hold_until, max_rows, max_tokens = row
-    return Health(
-        state=state,
-        reason=reason,
-        action=action,
-        failures=failures,
-        hold_until=hold_until,
-        max_rows=max_rows,
-        max_tokens=max_tokens,
-    )
+    values = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    return Health(**{**values, "by_hand": bool(values["by_hand"])})
 
 
-def write(connection: Connection, provider: str, health: Health, now: float) -> None:
-    """Keep the health of `provider`, inside the caller's transaction."""
+def write(connection: Connection, provider: str, health: Health, now: float, mode: str = REQUESTS) -> None:
+    """Keep the health of `provider` in a mode."""
+    columns = _COLUMNS.split(", ")
     connection.execute(
-        "INSERT INTO providers (name, state, reason, action, failures, hold_until, max_rows, max_tokens,"
-        " updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET"
-        " state = excluded.state, reason = excluded.reason, action = excluded.action,"
-        " failures = excluded.failures, hold_until = excluded.hold_until, max_rows = excluded.max_rows,"
-        " max_tokens = excluded.max_tokens, updated_at = excluded.updated_at",
-        (
-            provider,
-            health.state,
-            health.reason,
-            health.action,
-            health.failures,
-            health.hold_until,
-            health.max_rows,
-            health.max_tokens,
-            now,
-        ),
+        f"INSERT INTO providers (name, mode, {_COLUMNS}, updated_at)"
+        f" VALUES (?, ?, {', '.join('?' * len(columns))}, ?) ON CONFLICT (name, mode) DO UPDATE SET "
+        + ", ".join(f"{column} = excluded.{column}" for column in (*columns, "updated_at")),
+        (provider, mode, *(getattr(health, column) for column in columns), now),
     )
 
 
-def put_off(was: Health, error: str, action: str, retry_after_s: float | None, now: float) -> Health:
-    """The health after a request that may work later: a hold as long as we were told, else a longer one each
-    time, and a pause after `MAX_FAILURES` of them in a row.
+def put_off(
+    was: Health, error: str, action: str, retry_after_s: float | None, now: float, *, probe: str = ""
+) -> Health:
+    """The health after a request that may work later: a hold as long as we were told, else a failure."""
+    if retry_after_s is not None and retry_after_s >= REQUEST_RULES.first_hold_s:
+        return breaker.told_to_wait(was, REQUEST_RULES, error, retry_after_s, now, probe=probe)
+    return breaker.failed(was, REQUEST_RULES, error, action or WHEN_WELL, now, probe=probe)
 
-    Waiting as told is no failure. A told wait of less than `FIRST_HOLD_S` is none: a provider that says
-    "retry at once" and never answers would be asked for ever.
+
+def batch_failed(
+    connection: Connection,
+    provider: str,
+    error: str,
+    action: str,
+    now: float,
+    *,
+    tag: str = "",
+    for_good: bool = False,
+    rules: Rules = BATCH_RULES,
+) -> Health:
+    """Note that a batch failed, and return what follows. `tag` names it, as in `may_batch`.
+
+    `for_good`: the provider has no Batch API here, or refuses it; the breaker opens at once.
     """
-    if was.paused:
-        return was
-    if retry_after_s is not None and retry_after_s >= FIRST_HOLD_S:
-        return replace(was, reason=error, hold_until=max(was.hold_until, now + retry_after_s))
-    if was.hold_until > now:
-        # A request that was out with the one that brought the hold: the same trouble, counted once.
-        return was
-    failures = was.failures + 1
-    if failures >= MAX_FAILURES:
-        action = action or "memline index   (when the provider is well again)"
-        return replace(was, state="paused", reason=error, action=action, failures=failures)
-    hold_s = min(FIRST_HOLD_S * 2.0 ** (failures - 1), MAX_HOLD_S)
-    return replace(was, reason=error, failures=failures, hold_until=now + hold_s)
+    was = read(connection, provider, BATCH)
+    after = (breaker.stopped if for_good else breaker.failed)(was, rules, error, action, now, probe=tag)
+    if after != was:
+        write(connection, provider, after, now, BATCH)
+    return after
+
+
+def batch_worked(connection: Connection, provider: str, now: float, *, tag: str = "") -> None:
+    """Note that a batch brought vectors."""
+    was = read(connection, provider, BATCH)
+    after = breaker.worked(was, probe=tag)
+    if after != was:
+        write(connection, provider, after, now, BATCH)
+
+
+def batch_lost(connection: Connection, provider: str, now: float, *, tag: str = "") -> None:
+    """Note that a batch ended without telling anything of the provider: somebody cancelled it."""
+    was = read(connection, provider, BATCH)
+    after = breaker.lost_probe(was, tag, now)
+    if after != was:
+        write(connection, provider, after, now, BATCH)
+
+
+def may_batch(connection: Connection, provider: str, now: float, *, tag: str = "") -> bool:
+    """Whether a batch may be made now; with the breaker open True once, for the probe that `tag` names.
+
+    To be asked in the transaction that writes the intent down, or a crash between the two loses the probe.
+    """
+    was = read(connection, provider, BATCH)
+    if was.state == breaker.CLOSED:
+        return not was.by_hand
+    after = breaker.began_probe(was, tag, now)
+    if after is None:
+        return False
+    write(connection, provider, after, now, BATCH)
+    return True
 
 
 def forget_caps(connection: Connection, provider: str) -> None:
-    """Forget the caps a provider taught, inside the caller's transaction."""
+    """Forget the caps a provider taught."""
     connection.execute("UPDATE providers SET max_rows = 0, max_tokens = 0 WHERE name = ?", (provider,))
 
 
-def unpause(connection: Connection, provider: str, now: float, after_s: float = PROBE_AFTER_S) -> None:
-    """Give a provider that has been paused for so long another chance, inside the caller's transaction."""
-    row = connection.execute(
-        "SELECT updated_at FROM providers WHERE name = ? AND state = 'paused'", (provider,)
-    ).fetchone()
-    if row and row[0] + after_s <= now:
-        # One failure on record: a single request goes first, and only its success opens the rest.
-        again = replace(read(connection, provider), state="ok", reason="", action="", failures=1)
-        write(connection, provider, again, now)
+def try_again(connection: Connection, provider: str, now: float, mode: str = REQUESTS) -> None:
+    """Somebody says that the provider works again: it is on trial, whatever its cool-down."""
+    was = read(connection, provider, mode)
+    after = breaker.on_trial(was, REQUEST_RULES if mode == REQUESTS else BATCH_RULES)
+    if after != was:
+        write(connection, provider, after, now, mode)
+
+
+def set_by_hand(connection: Connection, provider: str, is_paused: bool, now: float, mode: str) -> None:
+    """Pause a provider in one mode, or end that pause."""
+    was = read(connection, provider, mode)
+    if was.by_hand != is_paused:
+        write(connection, provider, replace(was, by_hand=is_paused), now, mode)
 
 
 def tighter(cap: int, other: int) -> int:

@@ -12,7 +12,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     vec_<id>     vec0 table of the live vectors of identity <id>, rowid = vectors.id
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
-    providers    health of a provider: pause, hold, learned caps
+    providers    health of a provider in a mode: circuit breaker, hold, learned caps
 """
 
 from __future__ import annotations
@@ -43,6 +43,14 @@ def m002_batches(db: Database) -> None:
         if statement.strip():
             db.execute(statement)
     db.execute("PRAGMA user_version = 2")
+
+
+@migrations()
+def m003_modes_of_providers(db: Database) -> None:
+    for statement in _M003.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute("PRAGMA user_version = 3")
 
 
 _M001 = """
@@ -176,4 +184,36 @@ CREATE INDEX batches_open ON batches (state) WHERE state <> 'closed';
 
 -- 1: a batch has failed to bring it, so it goes out in a request.
 ALTER TABLE vectors ADD COLUMN by_request INTEGER NOT NULL DEFAULT 0;
+"""
+
+_M003 = """
+ALTER TABLE providers RENAME TO providers_m001;
+
+CREATE TABLE providers (
+    name TEXT NOT NULL,
+    mode TEXT NOT NULL CHECK (mode IN ('requests', 'batch')),
+    state TEXT NOT NULL DEFAULT 'closed' CHECK (state IN ('closed', 'open', 'half_open')),
+    reason TEXT NOT NULL DEFAULT '',
+    action TEXT NOT NULL DEFAULT '',
+    failures INTEGER NOT NULL DEFAULT 0,
+    hold_until REAL NOT NULL DEFAULT 0,
+    since REAL NOT NULL DEFAULT 0,
+    probe_at REAL NOT NULL DEFAULT 0,
+    opens INTEGER NOT NULL DEFAULT 0,
+    probe TEXT NOT NULL DEFAULT '',
+    by_hand INTEGER NOT NULL DEFAULT 0,
+    max_rows INTEGER NOT NULL DEFAULT 0,
+    max_tokens INTEGER NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (name, mode)
+) STRICT;
+
+INSERT INTO providers (name, mode, state, reason, action, failures, hold_until, since, probe_at, opens,
+                       max_rows, max_tokens, updated_at)
+    SELECT name, 'requests', CASE state WHEN 'paused' THEN 'open' ELSE 'closed' END, reason, action, failures,
+           hold_until, CASE state WHEN 'paused' THEN updated_at ELSE 0 END, updated_at, state = 'paused',
+           max_rows, max_tokens, updated_at
+    FROM providers_m001;
+
+DROP TABLE providers_m001;
 """

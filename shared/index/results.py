@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
-from shared.index import dispatch, health, identity, meta, vectors
+from shared.index import breaker, dispatch, health, identity, meta, vectors
 from shared.index.driver import transaction
 from shared.index.health import Health, tighter
 from shared.index.rows import LearnedCaps, VectorRow
@@ -67,9 +67,9 @@ def keep(
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             hashes = [vector.hash for vector in odd]
             _retry_or_give_up(connection, row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
-            after = health.put_off(after, error, _MODEL_CHANGED, None, now)
+            after = health.put_off(after, error, _MODEL_CHANGED, None, now, probe=lease)
         elif good:
-            after = replace(after, state="ok", reason="", action="", failures=0)
+            after = breaker.worked(after, probe=lease)
         dispatch.settle(connection, lease)
         if after != was:
             health.write(connection, of.provider, after, now)
@@ -98,17 +98,16 @@ def note_failure(
         after = _with_caps(was, learned)
         error, action = failure.error, failure.action
         if failure.kind == "stop":
-            # What was held back meanwhile waits for somebody to act, not for a time.
-            after = replace(after, state="paused", reason=error, action=action, failures=0, hold_until=0.0)
+            after = breaker.stopped(after, health.REQUEST_RULES, error, action, now, probe=lease)
             vectors.put_back(connection, row.id, lease, hashes, due=0.0, error=error, counts=False)
         elif failure.kind == "later":
-            after = health.put_off(after, error, action, failure.retry_after_s, now)
+            after = health.put_off(after, error, action, failure.retry_after_s, now, probe=lease)
             # The hold of the provider is what keeps them back; it may end before its time.
             vectors.put_back(connection, row.id, lease, hashes, due=0.0, error=error, counts=False)
         elif failure.kind == "broken":
             if failure.fruitless:
                 # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                after = health.put_off(after, error, action, None, now)
+                after = health.put_off(after, error, action, None, now, probe=lease)
             reason = f"{error}; {action}" if action else error
             _retry_or_give_up(connection, row.id, lease, hashes, reason, now)
         else:

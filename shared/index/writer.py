@@ -200,16 +200,21 @@ class IndexWriter:
             if only is not None and only.key != target.identity.key:
                 return []
             state = health.read(self.connection, target.identity.provider)
-            if state.paused or state.hold_until > now:
+            if state.is_stuck(now) or state.hold_until > now:
                 return []
-            if state.failures:
-                # After a failure one request goes ahead of the others, not all of them into the same wall.
-                credits = 1
             caps = replace(
                 caps,
                 max_rows=tighter(caps.max_rows, state.max_rows),
                 max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
+            if state.paused:
+                request = dispatch.probe(
+                    self.connection, target, caps, owner=self._owner, now=now, lease_s=self.lease_s
+                )
+                return [request] if request else []
+            if state.failures:
+                # After a failure one request goes ahead of the others, not all of them into the same wall.
+                credits = min(credits, 1)
             return dispatch.lease(
                 self.connection,
                 target,
@@ -227,14 +232,14 @@ class IndexWriter:
         with faults(self.path):
             target = identity.target(self.connection)
             state = health.read(self.connection, target.identity.provider) if target else Health()
-            if target is None or state.paused or self.lease_tokens():
+            if target is None or state.by_hand or self.lease_tokens():
                 # While something is out, its answer brings the next try.
                 return 0.0
-            due = max(state.hold_until, vectors.next_due(self.connection, target.id) or 0.0)
+            due = max(state.hold_until, state.probe_at, vectors.next_due(self.connection, target.id) or 0.0)
         return max(due - now, 0.0)
 
     def sweep(self) -> None:
-        """Free what is overdue, probe a paused provider, try failed texts again, prune the cache."""
+        """Free what is overdue, try failed texts again, prune the cache."""
         now = self._clock.now()
         with faults(self.path):
             target = identity.target(self.connection)
@@ -243,9 +248,6 @@ class IndexWriter:
                 ledger.forget_removed(self.connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(self.connection, target.id, due_before=now)
-                    health.unpause(
-                        self.connection, target.identity.provider, now, after_s=health.PROBE_AFTER_S
-                    )
             model_change.switch_when_complete(self.connection, self.vec)
             model_change.rest_retired(self.connection)
             while True:
@@ -271,7 +273,7 @@ class IndexWriter:
             target = identity.target(self.connection)
             if target is not None:
                 vectors.retry_failed(self.connection, target.id, due_before=None)
-                health.unpause(self.connection, target.identity.provider, now, after_s=0.0)
+                health.try_again(self.connection, target.identity.provider, now)
 
     def cancel_backfill(self) -> int:
         """Send nothing more of what a reindex or a new model wants; see `shared.index.backfill.cancel`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shared.clock import SystemClock
@@ -55,7 +57,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
-    monkeypatch.setattr(health, "FIRST_HOLD_S", 0.01)
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_hold_s=0.01))
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(http, "JITTER_S", 0.01)
@@ -155,7 +157,7 @@ def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_withou
     assert report.vectors["embedded"] == 0
     assert report.vectors["pending"] + report.vectors["failed"] == TEXTS
     assert report.warning or report.failures
-    assert asked <= 8 * (health.MAX_FAILURES + 4)
+    assert asked <= 8 * (health.REQUEST_RULES.limit + 4)
     assert paths(answer) == ["memory/note-3.md"]
     assert answer.mode == "keyword"
     assert not again.failed
@@ -177,7 +179,9 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
     assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
     assert report.warning
     assert report.action
-    assert asked <= 3 * (health.MAX_FAILURES + 3), "tries of a call, failures in a row and those in flight"
+    assert asked <= 3 * (health.REQUEST_RULES.limit + 3), (
+        "tries of a call, failures in a row and those in flight"
+    )
     assert not again.failed
     assert place.contents().vectors == right
 
@@ -185,7 +189,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
 def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
     place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "MAX_FAILURES", 2)
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, limit=2))
     server.control({"fault": "hang"})
 
     report = place.index()

@@ -210,7 +210,7 @@ def test_retry_after_keeps_everybody_from_calling_until_then(
 def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
     wanting: IndexWriter, clock: ManualClock
 ) -> None:
-    for _ in range(health.MAX_FAILURES):
+    for _ in range(health.REQUEST_RULES.limit):
         (request,) = lease_all(wanting)
         fail(wanting, request, "later")
         clock.advance(120)
@@ -221,7 +221,7 @@ def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
 
     wanting.start_over()
     answer(wanting, lease_all(wanting))
-    assert health.read(wanting.connection, "openai") == health.Health(hold_until=paused.hold_until)
+    assert health.read(wanting.connection, "openai") == health.Health()
 
 
 def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -> None:
@@ -247,8 +247,7 @@ def test_stop_pauses_the_provider_with_what_to_do(wanting: IndexWriter, clock: M
     assert lease_all(wanting) == []
     assert backlog(wanting) == Backlog(wanted=2)
 
-    clock.advance(health.PROBE_AFTER_S + 1)
-    wanting.sweep()
+    clock.advance(health.REQUEST_RULES.cool_down_s + 1)
     assert len(lease_all(wanting)) == 1
 
 

@@ -127,7 +127,7 @@ def test_the_rows_of_an_agent_are_told(place: Place) -> None:
 def test_a_provider_in_trouble_is_told(place: Place) -> None:
     fill(place)
     index = IndexWriter.of(place.agent)
-    ill = Health(state="paused", failures=3, hold_until=metrics.time.time() + 60)
+    ill = Health(state="open", failures=3, hold_until=metrics.time.time() + 60)
     health.write(index.connection, "openai", ill, 0.0)
     index.close()
 
