@@ -86,8 +86,8 @@ class ProviderError(MemlineError):
         self.status = status
         #: Seconds the provider asked to be left alone, when it said so.
         self.retry_after_s = retry_after_s
-        #: The call may have had its effect although its answer never came (a batch job that was made): look
-        #: before it is made again. Vectors have no such effect, so only Batch APIs set it.
+        #: The call may have had its effect although no good answer came (a batch job was made): look before
+        #: it is made again. Only calls of Batch APIs that make something set it.
         self.maybe_done = False
 
 

@@ -55,6 +55,9 @@ class BatchLook:
     said: str
     #: Why it failed, in words fit to be shown; empty when it did not, or nobody said.
     reason: str = ""
+    #: What kind of failure `reason` is, as for any other call: `later` and `stop` say nothing against the
+    #: rows, `too_big` asks for smaller jobs (`max_tokens`: of all jobs together), else it is `broken`.
+    error: ProviderError | None = None
     rows_done: int = 0
     rows_failed: int = 0
     #: Names of the files of good rows and of failed ones; empty when there is none (yet). They may be there

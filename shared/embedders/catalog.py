@@ -93,6 +93,7 @@ _TABLE = (
     Provider(
         name="openai",
         module="shared.embedders.openai",
+        batch_module="shared.embedders.batch_openai",
         default_model="text-embedding-3-small",
         caps=RequestCaps(max_rows=2048, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=8192),
         compatible_caps=RequestCaps(max_rows=256, max_tokens=_OPENAI_MAX_TOKENS, max_text_tokens=8192),
@@ -105,6 +106,7 @@ _TABLE = (
     Provider(
         name="gemini",
         module="shared.embedders.gemini",
+        batch_module="shared.embedders.batch_gemini",
         default_model="gemini-embedding-001",
         # 100 requests in one is documented and enforced. A free key has 30,000 tokens in a minute.
         caps=RequestCaps(max_rows=100, max_tokens=20_000, max_text_tokens=2048),
@@ -121,6 +123,7 @@ _TABLE = (
     Provider(
         name="voyage",
         module="shared.embedders.voyage",
+        batch_module="shared.embedders.batch_voyage",
         default_model="voyage-4-large",
         caps=_voyage_caps(120_000),
         public_url="https://api.voyageai.com/v1",

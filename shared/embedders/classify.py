@@ -110,6 +110,7 @@ def classify(
     headers: Mapping[str, str],
     body: str | bytes,
     *,
+    what: str = "embeddings",
     secrets: Iterable[str] = (),
     key_hint: str = "",
     sent_bytes: int = 0,
@@ -117,14 +118,15 @@ def classify(
 ) -> ProviderError:
     """The error for an answer that is no success.
 
-    `key_hint` says where the key is looked for; `sent_bytes` is the size of the request, 0 when unknown.
+    `what` is the word in the message for what failed; `key_hint` says where the key is looked for;
+    `sent_bytes` is the size of the request, 0 when unknown.
     """
     raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
     headers = {name.lower(): value for name, value in headers.items()}
     answer = _parsed(raw)
     said = raw[:MAX_READ_CHARS] if answer is None else " ".join(_said(answer))
     words = said.lower()
-    message = f"{provider} embeddings failed: {status} {shown(raw, secrets)}".rstrip()
+    message = f"{provider} {what} failed: {status} {shown(raw, secrets)}".rstrip()
     quota = quota_details(answer)
     wait = wait_s(headers, said, now=time.time() if now is None else now, told_s=quota.wait_s)
 

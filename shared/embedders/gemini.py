@@ -44,30 +44,36 @@ class GeminiEmbedder(RemoteEmbedder):
         path = f"/models/{quote(self._identity.model, safe='')}"
         if as_query:
             reply = self._http.post(
-                f"{path}:embedContent", self._request(texts[0], True), timeout_s=timeout_s
+                f"{path}:embedContent", request(self._identity, texts[0], as_query=True), timeout_s=timeout_s
             )
-            return [_values(_part(self._http.json(reply), "embedding"))]
-        model = f"models/{self._identity.model}"
-        body = {"requests": [{"model": model, **self._request(text, False)} for text in texts]}
+            return [values_of(_part(self._http.json(reply), "embedding"))]
+        body = {"requests": [whole_request(self._identity, text) for text in texts]}
         reply = self._http.post(f"{path}:batchEmbedContents", body, timeout_s=timeout_s)
         embeddings = _part(self._http.json(reply), "embeddings")
         if not isinstance(embeddings, list):
             raise ProviderBrokenAnswer("`embeddings` is no list")
         if len(embeddings) != len(texts):
             raise ProviderBrokenAnswer(f"it has {len(embeddings)} vectors for {len(texts)} texts")
-        return [_values(embedding) for embedding in embeddings]
+        return [values_of(embedding) for embedding in embeddings]
 
-    def _request(self, text: str, as_query: bool) -> dict[str, object]:
-        request: dict[str, object] = {}
-        if self._identity.scheme == GEMINI_PROMPTS:
-            text = (QUESTION_PROMPT if as_query else TEXT_PROMPT) + text
-        else:
-            of_texts, _, of_questions = self._identity.scheme.partition("/")
-            request["taskType"] = of_questions if as_query else of_texts
-        request["content"] = {"parts": [{"text": text}]}
-        if self._identity.dims:
-            request["outputDimensionality"] = self._identity.dims
-        return request
+
+def request(identity: Identity, text: str, *, as_query: bool) -> dict[str, object]:
+    """One text as Gemini is asked for it: the same in a request and in a row of a batch."""
+    made: dict[str, object] = {}
+    if identity.scheme == GEMINI_PROMPTS:
+        text = (QUESTION_PROMPT if as_query else TEXT_PROMPT) + text
+    else:
+        of_texts, _, of_questions = identity.scheme.partition("/")
+        made["taskType"] = of_questions if as_query else of_texts
+    made["content"] = {"parts": [{"text": text}]}
+    if identity.dims:
+        made["outputDimensionality"] = identity.dims
+    return made
+
+
+def whole_request(identity: Identity, text: str) -> dict[str, object]:
+    """The request of a text that stands among others and so names the model itself."""
+    return {"model": f"models/{identity.model}", **request(identity, text, as_query=False)}
 
 
 def _part(answer: Any, name: str) -> Any:
@@ -77,7 +83,8 @@ def _part(answer: Any, name: str) -> Any:
     return part
 
 
-def _values(embedding: Any) -> Values:
+def values_of(embedding: Any) -> Values:
+    """The numbers of one `ContentEmbedding`. Raises ProviderBrokenAnswer."""
     values = embedding.get("values") if isinstance(embedding, dict) else None
     if not isinstance(values, list):
         raise ProviderBrokenAnswer("a vector is missing")

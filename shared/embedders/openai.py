@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
+from shared.embedders.connection import Reply
 from shared.embedders.endpoint import Endpoint
-from shared.embedders.http import Reply
 from shared.embedders.protocol import Embedder, Identity, RequestCaps
 from shared.embedders.remote import RemoteEmbedder
 from shared.embedders.vectors import Values
@@ -49,15 +49,20 @@ class OpenAIEmbedder(RemoteEmbedder):
 
     def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
         """The request for these texts; OpenAI makes no difference between a question and a text."""
-        body: dict[str, object] = {"model": self._identity.model, "input": list(texts)}
-        if self._identity.dims:
-            body["dimensions"] = self._identity.dims
-        return body
+        return request_body(self._identity, list(texts))
 
     def _ask(self, body: dict[str, object], timeout_s: float | None) -> Reply:
         if self._wants_base64:
             body = {**body, "encoding_format": "base64"}
         return self._http.post("/embeddings", body, timeout_s=timeout_s)
+
+
+def request_body(identity: Identity, given: str | list[str]) -> dict[str, object]:
+    """What OpenAI is asked for: the same in a request and in a row of a batch."""
+    body: dict[str, object] = {"model": identity.model, "input": given}
+    if identity.dims:
+        body["dimensions"] = identity.dims
+    return body
 
 
 def _rejects_base64(reply: Reply) -> bool:
@@ -81,11 +86,12 @@ def _rows(answer: Any, count: int) -> list[Values]:
             raise ProviderBrokenAnswer(f"row {position} of `data` has the index {str(index)[:20]!r}")
         if rows[index] is not None:
             raise ProviderBrokenAnswer(f"two vectors have the index {index}")
-        rows[index] = _values(item.get("embedding"))
+        rows[index] = values_of(item.get("embedding"))
     return [row for row in rows if row is not None]
 
 
-def _values(embedding: Any) -> Values:
+def values_of(embedding: Any) -> Values:
+    """The numbers of one `embedding`, base64 or not. Raises ProviderBrokenAnswer."""
     if isinstance(embedding, str):
         try:
             return base64.b64decode(embedding, validate=True)

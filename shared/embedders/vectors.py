@@ -55,6 +55,11 @@ def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
     return vectors
 
 
+def expect_many() -> None:
+    """Load numpy, if it is there, before many vectors come one by one."""
+    _numpy()
+
+
 def _numpy() -> ModuleType | None:
     try:
         import numpy

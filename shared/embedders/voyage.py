@@ -40,14 +40,18 @@ class VoyageEmbedder(OpenAIEmbedder):
     )
 
     def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
-        of_texts, _, of_questions = self._identity.scheme.partition("/")
-        body: dict[str, object] = {
-            "model": self._identity.model,
-            "input": list(texts),
-            "input_type": of_questions if as_query else of_texts,
-            # Else the end of a text above the model's window is left out without a word.
-            "truncation": False,
-        }
-        if self._identity.dims:
-            body["output_dimension"] = self._identity.dims
-        return body
+        return {"input": list(texts), **parameters(self._identity, as_query=as_query)}
+
+
+def parameters(identity: Identity, *, as_query: bool) -> dict[str, object]:
+    """A request without its texts: the same for a request and for a batch."""
+    of_texts, _, of_questions = identity.scheme.partition("/")
+    given: dict[str, object] = {
+        "model": identity.model,
+        "input_type": of_questions if as_query else of_texts,
+        # Else the end of a text above the model's window is left out without a word.
+        "truncation": False,
+    }
+    if identity.dims:
+        given["output_dimension"] = identity.dims
+    return given

@@ -6,11 +6,13 @@ prints its base URL (ending in /v1) as its first line and serves until it is end
 it received, so "no text was sent twice" can be checked whatever became of its clients.
 
     POST /control  {"fault": "max-rows:8,refuse:POISON", "script": ["500", "ok"], "latency_ms": 0,
-                    "clear_log": true}; only the keys given change
-    GET  /log      {"requests": [{"at", "rows", "bytes", "tokens", "fault"}], "texts": {sha256: times}}
+                    "clear_log": true, "batch": {…}}; only the keys given change
+    GET  /log      {"requests": [{"at", "rows", "bytes", "tokens", "fault"}], "texts": {sha256: times},
+                    "batch": {…}}
 
 A fault is a comma list of the words of `embedding_faults.FAULTS`, some with an argument after a colon.
-A script holds one fault a request; when it is used up the permanent fault counts again.
+A script holds one fault a request; when it is used up the permanent fault counts again. The server has the
+provider's Batch API as well, see `batch_server`; a text that a job embedded is one that was received.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import socket
 import sys
 import threading
 import time
+import zlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -30,6 +33,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any
 
 from shared.embedders.fake import FakeEmbedder
+from tests.support.batch_server import POOL, BatchSide
+from tests.support.batch_wires import OpenAIWire, Wire
 from tests.support.embedding_faults import (
     FAULTS,
     ErrorAnswer,
@@ -63,6 +68,7 @@ class EmbeddingServer:
     """
 
     base_path = "/v1"
+    batch_wire: type[Wire] = OpenAIWire
 
     def __init__(
         self,
@@ -73,8 +79,13 @@ class EmbeddingServer:
         dims: int = 384,
         key: str = "",
         port: int = 0,
+        cheap: bool = False,
     ) -> None:
-        """`key`: answer 401 without `Authorization: Bearer <key>`; empty: anybody may ask."""
+        """`key`: answer 401 without `Authorization: Bearer <key>`; empty: anybody may ask.
+
+        `cheap`: texts share a few vectors, so that many cost little.
+        """
+        self.cheap = cheap
         self.key = key
         self.latency_ms = latency_ms
         self.requests: list[Received] = []
@@ -86,6 +97,7 @@ class EmbeddingServer:
         self._embedders = {dims: FakeEmbedder(dims=dims)}
         #: (SHA-256 of a text, dimensions) -> its vector in base64, so that a text costs its making once.
         self._vectors: dict[tuple[str, int], str] = {}
+        self.batches = BatchSide(self, self.batch_wire())
         self.control({"fault": fault, "script": list(script)})
         self._http = _Server(("127.0.0.1", port), _Handler)
         self._http.stub = self
@@ -119,6 +131,8 @@ class EmbeddingServer:
             if changes.get("clear_log"):
                 self.requests.clear()
                 self.texts.clear()
+        if "batch" in changes:
+            self.batches.control(changes["batch"])
 
     def log(self) -> dict[str, Any]:
         """What `GET /log` answers."""
@@ -127,7 +141,13 @@ class EmbeddingServer:
                 {name: value for name, value in asdict(request).items() if name not in ("headers", "body")}
                 for request in self.requests
             ]
-            return {"requests": shown, "texts": dict(self.texts)}
+            texts = dict(self.texts)
+        return {"requests": shown, "texts": texts, "batch": self.batches.log()}
+
+    def count_texts(self, texts: Sequence[str]) -> None:
+        """Count texts as received."""
+        with self.lock:
+            self.texts.update(digest_of(text) for text in texts)
 
     def repeated(self) -> dict[str, int]:
         """The texts that came more than once."""
@@ -177,6 +197,11 @@ class EmbeddingServer:
         """The error that the faults want for a request, if any."""
         return error_answer(faults, body, headers)
 
+    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+        """An error in the provider's shape."""
+        body = {"error": {"message": message, "type": code, "param": None, "code": code}}
+        return ErrorAnswer(status=status, body=json.dumps(body).encode())
+
     def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
         """The vectors, with what the faults do to them."""
         dims = body.get("dimensions") or self.dims
@@ -184,6 +209,8 @@ class EmbeddingServer:
 
     def vector(self, text: str, dims: int) -> str:
         """The vector of a text in base64."""
+        if self.cheap:
+            text = str(zlib.crc32(text.encode("utf-8", "replace")) % POOL)
         place = (digest_of(text), dims)
         found = self._vectors.get(place)
         if found is None:
@@ -218,12 +245,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.endswith("/log"):
             self._json(200, self.server.stub.log())
-        else:
+        elif not self.server.stub.batches.handle(self):
+            self._json(404, {"error": {"message": "unknown path"}})
+
+    def do_DELETE(self) -> None:
+        if not self.server.stub.batches.handle(self):
             self._json(404, {"error": {"message": "unknown path"}})
 
     def do_POST(self) -> None:
+        if self.server.stub.batches.handle(self):
+            return
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.loads(raw)
+        body = json.loads(raw) if raw[:1] in (b"{", b"[") else {}
         if self.path.endswith("/control"):
             self.server.stub.control(body)
             self._json(200, {})
@@ -290,6 +323,8 @@ def main(kind: type[EmbeddingServer] = EmbeddingServer) -> None:
     parser.add_argument("--latency-ms", type=float, default=0)
     parser.add_argument("--dims", type=int, default=384)
     parser.add_argument("--key", default="", help="answer 401 to everybody without this key")
+    parser.add_argument("--cheap", action="store_true", help="texts share vectors")
+    parser.add_argument("--batch", default="{}", help="JSON for the Batch API, see batch_server")
     parser.add_argument("--fault", default="", help="permanent fault: " + ", ".join(FAULTS))
     options = parser.parse_args()
     server = kind(
@@ -298,7 +333,9 @@ def main(kind: type[EmbeddingServer] = EmbeddingServer) -> None:
         dims=options.dims,
         key=options.key,
         port=options.port,
+        cheap=options.cheap,
     )
+    server.batches.control(json.loads(options.batch))
     with server:
         print(server.url, flush=True)
         try:

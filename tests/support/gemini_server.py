@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from tests.support.batch_wire_gemini import GeminiWire
 from tests.support.embedding_faults import ErrorAnswer, error_answer, vectors_answer
 from tests.support.embedding_server import EmbeddingServer, main
 
@@ -51,6 +52,7 @@ class GeminiServer(EmbeddingServer):
     """The server on a port of its own, running while the `with` block does."""
 
     base_path = "/v1beta"
+    batch_wire = GeminiWire
 
     def control(self, changes: dict[str, Any]) -> None:
         for fault in (changes.get("fault", ""), *changes.get("script", ())):
@@ -85,6 +87,9 @@ class GeminiServer(EmbeddingServer):
             return answer
         said = json.loads(answer.body)["error"]
         return _reworded(answer, said["message"], said["code"])
+
+    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+        return _status(status, message, {400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}.get(status, "UNKNOWN"))
 
     def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
         plain = self.plain(body)

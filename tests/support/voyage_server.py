@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tests.support.batch_wires import VoyageWire
 from tests.support.embedding_faults import ErrorAnswer, error_answer, tokens_of
 from tests.support.embedding_server import EmbeddingServer, main
 
@@ -31,6 +32,8 @@ _PLAN = (
 class VoyageServer(EmbeddingServer):
     """The server on a port of its own, running while the `with` block does."""
 
+    batch_wire = VoyageWire
+
     def plain(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "dimensions": body.get("output_dimension")}
 
@@ -48,6 +51,9 @@ class VoyageServer(EmbeddingServer):
             return answer
         said = json.loads(answer.body)["error"]
         return _reworded(answer, said["message"], said["code"], str(body.get("model")))
+
+    def plain_error(self, status: int, message: str, code: str) -> ErrorAnswer:
+        return _detail(status, message)
 
     def answer(self, faults: dict[str, str], body: dict[str, Any]) -> bytes:
         return super().answer(faults, self.plain(body))
