@@ -25,6 +25,7 @@ LOG_FORMAT = "MEMLINE_LOG_FORMAT"
 SQLITE = "MEMLINE_SQLITE"
 LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
 HF_URL = "MEMLINE_HF_URL"
+SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
 
 #: Where models named `hf:…` come from unless a mirror is named.
 HUGGING_FACE = "https://huggingface.co"

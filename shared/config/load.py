@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.config import environment, files
 from shared.config.check import Leaf, Report, check_block, check_leaf, describe, nearest
@@ -24,6 +24,9 @@ from shared.config.roster import Roster, member, read_roster
 from shared.config.schema import BACKENDS, CITATIONS, AgentSettings, MemorySearch, QueueSettings, Settings
 from shared.config.sessions import read_sessions, sessions_of
 from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shared.config.faces import Serve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +53,8 @@ class Loaded:
     warnings: tuple[str, ...] = ()
     #: Values beside those of agents, by path: `home`, `queue.url`, `memory.citations`.
     shared_leaves: Mapping[str, Leaf] = field(default_factory=dict)
+    #: What is set of `serve`, by path.
+    serve_leaves: Mapping[str, Leaf] = field(default_factory=dict)
     provider_leaves: Mapping[str, Mapping[str, Leaf]] = field(default_factory=dict)
 
     def agent(self, agent: str | None = None) -> AgentSettings:
@@ -103,6 +108,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         roster, usual = replace(roster, ids=(chosen,)), chosen
     shared_leaves = _shared_leaves(content, where, options, env, report)
     shared_leaves |= read_sessions(content, where=where, env=env, report=report)
+    serve_leaves = _serve_leaves(content, where, roster, env, report)
     provider_leaves = read_providers(content, where=where, env=env, report=report)
     named_workspace = _named_workspace(options, env)
     ground = Ground(
@@ -117,6 +123,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         providers=provider_entries(provider_leaves),
         citations=shared_leaves["memory.citations"][0],
         sessions=sessions_of(content, shared_leaves),
+        max_injected_chars=shared_leaves["memory.maxInjectedChars"][0],
+        scope=shared_leaves["memory.scope"][0],
     )
     check_index_paths(ground, report)
     _warn_of_other_layouts(content, where, report)
@@ -125,6 +133,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         default_agent=usual,
         home=ground.home,
         queue=QueueSettings(url=shared_leaves["queue.url"][0]),
+        serve=_serve(serve_leaves),
         path=path,
     )
     return Loaded(
@@ -134,6 +143,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         problems=tuple(report.problems),
         warnings=tuple(report.warnings),
         shared_leaves=shared_leaves,
+        serve_leaves=serve_leaves,
         provider_leaves=provider_leaves,
     )
 
@@ -175,7 +185,37 @@ def _shared_leaves(
         "queue.url": _queue_url(content, where, env, report),
         "memory.backend": _word(memory, "backend", BACKENDS, where, report),
         "memory.citations": _word(memory, "citations", CITATIONS, where, report),
+        **_chat_leaves(memory, where, report),
     }
+
+
+def _chat_leaves(memory: Mapping[str, Any], where: str, report: Report) -> dict[str, Leaf]:
+    if not memory.keys() & {"scope", "maxInjectedChars", "qmd"}:
+        return {"memory.maxInjectedChars": (0, "default"), "memory.scope": (None, "default")}
+    from shared.config.access import read_max_injected_chars, read_scope
+
+    return {
+        "memory.maxInjectedChars": read_max_injected_chars(memory, where=where, report=report),
+        "memory.scope": read_scope(memory, where=where, report=report),
+    }
+
+
+def _serve_leaves(
+    content: Mapping[str, Any], where: str, roster: Roster, env: Environment, report: Report
+) -> dict[str, Leaf]:
+    if "serve" not in content and not environment.value(env, environment.SERVE_TOKEN):
+        return {}
+    from shared.config.access import read_serve
+
+    return read_serve(content, where=where, env=env, roster=roster, report=report)
+
+
+def _serve(leaves: Mapping[str, Leaf]) -> Serve | None:
+    if not leaves:
+        return None
+    from shared.config.access import serve_of
+
+    return serve_of(leaves)
 
 
 def _home(options: Options, env: Environment) -> Leaf:

@@ -25,6 +25,9 @@ TAKEN = {
     "update.interval": ("sync.intervalMinutes",),
 }
 
+#: Those that are read with `memory` itself (`access.py`), and what they become.
+BESIDE = {"limits.maxInjectedChars": "memory.maxInjectedChars", "scope": "memory.scope"}
+
 
 def qmd_layer(memory: Mapping[str, Any], *, where: str, report: Report) -> dict[str, Leaf]:
     """The leaves that `memory.qmd` gives; empty unless `memory.backend` is qmd."""
@@ -37,7 +40,7 @@ def qmd_layer(memory: Mapping[str, Any], *, where: str, report: Report) -> dict[
         report.problem(f"{at}: found {describe(qmd)}, allowed: an object", "write { … } there")
         return {}
     written = _flat(qmd)
-    if without_effect := sorted(written.keys() - TAKEN.keys()):
+    if without_effect := sorted(written.keys() - TAKEN.keys() - BESIDE.keys()):
         report.warn(f"{at}: without effect in Memline: {', '.join(without_effect)}")
     fields = dict(leaves(MemorySearch))
     layer: dict[str, Leaf] = {}
@@ -86,7 +89,7 @@ def _flat(qmd: Mapping[str, Any]) -> dict[str, Any]:
     """What is written, by dotted path, one level deep."""
     flat: dict[str, Any] = {}
     for name, value in qmd.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name not in BESIDE:
             flat |= {f"{name}.{inner}": inner_value for inner, inner_value in value.items()}
         else:
             flat[name] = value

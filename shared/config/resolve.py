@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.config import environment
 from shared.config.check import Leaf, Report
@@ -19,6 +19,9 @@ from shared.config.keys import build
 from shared.config.roster import Roster
 from shared.config.schema import AgentSettings, ExtraPath, MemorySearch, ProviderEntry, Sessions
 from shared.errors import ConfigError
+
+if TYPE_CHECKING:
+    from shared.config.faces import ChatScope
 
 NO_WORKSPACE_HINT = "memline --workspace DIR … (or agents.defaults.workspace in the configuration)"
 
@@ -40,6 +43,8 @@ class Ground:
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)
     citations: str = "auto"
     sessions: Sessions = field(default_factory=Sessions)
+    max_injected_chars: int = 0
+    scope: ChatScope | None = None
 
     def leaves(self, agent: str) -> Mapping[str, Leaf]:
         """The agent's `memorySearch` by dotted path; an agent that is not listed has the defaults."""
@@ -168,6 +173,8 @@ def resolve_agent(ground: Ground, agent: str, *, needs_workspace: bool = True) -
         providers=ground.providers,
         environment_keys=environment.provider_keys(ground.env),
         citations=ground.citations,
+        max_injected_chars=ground.max_injected_chars,
+        scope=ground.scope,
         home=ground.home,
         sessions=ground.sessions,
     )

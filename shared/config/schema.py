@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shared.config.block import Block, key
 from shared.values import value
+
+if TYPE_CHECKING:
+    from shared.config.faces import ChatScope, Serve
 
 PROVIDERS = ("auto", "openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
 FALLBACKS = ("openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
@@ -175,6 +179,21 @@ class Cache(Block):
 
 
 @value
+class Append(Block):
+    """Notes that an agent may write with `memory_append`."""
+
+    enabled: bool = key(False, doc="the agent may add entries to its daily log and to MEMORY.md")
+    max_chars: int = key(2_000, low=1, high=100_000, doc="characters of one entry at most")
+
+
+@value
+class SessionContext(Block):
+    """What an agent reads at the start of a session."""
+
+    max_chars: int = key(12_000, low=1, high=1_000_000, doc="characters of all parts together")
+
+
+@value
 class MemorySearch(Block):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
@@ -193,6 +212,8 @@ class MemorySearch(Block):
     sync: Sync = key(factory=Sync)
     query: Query = key(factory=Query)
     cache: Cache = key(factory=Cache)
+    append: Append = key(factory=Append)
+    context: SessionContext = key(factory=SessionContext)
 
 
 @value
@@ -273,6 +294,10 @@ class AgentSettings(Block):
     environment_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: `memory.citations`: auto, on or off.
     citations: str = "auto"
+    #: `memory.maxInjectedChars`: characters of all snippets of an answer to an agent; 0: no limit.
+    max_injected_chars: int = 0
+    #: `memory.scope`: in which chats memory may be used; None: in all.
+    scope: ChatScope | None = None
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
     sessions: Sessions = field(default_factory=Sessions)
@@ -286,5 +311,7 @@ class Settings(Block):
     default_agent: str
     home: Path
     queue: QueueSettings = field(default_factory=QueueSettings)
+    #: `serve`; None: all of it has its default.
+    serve: Serve | None = None
     #: The file that was read; None when there was none.
     path: Path | None = None

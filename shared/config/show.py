@@ -9,6 +9,7 @@ from typing import Any
 from shared.config import environment
 from shared.config.block import mask_url, masked
 from shared.config.check import Leaf
+from shared.config.faces import Serve
 from shared.config.keys import default_of, leaves, members
 from shared.config.load import Loaded
 from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
@@ -35,6 +36,9 @@ def shown_for_all(loaded: Loaded) -> dict[str, Shown]:
     shown["queue.url"] = Shown(
         value=masked(url, members(QueueSettings)["url"].metadata) or "(not set)", origin=origin
     )
+    for name, field in members(Serve).items():
+        value, origin = loaded.serve_leaves.get(name, (default_of(field), "default"))
+        shown[f"serve.{name}"] = _plain((masked(value, field.metadata), origin))
     for provider, entry in loaded.provider_leaves.items():
         for name, (value, origin) in entry.items():
             shown[f"models.providers.{provider}.{name}"] = Shown(

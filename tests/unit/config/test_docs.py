@@ -10,9 +10,10 @@ import pytest
 from shared.config import environment, files
 from shared.config.block import Block
 from shared.config.check import FOREIGN
+from shared.config.faces import Serve
 from shared.config.keys import default_of, leaves
 from shared.config.load import Options, load
-from shared.config.qmd import TAKEN
+from shared.config.qmd import BESIDE, TAKEN
 from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
 from shared.config.sessions import COMPACTION
 
@@ -38,6 +39,7 @@ def rows() -> dict[str, list[str]]:
         (ProviderEntry, "models.providers.<id>."),
         (QueueSettings, "queue."),
         (Compaction, f"{COMPACTION}."),
+        (Serve, "serve."),
     ],
 )
 def test_every_key_is_documented_with_its_default(block: type[Block], prefix: str) -> None:
@@ -56,7 +58,7 @@ def test_every_key_is_documented_with_its_default(block: type[Block], prefix: st
 def test_no_key_is_documented_that_does_not_exist() -> None:
     known = {path for path, _ in leaves(MemorySearch)}
 
-    documented = {key for key in rows() if not re.match(r"(agents|memory|models|queue)\.", key)}
+    documented = {key for key in rows() if not re.match(r"(agents|memory|models|queue|serve)\.", key)}
 
     assert documented == known
 
@@ -69,7 +71,7 @@ def test_every_variable_and_every_key_without_effect_is_documented() -> None:
         if name.isupper() and isinstance(value, str) and not name.startswith("_")
     ]
 
-    for word in (*variables, *sum(environment.PROVIDER_KEYS.values(), ()), *FOREIGN, *TAKEN):
+    for word in (*variables, *sum(environment.PROVIDER_KEYS.values(), ()), *FOREIGN, *TAKEN, *BESIDE):
         assert f"`{word}`" in text, word
 
 
