@@ -7,12 +7,13 @@ from typing import Any
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
-from shared.embedders.choice import choose
+from shared.embedders.choice import Choice, choose
 from shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from shared.index import driver
 from shared.index.plan import Known, Plan, ledger_of, look
 from shared.search.results import Answer, SearchRequest
 from shared.search.service import MemorySearch
+from shared.values import value
 
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
 #: is told as `stale`. A thousand notes take about one.
@@ -20,6 +21,15 @@ CATCH_UP_S = 1.5
 
 #: Milliseconds it waits for another writer meanwhile.
 CATCH_UP_BUSY_MS = 500
+
+
+@value
+class DiskState:
+    """How the index stands to the files, as an answer tells it."""
+
+    files_behind: int = 0
+    warning: str = ""
+    action: str = ""
 
 
 def answer(settings: Settings, agent: AgentSettings, request: SearchRequest) -> dict[str, Any]:
@@ -44,17 +54,29 @@ def ask(settings: AgentSettings, request: SearchRequest, *, clock: Clock | None 
     """
     clock = clock or SystemClock()
     choice = choose(settings)
+    state = bring_in(settings, choice, clock=clock)
+    with closing(MemorySearch(settings, choice=choice, clock=clock)) as memory:
+        return memory.ask(
+            request, files_behind=state.files_behind, warning=state.warning, action=state.action
+        )
+
+
+def bring_in(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:
+    """Look at the files, and with `sync.onSearch` store those that changed; says how many are still behind.
+
+    `may_write`: False leaves the index to its own writer, whatever the settings say.
+    """
     plan = look(settings, choice, _known(settings))
     behind = plan.changes.count
-    is_ours = plan.known.workspace in ("", str(settings.workspace))
-    if behind and settings.memory.sync.on_search and is_ours:
+    if plan.known.workspace not in ("", str(settings.workspace)):
+        return DiskState(
+            files_behind=behind,
+            warning=f"this index is of another workspace, {plan.known.workspace}; hits come from there",
+            action=f"memline --workspace {settings.workspace} index",
+        )
+    if behind and settings.memory.sync.on_search and may_write:
         behind -= _catch_up(settings, plan, clock)
-    warning = action = ""
-    if not is_ours:
-        warning = f"this index is of another workspace, {plan.known.workspace}; hits come from there"
-        action = f"memline --workspace {settings.workspace} index"
-    with closing(MemorySearch(settings, choice=choice, clock=clock)) as memory:
-        return memory.ask(request, files_behind=behind, warning=warning, action=action)
+    return DiskState(files_behind=behind)
 
 
 def _known(settings: AgentSettings) -> Known:

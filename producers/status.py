@@ -195,3 +195,37 @@ def _has_numpy() -> bool:
     from importlib.util import find_spec
 
     return find_spec("numpy") is not None
+
+
+def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
+    """The part of a status that helps an agent: what is there to search, what is missing, what to do."""
+    status = collected["status"]
+    health = status.get("providerHealth", {})
+    behind = status["behind"]
+    warning, action = status.get("error", ""), status.get("action", "")
+    if not settings.memory.enabled:
+        warning, action = "memory search is disabled for this agent", "set memorySearch.enabled to true"
+    elif not warning and health.get("state") == "paused":
+        warning, action = health["reason"], health["action"]
+    elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):
+        warning, action = status["providerReason"], status["providerAction"]
+    elif not warning and any(behind.values()):
+        warning = f"{behind['files']} files and {behind['vectors']} vectors are not in the index yet"
+        action = "memline index, or leave memline up running"
+    return {
+        "agentId": settings.agent,
+        "enabled": settings.memory.enabled,
+        "provider": status["provider"],
+        "model": status["model"],
+        "mode": "hybrid" if status["vector"]["ready"] and status["provider"] != "none" else "keyword",
+        "files": status["files"],
+        "chunks": status["chunks"],
+        "sources": status["sources"],
+        "sourceCounts": status["sourceCounts"],
+        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
+        "stale": status["dirty"],
+        "behind": behind,
+        "append": settings.memory.append.enabled,
+        "warning": warning,
+        "action": action,
+    }

@@ -2,6 +2,8 @@
 
     MemlineError
     ├── ConfigError               a configuration file, variable or option cannot be used
+    ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
+    ├── AccessDenied              whoever asks may not: a chat out of scope, an agent that is not theirs
     ├── PathNotAllowed            `get` was asked for something that is no memory file
     │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
     ├── IndexFault                the SQLite index cannot be used
@@ -42,6 +44,16 @@ class ConfigError(MemlineError):
     """A configuration file, environment variable or option cannot be used as it is."""
 
     exit_code = 2
+
+
+class BadRequest(MemlineError):
+    """A call has a parameter that is unknown, missing, or holds a value that is not allowed."""
+
+    exit_code = 2
+
+
+class AccessDenied(MemlineError):
+    """Whoever asks may not see this memory, or may not write to it."""
 
 
 class PathNotAllowed(MemlineError):

@@ -27,6 +27,7 @@ COMMANDS = {
     "search": ("producers.cli.search:search", "Answer a question from the notes, with citations."),
     "get": ("producers.cli.get:get", "Print a memory file or some of its lines."),
     "status": ("producers.cli.status:status", "Say what is indexed and what is behind."),
+    "mcp": ("producers.cli.mcp:mcp", "Serve an agent's memory to an MCP client (stdio)."),
     "reindex": ("producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
     "queue": ("producers.cli.queue:queue", "Show the queues: depth, backlog, workers, dead messages."),
     "metrics": ("producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),

@@ -24,16 +24,16 @@ def get(invocation: Invocation, path: str, first: int, lines: int | None, as_jso
 
     PATH is a path as `memline search` cites it; `path#L5-L7` is understood too.
     """
-    from shared.sources.excerpt import read_excerpt
+    from shared.sources.excerpt import cited, read_excerpt
     from shared.sources.scope import Scope
 
     settings = invocation.agent()
-    path, cited_first, cited_lines = _citation(path)
+    named = cited(path)
     excerpt = read_excerpt(
         Scope(settings.workspace, settings.memory.extra_paths),
-        path,
-        first=cited_first or first,
-        lines=lines or cited_lines,
+        named.path,
+        first=named.first or first,
+        lines=lines or named.lines,
     )
     if as_json:
         print_json(excerpt.to_json())
@@ -44,15 +44,3 @@ def get(invocation: Invocation, path: str, first: int, lines: int | None, as_jso
         if excerpt.next_from:
             click.echo(f"[more: --from {excerpt.next_from}]", err=True)
     return 1 if excerpt.status == "not_found" else 0
-
-
-def _citation(path: str) -> tuple[str, int | None, int | None]:
-    """The parts of `path#L5-L7`: path, first line, number of lines; a plain path as it is."""
-    import re
-
-    match = re.fullmatch(r"(.+)#L(\d+)(?:-L(\d+))?", path)
-    if match is None:
-        return path, None, None
-    first = int(match[2])
-    last = int(match[3] or first)
-    return match[1], first, max(1, last - first + 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from producers.cli.options import Invocation, examples, global_options, json_option, print_json
+
+if TYPE_CHECKING:
+    from shared.config.schema import AgentSettings
 
 
 @click.command(
@@ -29,6 +32,11 @@ from producers.cli.options import Invocation, examples, global_options, json_opt
 @click.option("--path", "path_glob", metavar="GLOB", help="Only files that match, e.g. 'memory/**'.")
 @click.option("--since", metavar="D", help="Only notes from this day on: 2026-02-10, 30d, 2w.")
 @click.option("--until", metavar="D", help="Only notes up to this day.")
+@click.option(
+    "--session-key",
+    metavar="KEY",
+    help="Show what an agent gets in this session: citations, budget and memory.scope apply.",
+)
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 @json_option
 @global_options
@@ -42,6 +50,7 @@ def search(
     path_glob: str | None,
     since: str | None,
     until: str | None,
+    session_key: str | None,
     explain: bool,
     as_json: bool,
 ) -> int | None:
@@ -74,11 +83,22 @@ def search(
     except IndexCorrupt as error:
         error.hint = "memline index   (moves the damaged file aside and builds the index again)"
         raise
+    if session_key is not None:
+        found = _as_agent_sees(settings, session_key, found)
     if as_json:
         print_json(found)
     else:
         _print(found)
     return None
+
+
+def _as_agent_sees(settings: AgentSettings, session_key: str, found: dict[str, Any]) -> dict[str, Any]:
+    from producers.memory_tools import no_memory, seen_in
+    from shared.search.chats import chat_of
+
+    chat = chat_of(session_key)
+    refused = no_memory(settings, chat)
+    return seen_in(chat, settings, found) if refused is None else refused
 
 
 def _disabled(agent: str, as_json: bool) -> int:
@@ -110,7 +130,7 @@ def _print(answer: dict[str, Any]) -> None:
 
 def _print_hit(hit: dict[str, Any]) -> None:
     score = click.style(f"{hit['score']:.3f}", bold=True)
-    citation = click.style(hit["citation"], fg="cyan")
+    citation = click.style(hit.get("citation", hit["path"]), fg="cyan")
     click.echo(f"{score} {citation}  (vector {hit['vectorScore']:.2f}, text {hit['textScore']:.2f})")
     for line in hit["snippet"].splitlines():
         click.echo(f"    {line}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from shared.clock import Clock, SystemClock
@@ -18,6 +19,9 @@ MAX_CHARS = 12_000
 
 #: One sentence for everything outside, so that nobody learns from it what exists.
 NOT_ALLOWED = "path is not an allowed Markdown memory file"
+READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
+
+_CITATION = re.compile(r"(.+)#L(\d{1,9})(?:-L(\d{1,9}))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,25 @@ class Excerpt:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cited:
+    """The parts of `path#L5-L7`; a plain path names no lines."""
+
+    path: str
+    first: int | None = None
+    lines: int | None = None
+
+
+def cited(path: str) -> Cited:
+    """The path and the lines that a citation names."""
+    match = _CITATION.fullmatch(path.strip())
+    if match is None:
+        return Cited(path=path)
+    first = int(match[2])
+    last = int(match[3] or first)
+    return Cited(path=match[1], first=first, lines=max(1, last - first + 1))
+
+
 def read_excerpt(
     scope: Scope,
     path: str,
@@ -65,7 +88,7 @@ def read_excerpt(
     """
     located = scope.locate(path.strip())
     if located is None:
-        raise PathNotAllowed(NOT_ALLOWED, hint="memline search QUERY shows paths that can be read")
+        raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     first = max(1, first)
     reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
     if reading.outcome == outcomes.GONE:
@@ -79,7 +102,7 @@ def read_excerpt(
             status="not_found",
         )
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY):
-        raise PathNotAllowed(NOT_ALLOWED, hint="memline status --verbose says why a file is left out")
+        raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     all_lines = reading.text.split("\n")
     if all_lines[-1] == "":
         # A final line end closes the last line; it does not begin another.

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from shared.clock import ManualClock, SystemClock
+from shared.sources import append as module
 from shared.sources.append import NotAppended, append
 
 
@@ -87,3 +92,102 @@ def test_a_path_that_leaves_its_folder_is_refused(tmp_path: Path, relative: str)
         append(str(tmp_path / "memory"), relative, lambda _: "- x")
 
     assert [*tmp_path.iterdir()] == [tmp_path / "memory"]
+
+
+def refusal(root: Path, **options: object) -> str:
+    with pytest.raises(NotAppended) as refused:
+        append(str(root), "MEMORY.md", lambda _: "- x", **options)  # type: ignore[arg-type]
+    return f"{refused.value.message} | {refused.value.hint}"
+
+
+def test_what_is_there_stays_byte_for_byte_whatever_it_is(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_bytes(b"\xff old\r\nno end of line")
+
+    added = append(str(tmp_path), "MEMORY.md", lambda _: "- one\n  two")
+
+    assert (tmp_path / "MEMORY.md").read_bytes() == b"\xff old\r\nno end of line\n- one\n  two\n"
+    assert (added.start_line, added.end_line, added.size) == (3, 4, 34)
+
+
+def test_a_link_that_takes_the_place_of_the_note_after_the_look_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside.md").write_text("outside\n")
+    (tmp_path / "MEMORY.md").write_text("note\n")
+    look = os.stat
+
+    def look_then_swap(*args: object, **options: object) -> os.stat_result:
+        status = look(*args, **options)  # type: ignore[call-overload]
+        (tmp_path / "MEMORY.md").unlink()
+        (tmp_path / "MEMORY.md").symlink_to(tmp_path / "outside.md")
+        return status  # type: ignore[no-any-return]
+
+    with patch.object(module.os, "stat", look_then_swap):
+        assert "a symbolic link" in refusal(tmp_path)
+
+    assert (tmp_path / "outside.md").read_text() == "outside\n"
+
+
+def test_a_link_to_nowhere_is_not_followed_either(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").symlink_to(tmp_path / "new.md")
+
+    assert "cannot be added to" in refusal(tmp_path)
+    assert not (tmp_path / "new.md").exists()
+
+
+def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path: Path) -> None:
+    append(str(tmp_path), "MEMORY.md", lambda _: "- first")
+    lock, replaced = module._lock, []
+
+    def replaced_before_the_lock(opened: int, clock: object) -> None:
+        if not replaced:
+            replaced.append(True)
+            (tmp_path / "new").write_text("- first, edited\n")
+            (tmp_path / "new").rename(tmp_path / "MEMORY.md")
+        lock(opened, SystemClock())
+
+    with patch.object(module, "_lock", replaced_before_the_lock):
+        append(str(tmp_path), "MEMORY.md", lambda _: "- second")
+
+    assert (tmp_path / "MEMORY.md").read_text() == "- first, edited\n- second\n"
+
+
+def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
+    with (tmp_path / "MEMORY.md").open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        assert "another program keeps it locked | try again later" in refusal(tmp_path, clock=ManualClock())
+
+    assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
+
+
+def test_a_note_does_not_grow_beyond_its_limit(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_bytes(b"x" * 97 + b"\n")
+
+    assert "it would have 102 bytes, 100 are allowed" in refusal(tmp_path, max_bytes=100)
+    assert (tmp_path / "MEMORY.md").stat().st_size == 98
+
+
+def test_half_an_entry_is_taken_back_when_the_disk_is_full(tmp_path: Path) -> None:
+    append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
+    write, calls = os.write, []
+
+    def half_then_full(opened: int, data: bytes) -> int:
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(opened, data[: len(data) // 2])
+
+    with patch.object(module.os, "write", half_then_full):
+        assert "no space left" in refusal(tmp_path)
+
+    assert (tmp_path / "MEMORY.md").read_text() == "- entry\n"
+
+
+def test_a_note_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "MEMORY.md").write_bytes("héllo".encode("utf-16"))
+
+    assert "not UTF-8" in refusal(tmp_path)
+
+
+def test_a_workspace_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert "no such file" in refusal(tmp_path / "gone")

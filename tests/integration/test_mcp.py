@@ -1,0 +1,201 @@
+"""The MCP server as clients meet it: a real process, the official client, and lines by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from jsonschema import validate
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import CallToolResult, TextContent
+
+from producers import contract
+from tests.support.process import ROOT, TIMEOUT_S
+from tests.support.workspace import Place
+
+MEMLINE = ["-c", "from producers.cli import main; main()"]
+
+
+@pytest.fixture
+def notes(place: Place) -> Place:
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
+    return place
+
+
+def talk(place: Place, conversation: Callable[[Client], Awaitable[None]], *args: str) -> None:
+    """Start `memline mcp` as a client does, and talk with it."""
+
+    async def run() -> None:
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=[*MEMLINE, *place.arguments("mcp", *args)],
+            env={"PYTHONPATH": str(ROOT), "HOME": os.environ["HOME"]},
+        )
+        with anyio.fail_after(TIMEOUT_S):
+            async with Client(stdio_client(parameters)) as client:
+                await conversation(client)
+
+    anyio.run(run)
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> CallToolResult:
+    result = await client.call_tool(tool, arguments)
+    assert isinstance(result, CallToolResult)
+    return result
+
+
+def words(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:
+    async def conversation(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert list(tools) == ["memory_search", "memory_get", "memory_status"]
+        for tool in tools.values():
+            assert tool.description and len(tool.description) > 100
+            assert tool.annotations and tool.annotations.read_only_hint
+            assert tool.input_schema["additionalProperties"] is False
+            assert tool.output_schema
+
+        found = await call(client, "memory_search", query="how do we keep invoices")
+        assert not found.is_error
+        validate(found.structured_content, contract.SEARCH)
+        assert json.loads(words(found)) == found.structured_content
+        hit = found.structured_content["results"][0]
+        assert hit["citation"] == "MEMORY.md#L1-L3"
+
+        read = await call(client, "memory_get", path=hit["citation"])
+        validate(read.structured_content, contract.GET)
+        assert read.structured_content["text"].endswith("whole cents.")
+
+        status = await call(client, "memory_status")
+        validate(status.structured_content, contract.STATUS)
+        assert status.structured_content["files"] == 2
+
+    talk(notes, conversation)
+
+
+WRONG = [
+    ("memory_search", {}, "query is missing. What to do: query: What to find"),
+    ("memory_search", {"query": 7}, "query: found the number 7, allowed: text"),
+    ("memory_search", {"query": "q", "maxresults": 3}, "did you mean maxResults?"),
+    ("memory_search", {"query": "q", "since": "then"}, "a date such as 2026-02-10"),
+    ("memory_get", {"path": "../../etc/passwd"}, "path is not an allowed Markdown memory file"),
+    ("memory_get", {"path": "/etc/nothing"}, "path is not an allowed Markdown memory file"),
+    ("memory_get", {"path": ["MEMORY.md"]}, "path: found an array"),
+    ("memory_status", {"verbose": True}, "there is no parameter 'verbose'"),
+    ("memory_append", {"text": "x"}, "Unknown tool"),
+]
+
+
+def test_a_wrong_call_is_an_error_that_says_what_would_be_right(notes: Place) -> None:
+    async def conversation(client: Client) -> None:
+        for tool, arguments, said in WRONG:
+            result = await call(client, tool, **arguments)
+            assert result.is_error
+            assert said in words(result)
+
+    talk(notes, conversation)
+
+
+def test_an_agent_that_may_write_has_one_tool_more(notes: Place) -> None:
+    notes.configure(append={"enabled": True})
+
+    async def conversation(client: Client) -> None:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert tools["memory_append"].annotations
+        assert not tools["memory_append"].annotations.read_only_hint
+        await call(client, "memory_search", query="tea")
+        added = await call(client, "memory_append", text="Ada prefers tea.")
+        validate(added.structured_content, contract.APPEND)
+        found = await call(client, "memory_search", query="tea")
+        assert found.structured_content["results"][0]["path"] == added.structured_content["path"]
+
+    talk(notes, conversation)
+
+
+def test_the_session_of_the_client_decides_about_citations_and_context(notes: Place) -> None:
+    async def conversation(client: Client) -> None:
+        found = await call(client, "memory_search", query="cents")
+        assert "citation" not in found.structured_content["results"][0]
+        prompt = await client.get_prompt("session_context", {"private": "true"})
+        assert "cents" not in str(prompt)
+
+    talk(notes, conversation, "--session-key", "agent:main:discord:group:1")
+
+
+def test_what_a_session_starts_with_is_a_prompt_and_a_resource(notes: Place) -> None:
+    async def conversation(client: Client) -> None:
+        private = await client.get_prompt("session_context", {"private": "true"})
+        assert "Invoices are whole cents" in str(private)
+        shared = await client.read_resource("memory://context")
+        assert "cents" not in str(shared)
+
+    talk(notes, conversation)
+
+
+def test_nothing_but_the_protocol_is_on_standard_output(notes: Place) -> None:
+    def message(number: int, method: str, **params: Any) -> str:
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+    lines = [
+        message(
+            1,
+            "initialize",
+            protocolVersion="2025-06-18",
+            capabilities={},
+            clientInfo={"name": "hand", "version": "1"},
+        ),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        "this is no JSON",
+        "[]",
+        message(2, "tools/call", name="memory_search", arguments={"query": "cents"}),
+        message(3, "no/such/method"),
+        message(4, "tools/call", name="memory_search", arguments="wrong"),
+    ]
+    process = subprocess.Popen(
+        [sys.executable, *MEMLINE, *notes.arguments("mcp")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MEMLINE_LOG_LEVEL": "INFO"},
+    )
+    assert process.stdin and process.stdout
+    with process:
+        process.stdin.write("\n".join(lines) + "\n")
+        process.stdin.flush()
+        answers: dict[int, Any] = {}
+        while len(answers) < 4:
+            line = json.loads(process.stdout.readline())
+            assert line["jsonrpc"] == "2.0"
+            if line.get("id") is not None:
+                answers[line["id"]] = line
+        process.stdin.close()
+        rest = process.stdout.read()
+
+    assert process.returncode == 0
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+    assert answers[1]["result"]["serverInfo"]["name"] == "memline"
+    assert "memory_search" in answers[1]["result"]["instructions"]
+    assert answers[2]["result"]["structuredContent"]["results"]
+    assert answers[3]["error"]["code"] == -32601
+    assert "error" in answers[4]
+
+
+def test_a_workspace_that_is_not_there_is_told_on_standard_error(place: Place) -> None:
+    ran = place.run("--workspace", str(place.folder / "gone"), "mcp")
+
+    assert (ran.status, ran.stdout) == (2, "")
+    assert "no such folder" in ran.stderr

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.errors import BadRequest
+from shared.search.parameters import APPEND, CALLER, CONTEXT, GET, SEARCH, input_schema, read
+
+
+def refusal(parameters: Any, given: dict[str, Any], **options: Any) -> str:
+    with pytest.raises(BadRequest) as caught:
+        read(parameters, given, **options)
+    return f"{caught.value.message} | {caught.value.hint}"
+
+
+def test_what_is_given_comes_back_by_the_name_of_its_parameter() -> None:
+    found = read(GET, {"relPath": "MEMORY.md", "from": 3.0, "lines": None})
+
+    assert found == {"path": "MEMORY.md", "from": 3}
+    assert isinstance(found["from"], int)
+
+
+def test_both_names_of_a_parameter_may_be_given_when_they_say_the_same() -> None:
+    assert read(GET, {"relPath": "a.md", "path": "a.md"}) == {"path": "a.md"}
+    assert "are the same parameter and differ" in refusal(GET, {"path": "b.md", "relPath": "a.md"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "query is missing"),
+        ({"query": None}, "query is missing"),
+        ({"query": "q", "maxresults": 3}, "there is no parameter 'maxresults' | did you mean maxResults?"),
+        ({"query": "q", "max_results": 3}, "did you mean maxResults?"),
+        ({"query": "q", "sources": ["memory"]}, "did you mean source?"),
+        ({"query": "q", "xyzzy": 3}, "the parameters are: query, maxResults, minScore, source"),
+        ({"query": ["q"]}, "query: found an array, allowed: text"),
+        ({"query": 7}, "query: found the number 7, allowed: text"),
+        ({"query": "q", "maxResults": "5"}, 'maxResults: found "5", allowed: a whole number from 1 to 200'),
+        ({"query": "q", "maxResults": 0}, "from 1 to 200"),
+        ({"query": "q", "maxResults": 1e9}, "from 1 to 200"),
+        ({"query": "q", "maxResults": True}, "found true"),
+        ({"query": "q", "maxResults": 2.5}, "a whole number"),
+        ({"query": "q", "minScore": float("nan")}, "minScore: found"),
+        ({"query": "q", "minScore": -0.1}, "a number from 0 to 1"),
+        ({"query": "q", "corpus": "wiki"}, 'corpus: found "wiki", allowed: memory, sessions, all'),
+        ({"query": "q", "corpus": {"a": 1}}, "found an object"),
+    ],
+)
+def test_a_wrong_call_is_refused_with_what_would_be_right(given: dict[str, Any], said: str) -> None:
+    assert said in refusal(SEARCH, given)
+
+
+def test_in_a_url_numbers_and_flags_are_texts() -> None:
+    assert read(SEARCH, {"query": "q", "maxResults": "5", "minScore": "0.5"}, is_text=True) == {
+        "query": "q",
+        "maxResults": 5,
+        "minScore": 0.5,
+    }
+    assert read(CONTEXT, {"private": "true"}, is_text=True) == {"private": True}
+    assert "allowed: true or false" in refusal(CONTEXT, {"private": "maybe"}, is_text=True)
+    assert "a whole number" in refusal(SEARCH, {"query": "q", "maxResults": "five"}, is_text=True)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("parameters", [SEARCH, GET, APPEND, CONTEXT, CALLER])
+@given(data=st.data(), is_text=st.booleans())
+def test_whatever_is_given_is_read_or_refused(parameters: Any, data: Any, is_text: bool) -> None:
+    names = [name for one in parameters for name in (one.name, *one.aliases)]
+    given = data.draw(st.dictionaries(st.sampled_from(names) | st.text(max_size=9), json_values, max_size=4))
+
+    try:
+        found = read(parameters, given, is_text=is_text)
+    except BadRequest as error:
+        assert error.message and error.hint
+    else:
+        assert found.keys() <= {one.name for one in parameters}
+
+
+def test_the_schema_that_a_model_reads_is_strict() -> None:
+    schema = input_schema(SEARCH)
+
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["maxResults"]["maximum"] == 200
+    assert schema["properties"]["source"]["enum"] == ["memory", "sessions", "all"]
+    assert all(one["description"].endswith(".") for one in schema["properties"].values())

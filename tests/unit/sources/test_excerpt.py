@@ -1,0 +1,191 @@
+"""`memory_get`: which lines are given, and that nothing outside of the memory ever is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from shared.config.schema import ExtraPath
+from shared.errors import PathNotAllowed
+from shared.sources.excerpt import NOT_ALLOWED, READABLE, Excerpt, cited, read_excerpt
+from shared.sources.scope import Scope
+
+SECRET = "the secret outside"
+
+#: Pieces from which paths are made that try to get out.
+PIECES = st.sampled_from(
+    [
+        "..", ".", "", "~", "memory", "MEMORY.md", "Memory", "a.md", "A.MD", "a.md.", "a.md ", "a.md\0",
+        "%2e%2e", "%2f", "..\\", "\\", "link.md", "linked", "secret.md", "fifo.md", "hard.md", "proc",
+        "self", "environ", "etc", "passwd", "…", "\ud800", "x" * 300, "sub", "deep.md", "//", "*", "$HOME",
+        "file:", "C:", "\n", "＊",
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A memory with a note, a link, a linked folder, a FIFO and a hard link; secrets lie beside it."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text(SECRET)
+    workspace = tmp_path / "ws"
+    (workspace / "memory" / "sub").mkdir(parents=True)
+    (workspace / "secret.md").write_text(SECRET)
+    (workspace / "MEMORY.md").write_text("long term\n")
+    (workspace / "memory" / "a.md").write_text("one\ntwo\nthree\n")
+    (workspace / "memory" / "sub" / "deep.md").write_text("deep\n")
+    (workspace / "memory" / "note.txt").write_text(SECRET)
+    (workspace / "memory" / "link.md").symlink_to(outside / "secret.md")
+    (workspace / "memory" / "linked").symlink_to(outside)
+    (workspace / "memory" / "broken.md").symlink_to(outside / "none.md")
+    os.mkfifo(workspace / "memory" / "fifo.md")
+    os.link(workspace / "memory" / "a.md", workspace / "memory" / "hard.md")
+    return workspace
+
+
+def read(workspace: Path, path: str, **options: int) -> Excerpt:
+    return read_excerpt(Scope(workspace), path, **options)
+
+
+def test_lines_are_given_from_where_they_are_asked_for(workspace: Path) -> None:
+    excerpt = read(workspace, "memory/a.md", first=2, lines=1)
+
+    assert (excerpt.text, excerpt.first, excerpt.lines) == ("two", 2, 1)
+    assert (excerpt.truncated, excerpt.next_from) == (True, 3)
+
+
+def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspace: Path) -> None:
+    (workspace / "memory" / "long.md").write_text("".join(f"line {number}\n" for number in range(1, 501)))
+    (workspace / "memory" / "wide.md").write_text("".join("w" * 999 + "\n" for _ in range(50)))
+
+    long, wide = read(workspace, "memory/long.md"), read(workspace, "memory/wide.md")
+
+    assert (long.lines, long.next_from, long.truncated) == (120, 121, True)
+    assert (wide.lines, wide.next_from, len(wide.text)) == (12, 13, 11_999)
+
+
+def test_one_line_above_the_budget_is_cut_and_said_to_be(workspace: Path) -> None:
+    (workspace / "memory" / "one.md").write_text("x" * 20_000)
+
+    excerpt = read(workspace, "memory/one.md")
+
+    assert (len(excerpt.text), excerpt.truncated, excerpt.next_from) == (12_000, True, None)
+
+
+def test_going_on_at_next_from_gives_every_line_once(workspace: Path) -> None:
+    lines = [f"line {number}" for number in range(1, 301)]
+    (workspace / "memory" / "long.md").write_text("\n".join(lines) + "\n")
+    given, first = [], 1
+    while first:
+        excerpt = read(workspace, "memory/long.md", first=first)
+        given += excerpt.text.split("\n")
+        first = excerpt.next_from or 0
+
+    assert given == lines
+
+
+def test_past_the_end_there_is_nothing(workspace: Path) -> None:
+    excerpt = read(workspace, "memory/a.md", first=99)
+
+    assert (excerpt.text, excerpt.lines, excerpt.truncated, excerpt.status) == ("", 0, False, "ok")
+
+
+def test_a_note_that_is_not_there_is_an_empty_answer_with_a_status(workspace: Path) -> None:
+    excerpt = read(workspace, "memory/none.md")
+
+    assert (excerpt.status, excerpt.text, excerpt.path) == ("not_found", "", "memory/none.md")
+
+
+@pytest.mark.parametrize("path", ["MEMORY.md", "./MEMORY.md", " memory/a.md ", "memory/../MEMORY.md"])
+def test_other_ways_to_say_the_path_of_a_note_are_understood(workspace: Path, path: str) -> None:
+    assert read(workspace, path).status == "ok"
+
+
+def test_a_hard_link_is_a_file_like_any_other(workspace: Path) -> None:
+    assert read(workspace, "memory/hard.md").text == "one\ntwo\nthree"
+
+
+def refusal(workspace: Path, path: str) -> tuple[str, str]:
+    with pytest.raises(PathNotAllowed) as caught:
+        read(workspace, path)
+    return caught.value.message, caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "", "   ", ".", "..", "/", "secret.md", "none.md", "../outside/secret.md", "../outside/none.md",
+        "memory/../../outside/secret.md", "/etc/passwd", "/etc/none.md", "/proc/self/environ",
+        "/proc/self/fd/0", "~/.ssh/id_rsa", "~/x.md", "memory/link.md", "memory/broken.md",
+        "memory/linked/secret.md", "memory/linked/none.md", "memory/fifo.md", "memory/note.txt", "memory",
+        "memory/", "Memory/a.md", "MEMORY.MD", "memory/a.md\0", "memory/a.md\0.md", "memory\\a.md",
+        "memory/..%2f..%2foutside/secret.md", "file:///etc/passwd", "\ud800.md", "memory/.hidden/x.md",
+        "memory/node_modules/x.md",
+    ],
+)  # fmt: skip
+def test_everything_else_is_refused_with_the_same_words(workspace: Path, path: str) -> None:
+    assert refusal(workspace, path) == (NOT_ALLOWED, READABLE)
+
+
+def test_the_absolute_path_of_a_note_is_one_of_a_forbidden_file_is_not(workspace: Path) -> None:
+    assert read(workspace, str(workspace / "memory" / "a.md")).path == "memory/a.md"
+    assert refusal(workspace, str(workspace / "secret.md")) == (NOT_ALLOWED, READABLE)
+
+
+def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace: Path, tmp_path: Path) -> None:
+    extra = tmp_path / "extra"
+    extra.mkdir()
+    (extra / "team.md").write_text("team\n")
+    (extra / "other.md").write_text(SECRET)
+    scope = Scope(workspace, [ExtraPath(path=str(extra / "team.md"))])
+
+    assert read_excerpt(scope, str(extra / "team.md")).text == "team"
+    with pytest.raises(PathNotAllowed):
+        read_excerpt(scope, str(extra / "other.md"))
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts=st.lists(PIECES, max_size=6), lead=st.sampled_from(["", "/", "~/", "memory/", "./"]))
+def test_no_path_whatever_leads_to_what_lies_outside(workspace: Path, parts: list[str], lead: str) -> None:
+    path = lead + "/".join(parts)
+
+    try:
+        excerpt = read(workspace, path)
+    except PathNotAllowed as error:
+        assert (error.message, error.hint) == (NOT_ALLOWED, READABLE)
+    else:
+        assert SECRET not in excerpt.text
+        assert excerpt.path.startswith(("MEMORY.md", "memory.md", "memory/"))
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.text(max_size=40), first=st.integers(), lines=st.integers())
+def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(
+    workspace: Path, path: str, first: int, lines: int
+) -> None:
+    try:
+        excerpt = read(workspace, path, first=first, lines=lines)
+    except PathNotAllowed:
+        return
+    assert SECRET not in excerpt.text
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "first", "lines"),
+    [
+        ("memory/a.md#L5-L7", "memory/a.md", 5, 3),
+        ("memory/a.md#L5", "memory/a.md", 5, 1),
+        ("memory/a.md#L7-L5", "memory/a.md", 7, 1),
+        ("memory/a.md", "memory/a.md", None, None),
+        ("memory/a.md#section", "memory/a.md#section", None, None),
+    ],
+)
+def test_a_citation_is_a_path_and_lines(text: str, path: str, first: int | None, lines: int | None) -> None:
+    found = cited(text)
+
+    assert (found.path, found.first, found.lines) == (path, first, lines)
