@@ -142,24 +142,18 @@ class RemoteBatchApi(ABC):
                     reason=error.message,
                     error=ProviderBrokenAnswer(error.message, status=404),
                 )
-            job = self._http.any_json(reply)
-            if not isinstance(job, dict) or not (job.get("id") or job.get("name")):
-                # Then an error in it is that of the call; else it is that of the job.
-                job = self._http.json(reply)
-            return self._look(job, LOOK)
+            return self._look(self._thing(reply), LOOK)
 
     def results(self, look: BatchLook) -> Iterator[BatchResult]:
         vectors.expect_many()
         if look.output:
             count = 0
-            with self._errors(), closing(self._content(look.output)) as pieces:
+            with self._errors(), self._still_there(), closing(self._content(look.output)) as pieces:
                 for result in self._reader.results(pieces):
                     count += 1
                     yield result
             if not count:
-                raise ProviderBrokenAnswer(
-                    self._said(CONTENT, "the file of the results is empty"), status=200
-                )
+                raise ProviderBrokenAnswer(self._said(CONTENT, "200, but an empty file"), status=200)
         if look.errors:
             try:
                 with self._errors(), closing(self._content(look.errors)) as pieces:
@@ -174,9 +168,10 @@ class RemoteBatchApi(ABC):
     def cancel(self, batch_id: str) -> BatchLook:
         with self._errors():
             reply = self._http.post(f"{self._job_path(batch_id)}{self.cancel_suffix}", {}, what=CANCEL)
-            if reply.status >= 300 and reply.status not in (400, 404, 409):
-                raise self._http.error(reply)
-        # A job that is final is no error, and not every provider answers with the job.
+            error = self._http.error(reply) if reply.status >= 300 else None
+            # A job that is final (400, 409) or unknown is none: the look says what it is.
+            if error and reply.status not in (404, 409) and not isinstance(error, ProviderRefused):
+                raise error
         return self.look(batch_id)
 
     def clean_up(self, look: BatchLook | None, *, file_id: str) -> None:
@@ -253,7 +248,13 @@ class RemoteBatchApi(ABC):
                 "memorySearch.remote.batch.enabled to false",
                 status=reply.status,
             )
-        return self._http.json(reply)
+        return self._thing(reply)
+
+    def _thing(self, reply: Reply) -> Any:
+        """The JSON that describes a file or a job; an error beside its name is that of the job."""
+        answer = self._http.any_json(reply)
+        named = isinstance(answer, dict) and (answer.get("id") or answer.get("name"))
+        return answer if named else self._http.json(reply)
 
     def _pages(self, path: str, query: Mapping[str, str | int], *, rows: str, what: str) -> Iterator[Any]:
         """The entries of a list, page by page. Raises ProviderBrokenAnswer for one without an end."""
@@ -267,7 +268,7 @@ class RemoteBatchApi(ABC):
                 entries = []
             if not isinstance(entries, list):
                 # Not the same as an empty one: whoever finds no job may make a second.
-                said = f"there is no list `{rows}` in the answer"
+                said = f"200, but without a list `{rows}`"
                 raise ProviderBrokenAnswer(self._said(what, said), status=200)
             yield from entries
             more = self._next_page(page, entries)
@@ -298,6 +299,16 @@ class RemoteBatchApi(ABC):
                 hint="if this repeats, set memorySearch.remote.batch.enabled to false",
                 status=error.status,
             ) from None
+
+    @contextmanager
+    def _still_there(self) -> Iterator[None]:
+        """A file that is gone says nothing against the provider."""
+        try:
+            yield
+        except ProviderStop as error:
+            if error.status not in (404, 410):
+                raise
+            raise ProviderBrokenAnswer(error.message, status=error.status) from None
 
     def _text_of(self, value: object, name: str, what: str) -> str:
         if not isinstance(value, str) or not value:

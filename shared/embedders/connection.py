@@ -9,7 +9,7 @@ import math
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
 import httpx
@@ -146,10 +146,10 @@ class Connection:
 
         Redirects are followed, to other places without key and headers, and never from https to http.
         """
-        url = call.url
-        with self._translated(call):
-            for _ in range(MAX_REDIRECTS + 1):
-                client = self._client if _origin(url) == _origin(self._base) else self._stranger
+        for _ in range(MAX_REDIRECTS + 1):
+            url = call.url
+            client = self._client if _origin(url) == _origin(self._base) else self._stranger
+            with self._translated(call):
                 request = client.build_request(
                     "GET", url, headers={"accept": "*/*"}, timeout=_timeout(call.timeout_s)
                 )
@@ -164,10 +164,12 @@ class Connection:
                     reply = self._read(response, call)
                 finally:
                     response.close()
-                target = reply.headers.get("location", "") if response.has_redirect_location else ""
-                url = url.join(target)
-                if not target or (self._base.scheme == "https" and url.scheme != "https"):
+                if not response.has_redirect_location:
                     break
+                url = url.join(reply.headers["location"])
+            if self._base.scheme == "https" and url.scheme != "https":
+                break
+            call = replace(call, url=url)
         return reply
 
     def close(self) -> None:

@@ -83,7 +83,12 @@ class Exchange:
             error = self._refusal(fault, argument)
             if error is not None:
                 self._send(
-                    error.status, [error.body], error.kind, location=error.location, wait=error.retry_after
+                    error.status,
+                    [error.body],
+                    error.kind,
+                    location=error.location,
+                    wait=error.retry_after,
+                    encoding=error.encoding,
                 )
                 return
             with self._side.jobs.lock:
@@ -138,7 +143,7 @@ class Exchange:
         if file is None:
             return self._error(404, f"No such File object: {self._name}", "not_found")
         if self._call == "delete":
-            del jobs.files[self._name]
+            jobs.remove_file(self._name)
             return {"id": self._name, "object": "file", "deleted": True}
         return file
 

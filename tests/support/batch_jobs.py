@@ -69,6 +69,8 @@ class StoredFile:
     created_at: float
     #: The lines of it, made anew each time.
     lines: Callable[[], Iterator[bytes]] = field(repr=False)
+    #: An upload is kept on disk.
+    content: IO[bytes] | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,7 +156,20 @@ class Jobs:
                 at += len(line)
                 yield line
 
-        return self._store(name, "batch", size, lines)
+        file = self._store(name, "batch", size, lines)
+        file.content = content
+        return file
+
+    def remove_file(self, id_: str) -> None:
+        """Drop a file."""
+        content = self.files.pop(id_).content
+        if content is not None:
+            content.close()
+
+    def close(self) -> None:
+        """Drop all files."""
+        for id_ in list(self.files):
+            self.remove_file(id_)
 
     def make(self, *, file_id: str, tag: str, agent: str, request: dict[str, Any]) -> Job:
         """A new job over an uploaded file."""

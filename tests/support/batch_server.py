@@ -48,18 +48,24 @@ class BatchSide:
     def __init__(self, stub: EmbeddingServer, wire: Wire) -> None:
         self.stub = stub
         self.wire = wire
+        self._shown: dict[tuple[int, int, bool], str] = {}
         self.jobs = Jobs(read=wire.rows)
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew, as a server that was just started."""
+        self.jobs.close()
+        self.jobs = Jobs(read=self.wire.rows)
         self.jobs.write = self._row
-        self.jobs.write_error = lambda job, row, status, code: wire.bad_row(job, row.key, status, code)
-        self.jobs.has_error_file = wire.has_error_file
-        self.jobs.on_embedded = stub.count_texts
+        self.jobs.write_error = lambda job, row, status, code: self.wire.bad_row(job, row.key, status, code)
+        self.jobs.has_error_file = self.wire.has_error_file
+        self.jobs.on_embedded = self.stub.count_texts
         self.calls: Counter[str] = Counter()
         self.latency_ms = 0.0
         self.page_rows = 100
         self.enabled = True
         self._scripts: dict[str, deque[str]] = {}
         self._faults: dict[str, str] = {}
-        self._shown: dict[tuple[int, int, bool], str] = {}
 
     def control(self, changes: dict[str, Any]) -> None:
         with self.jobs.lock:

@@ -119,6 +119,7 @@ class EmbeddingServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+        self.batches.jobs.close()
 
     def control(self, changes: dict[str, Any]) -> None:
         """What `POST /control` does."""

@@ -6,6 +6,8 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,42 @@ def connect(clock: ManualClock) -> Iterator[Connect]:
     yield make
     for embedder in made:
         embedder.close()
+
+
+@pytest.fixture(scope="session")
+def batch_servers() -> Iterator[Callable[[str], EmbeddingServer]]:
+    """The server of a provider, as if it was just started: starting one takes longer than most tests."""
+    from tests.unit.embedders.batches import DIMS, SERVERS
+
+    with ExitStack() as opened:
+
+        @cache
+        def started(provider: str) -> EmbeddingServer:
+            return opened.enter_context(SERVERS[provider](dims=DIMS, key=KEY))
+
+        def fresh(provider: str) -> EmbeddingServer:
+            server = started(provider)
+            server.control({"fault": "", "script": [], "clear_log": True})
+            server.batches.clear()
+            return server
+
+        yield fresh
+
+
+@pytest.fixture
+def open_batches(
+    clock: ManualClock, batch_servers: Callable[[str], EmbeddingServer]
+) -> Iterator[Callable[..., Any]]:
+    """The server of a provider with its Batch API connected; see `batches`."""
+    # It takes what it shares from here.
+    from tests.unit.embedders.batches import Place, client
+
+    with ExitStack() as opened:
+
+        def open_(provider: str, *, vector_dims: int = 0, **settings: Any) -> Place:
+            server = batch_servers(provider)
+            api = client(provider, server.url, clock=clock, timeout_s=10, vector_dims=vector_dims, **settings)
+            opened.callback(api.close)
+            return Place(provider=provider, server=server, api=api)
+
+        yield open_
