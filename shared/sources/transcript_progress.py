@@ -1,0 +1,66 @@
+"""How far a transcript has been read: what an index keeps of it, so that the next reading goes on there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What holds from one line of a transcript to the next."""
+
+    #: What the session is called: its name, or the first words of the user.
+    title: str = ""
+    is_named: bool = False
+    #: Day of the last record that had one (ISO, UTC).
+    day: str = ""
+    #: A cron job began this session and nobody has spoken since: its reports to itself are left out.
+    is_muted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What a transcript amounts to so far."""
+
+    messages: int = 0
+    #: Lines that are no record.
+    broken: int = 0
+    #: Times the agent's context was compacted.
+    compactions: int = 0
+    #: Estimated tokens of the messages and tool results since the last compaction.
+    tokens: int = 0
+    #: Tokens of the context as the provider last reported them; 0 when it did not since the last compaction.
+    reported_tokens: int = 0
+    #: First and last day of a message (ISO, UTC); empty when none has a day.
+    first_day: str = ""
+    last_day: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a chunk begins: a piece of what a line says, and all that is needed to read on from there."""
+
+    #: First byte of the line, and its number from 1.
+    offset: int = 0
+    line: int = 1
+    #: Which piece of the line, from 0.
+    piece: int = 0
+    #: Pieces from here on that the chunk before has as well.
+    repeated: int = 0
+    #: Number of the chunk in the transcript, from 0.
+    ordinal: int = 0
+    #: What holds before the line.
+    standing: Standing = field(default_factory=Standing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a transcript has been read, and what it held."""
+
+    #: Bytes and lines that were read; a last line that is not complete is not.
+    consumed: int = 0
+    lines: int = 0
+    #: Where the last chunk begins: the next reading makes it again.
+    resume: Place = field(default_factory=Place)
+    title: str = ""
+    counts: Counts = field(default_factory=Counts)
