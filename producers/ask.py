@@ -74,7 +74,7 @@ def bring_in(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
             warning=f"this index is of another workspace, {plan.known.workspace}; hits come from there",
             action=f"memline --workspace {settings.workspace} index",
         )
-    if behind and settings.memory.sync.on_search and may_write:
+    if plan.changes.announced() and settings.memory.sync.on_search and may_write:
         behind -= _catch_up(settings, plan, clock)
     return DiskState(files_behind=behind)
 
@@ -90,12 +90,11 @@ def _known(settings: AgentSettings) -> Known:
 def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     """Store changed files until the time is over; returns how many were done."""
     from shared.index import ledger, meta
-    from shared.index.intake import look_at
+    from shared.index.intake import Intake
     from shared.index.writer import IndexWriter
-    from shared.sources.scope import Scope
 
     until = clock.now() + CATCH_UP_S
-    scope = Scope(settings.workspace, settings.memory.extra_paths)
+    intake = Intake(settings, clock=clock)
     done = 0
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
@@ -103,17 +102,11 @@ def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
             for path in plan.changes.announced():
                 if clock.now() > until:
                     break
-                row = look_at(
-                    path,
-                    source="memory",
-                    scope=scope,
-                    chunking=settings.memory.chunking,
-                    known=ledger.entry(writer.connection, path),
-                    force=False,
-                    clock=clock,
-                )
-                writer.store_file(row)
-                done += 1
+                for row in intake.look(path, known=ledger.entry(writer.connection, path)):
+                    writer.store_file(row)
+                    if clock.now() > until:
+                        break
+                done += path not in plan.changes.growing and not row.is_partial
     except IndexCorrupt:
         raise
     except IndexFault as error:

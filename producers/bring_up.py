@@ -167,7 +167,7 @@ class Run:
         with faults(self._settings.index_path):
             target = identity.target(connection)
             backlog = vectors.backlog(connection, target.id) if target else Backlog()
-            entries = ledger.entries(connection, "memory")
+            entries = ledger.entries(connection)
             bad = [entry for entry in entries.values() if entry.outcome in ledger.PROBLEMS]
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             if target:
@@ -179,7 +179,7 @@ class Run:
                 files={
                     "seen": len(self._plan.discovery.found),
                     "added": len(changes.added),
-                    "changed": len(changes.changed),
+                    "changed": len(changes.changed) + len(changes.growing),
                     "removed": len(changes.removed),
                     "unchanged": len(changes.unchanged),
                     "failed": len(bad),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from producers.announce import PATHS_PER_MESSAGE, announce
+from shared.index import ledger
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -66,8 +67,7 @@ class Feed:
         if connection is not None:
             # One by one: the window is small, and the ledger may have a million rows.
             for path in list(self._sizes):
-                row = connection.execute("SELECT observed_ns FROM files WHERE path = ?", (path,)).fetchone()
-                if row is not None and row[0] >= self._looked_ns:
+                if ledger.is_done(connection, path, self._looked_ns):
                     del self._sizes[path]
                     self._moved = time.monotonic()
                     self._stall_s = STALL_S

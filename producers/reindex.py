@@ -9,12 +9,12 @@ from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
 from shared.embedders.prices import cost
-from shared.index import driver, identity
+from shared.index import driver, identity, ledger
 from shared.index.chunks import text_hash
-from shared.index.intake import look_at
+from shared.index.intake import Intake
 from shared.index.plan import Known, ledger_of, look
-from shared.sources.scope import Scope
 from shared.sources.tokens import estimate_tokens
+from shared.sources.transcript_names import is_transcript
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -75,21 +75,14 @@ def _estimate(
 ) -> Estimate:
     plan = look(settings, choice, ledger_of(reader) if reader else Known())
     paths = plan.changes.announced(force=force)
-    scope = Scope(settings.workspace, settings.memory.extra_paths)
+    intake = Intake(settings, clock=clock)
     texts: dict[bytes, int] = {}
     chunk_count = 0
     for path in paths:
-        row = look_at(
-            path,
-            source="memory",
-            scope=scope,
-            chunking=settings.memory.chunking,
-            known=None,
-            force=True,
-            clock=clock,
-        )
-        chunk_count += len(row.chunks or ())
-        texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in row.chunks or ())
+        known = ledger.entry(reader, path) if reader and is_transcript(path) else None
+        for row in intake.look(path, known=known, force=force):
+            chunk_count += len(row.chunks or ())
+            texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in row.chunks or ())
     ready: set[bytes] = set()
     if reader and choice.identity:
         _add_waiting(reader, texts, choice.identity)

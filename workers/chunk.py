@@ -8,12 +8,11 @@ import dramatiq
 
 from shared.index import ledger
 from shared.index.driver import reading_if_any
-from shared.index.intake import look_at
+from shared.index.intake import Intake
 from shared.index.ledger import LedgerEntry
 from shared.index.rows import FileRow
 from shared.queue.messages import ChunkFiles, StoreFiles, decode
 from shared.queue.send import send
-from shared.sources.scope import Scope
 from workers import runtime
 
 #: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in
@@ -30,26 +29,17 @@ def chunk_files(raw: dict[str, Any]) -> None:
     """
     message = decode(raw, ChunkFiles)
     here = runtime.current()
-    settings = here.agent(message.agent)
-    scope = Scope(settings.workspace, settings.memory.extra_paths)
+    intake = Intake(here.agent(message.agent), clock=here.clock)
     known = _known(message, here)
     rows: list[FileRow] = []
     chars = 0
     for path in message.paths:
-        row = look_at(
-            path,
-            source=message.source,
-            scope=scope,
-            chunking=settings.memory.chunking,
-            known=known.get(path),
-            force=message.force,
-            clock=here.clock,
-        )
-        rows.append(row)
-        chars += row.size
-        if chars > MESSAGE_CHARS:
-            _send(message, rows, here)
-            rows, chars = [], 0
+        for row in intake.look(path, known=known.get(path), force=message.force):
+            rows.append(row)
+            chars += sum(len(chunk.text) for chunk in row.chunks or ())
+            if chars > MESSAGE_CHARS:
+                _send(message, rows, here)
+                rows, chars = [], 0
     if rows:
         _send(message, rows, here)
 

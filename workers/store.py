@@ -35,7 +35,9 @@ def store_files(raw: dict[str, Any]) -> None:
         stored = writer.store_file(row, backfill=message.backfill, asked_ns=message.asked_ns)
         _LOG.info("file.stored", path=row.path, change=stored.change, outcome=stored.outcome)
         if stored.change == "unknown":
-            again = ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=True)
+            # What is new of a transcript is found again from what the ledger has now.
+            is_note = row.progress is None
+            again = ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=is_note)
             send(again)
     _dispatch(here, message.agent, only_full=True)
 

@@ -12,10 +12,12 @@ import click
 
 from producers.cli.options import Invocation, examples, global_options, json_option, print_json
 from shared.config.schema import PROVIDERS
+from shared.sources.transcript_names import MEMORY, SESSIONS
 
 if TYPE_CHECKING:
     from shared.config.schema import AgentSettings
     from shared.embedders.protocol import Embedder
+    from shared.index.rows import FileRow
     from shared.index.writer import IndexWriter
     from shared.search.evaluation import LabelledQuestion
     from shared.search.results import Answer
@@ -41,7 +43,10 @@ def bench() -> None:
 @click.argument("queries", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--view", type=click.Choice(["memory", "sessions"]), default="memory", help="Evidence that counts."
+    "--view",
+    type=click.Choice([MEMORY, SESSIONS]),
+    default=MEMORY,
+    help="What is searched.",
 )
 @click.option(
     "--provider", type=click.Choice(PROVIDERS), default="none", help="Embed with it; none: keywords only."
@@ -63,8 +68,9 @@ def retrieval(
     """Ask the labelled questions of QUERIES and say how much of their evidence is found.
 
     QUERIES has a JSON object a line: query_id, query, workspace, category, evidence. Every Markdown file
-    below ROOT/<workspace> goes into a throw-away index, and every question is answered as `memline search`
-    would, with the configured chunking and query settings.
+    below ROOT/<workspace>, or with --view sessions every transcript in ROOT/<workspace>/sessions, goes into a
+    throw-away index, and every question is answered as `memline search` would, with the configured chunking
+    and query settings.
 
     \b
     R@k        share of the evidence in the first k hits
@@ -81,7 +87,7 @@ def retrieval(
     run: list[dict[str, Any]] = []
     for workspace in sorted({question.workspace for question in questions}):
         here = [question for question in questions if question.workspace == workspace]
-        for question, answer in _answers(settings, root / workspace, here):
+        for question, answer in _answers(settings, root / workspace, here, view):
             scored.append((question.category, score(question, answer.hits)))
             run.append({"query_id": question.id, "results": answer.to_json()["results"]})
     if run_file is not None:
@@ -106,7 +112,7 @@ def _bench_settings(invocation: Invocation, root: Path, provider: str) -> AgentS
 
 
 def _answers(
-    settings: AgentSettings, workspace: Path, questions: Sequence[LabelledQuestion]
+    settings: AgentSettings, workspace: Path, questions: Sequence[LabelledQuestion], view: str
 ) -> Iterator[tuple[LabelledQuestion, Answer]]:
     from shared.errors import MemlineError
     from shared.search.answer import search
@@ -116,7 +122,7 @@ def _answers(
 
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
-    with _throw_away_index(settings, workspace) as (path, embed_query):
+    with _throw_away_index(settings, workspace, view) as (path, embed_query):
         index = SearchIndex(path, long_lived=True)
         try:
             for question in questions:
@@ -132,43 +138,25 @@ def _answers(
 
 @contextmanager
 def _throw_away_index(
-    settings: AgentSettings, workspace: Path
+    settings: AgentSettings, workspace: Path, view: str
 ) -> Iterator[tuple[Path, Callable[[str], bytes] | None]]:
-    """An index of all Markdown below a folder, and how to embed a question for it."""
+    """An index of the notes below a folder, or of its transcripts, and how to embed questions for it."""
     from tempfile import TemporaryDirectory
 
-    from shared.clock import SystemClock
-    from shared.config.schema import ExtraPath
     from shared.embedders.choice import NONE, choose
     from shared.errors import ProviderStop
-    from shared.index.intake import look_at
     from shared.index.writer import IndexWriter
-    from shared.sources.discover import discover_scope
-    from shared.sources.scope import Scope
 
     choice = choose(settings)
     if choice.identity is None and settings.memory.provider != NONE:
         raise ProviderStop(choice.reason, hint=choice.action)
-    clock = SystemClock()
-    scope = Scope(workspace, (ExtraPath(path="."),))
     with TemporaryDirectory(prefix="memline-bench-") as folder:
         path = Path(folder) / "index.sqlite"
         writer = IndexWriter(path)
         embedder = choice.build() if choice.identity is not None else None
         try:
-            for found in discover_scope(scope).found:
-                if found.problem is None:
-                    writer.store_file(
-                        look_at(
-                            found.path,
-                            source="memory",
-                            scope=scope,
-                            chunking=settings.memory.chunking,
-                            known=None,
-                            force=False,
-                            clock=clock,
-                        )
-                    )
+            for row in _notes(settings, workspace) if view == MEMORY else _transcripts(settings, workspace):
+                writer.store_file(row)
             if embedder is None:
                 yield path, None
             else:
@@ -178,6 +166,43 @@ def _throw_away_index(
             writer.close()
             if embedder is not None:
                 embedder.close()
+
+
+def _notes(settings: AgentSettings, workspace: Path) -> Iterator[FileRow]:
+    from shared.clock import SystemClock
+    from shared.config.schema import ExtraPath
+    from shared.index.intake import look_at
+    from shared.sources.discover import discover_scope
+    from shared.sources.scope import Scope
+
+    scope = Scope(workspace, (ExtraPath(path="."),))
+    for found in discover_scope(scope).found:
+        if found.problem is None:
+            yield look_at(
+                found.path,
+                scope=scope,
+                chunking=settings.memory.chunking,
+                known=None,
+                force=False,
+                clock=SystemClock(),
+            )
+
+
+def _transcripts(settings: AgentSettings, workspace: Path) -> Iterator[FileRow]:
+    from shared.clock import SystemClock
+    from shared.index.transcript_intake import look_at_transcript
+    from shared.sources.transcript_files import TranscriptScope
+
+    scope = TranscriptScope(str(workspace), SESSIONS)
+    for found in scope.discover().found:
+        yield from look_at_transcript(
+            found.path,
+            scope=scope,
+            chunking=settings.memory.chunking,
+            known=None,
+            force=False,
+            clock=SystemClock(),
+        )
 
 
 def _embed_all(writer: IndexWriter, embedder: Embedder) -> None:

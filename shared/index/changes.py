@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.sources.discover import Discovery
+from shared.index.ledger import PARTLY
+from shared.sources.discover import Discovery, Found
 from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
+from shared.sources.transcript_names import is_transcript
 from shared.values import value
 
 #: Outcomes that come from the content: with the same size and time they would come again.
@@ -35,6 +37,8 @@ class Changes:
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
+    #: Transcripts that grew by less than is worth a look each time; they count as up to date.
+    growing: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
 
@@ -44,18 +48,26 @@ class Changes:
         return len(self.added) + len(self.changed) + len(self.removed) + len(self.refused)
 
     def announced(self, *, force: bool = False) -> tuple[str, ...]:
-        """Paths a chunk worker should look at: those that changed, with `force` all."""
-        changed = (*self.added, *self.changed, *self.removed, *self.refused)
+        """Paths a chunk worker should look at: those that changed in any way, with `force` all."""
+        changed = (*self.added, *self.changed, *self.growing, *self.removed, *self.refused)
         return (*changed, *self.unchanged) if force else changed
 
 
-def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> Changes:
+def compare(
+    discovery: Discovery,
+    ledger: Mapping[str, Seen],
+    chunking: str,
+    *,
+    transcript_chunking: str = "",
+    growth: int = 0,
+) -> Changes:
     """Compare a walk with the ledger. Pure; opens no file.
 
     A file is unchanged when size and time are those of the ledger and its chunks were made with the present
-    settings (`chunking`). What could not be read last time is tried again every time.
+    settings (`chunking`; `transcript_chunking` for transcripts). What could not be read last time is tried
+    again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
-    groups: dict[str, list[str]] = {"added": [], "changed": [], "removed": [], "unchanged": [], "refused": []}
+    groups: dict[str, list[str]] = {field: [] for field in Changes.__dataclass_fields__}
     present: set[str] = set()
     for found in discovery.found:
         present.add(found.path)
@@ -66,9 +78,10 @@ def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> 
         elif seen is None:
             change = "added"
         elif (seen.size, seen.mtime_ns) != (found.size, found.mtime_ns):
-            change = "changed"
+            change = "growing" if _is_growing(found, seen, transcript_chunking, growth) else "changed"
         elif seen.outcome == INDEXED:
-            change = "unchanged" if seen.chunking == chunking else "changed"
+            wanted = transcript_chunking if is_transcript(found.path) else chunking
+            change = "unchanged" if seen.chunking == wanted else "changed"
         else:
             change = "unchanged" if seen.outcome in _SETTLED else "changed"
         groups[change].append(found.path)
@@ -81,10 +94,14 @@ def compare(discovery: Discovery, ledger: Mapping[str, Seen], chunking: str) -> 
         # Behind a link that the walk did not follow: looked at, it would be the same again.
         is_known = seen.outcome == SYMLINK and path.startswith(links)
         groups["unchanged" if is_known else "removed"].append(path)
-    return Changes(
-        added=tuple(groups["added"]),
-        changed=tuple(groups["changed"]),
-        removed=tuple(groups["removed"]),
-        unchanged=tuple(groups["unchanged"]),
-        refused=tuple(groups["refused"]),
+    return Changes(**{name: tuple(paths) for name, paths in groups.items()})
+
+
+def _is_growing(found: Found, seen: Seen, chunking: str, growth: int) -> bool:
+    return (
+        is_transcript(found.path)
+        and seen.outcome in (INDEXED, EMPTY)
+        and seen.mtime_ns != PARTLY
+        and seen.chunking == chunking
+        and 0 < found.size - seen.size < growth
     )

@@ -7,18 +7,24 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.index import ledger
+from shared.index import ledger, transcripts
 from shared.index.fts import FullText
-from shared.index.rows import ChunkRow, FileRow
+from shared.index.rows import FileRow
 from shared.sources import outcomes
 from shared.sources.tokens import DENSE
+from shared.sources.transcript_names import SESSIONS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from shared.index.ledger import LedgerEntry
+
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new look was written
 #: by a clock that has since been put back: it must not freeze the file until the clock catches up.
 MAX_CLOCK_STEP_NS = 600 * 10**9
+
+#: Behind the last ordinal of any file.
+_ALL = 1 << 62
 
 _DENSE_RUN = re.compile(f"[{DENSE}]+")
 
@@ -28,7 +34,8 @@ class Replaced:
     """What storing a file did: how it compares with the row before, and which texts came and went."""
 
     #: added, changed, removed, unchanged, refused (kept out of the index), late (an older look; ignored) or
-    #: unknown (said to be unchanged, but the ledger has other content; ignored, to be looked at again).
+    #: unknown (said to be unchanged, or to continue what is there, but the ledger has other content; ignored,
+    #: to be looked at again).
     change: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
@@ -60,7 +67,8 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Rep
     """Make the index agree with `row`, inside the caller's transaction.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
-    nothing, so the newest look at the file always stays.
+    nothing, so the newest look at the file always stays. A row that continues a file counts only on top of
+    the very bytes it continues.
     """
     before = ledger.entry(connection, row.path)
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
@@ -73,8 +81,12 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Rep
             return Replaced(change="unknown")
         ledger.touch(connection, row)
         return Replaced(change="unchanged")
+    if row.base and not _continues(connection, before, row):
+        return Replaced(change="unknown")
     file_id = ledger.record(connection, row)
-    texts, orphans = _replace_chunks(connection, full_text, file_id, row.chunks)
+    if row.source == SESSIONS:
+        transcripts.save(connection, file_id, row.progress)
+    texts, orphans = _replace_chunks(connection, full_text, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that came and went unseen: the row tells that somebody looked.
         change = "removed" if existed else "unchanged"
@@ -85,13 +97,35 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Rep
     return Replaced(change=change, texts=texts, orphans=orphans)
 
 
+def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow) -> bool:
+    """Whether the ledger has what `row` builds on: the same bytes, cut in the same way, up to its chunks."""
+    if before is None or (before.hash, before.chunking) != (row.base, row.chunking):
+        return False
+    count = connection.execute(
+        "SELECT count(*) FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?",
+        (row.path, row.keeps),
+    )
+    return bool(count.fetchone()[0] == row.keeps)
+
+
 def _replace_chunks(
-    connection: Connection, full_text: FullText, file_id: int, chunks: tuple[ChunkRow, ...]
+    connection: Connection, full_text: FullText, file_id: int, row: FileRow
 ) -> tuple[dict[bytes, str], list[bytes]]:
-    old = {row[0] for row in connection.execute("SELECT text_hash FROM chunks WHERE file_id = ?", (file_id,))}
+    chunks = row.chunks or ()
+    first = row.keeps
+    stop = first + len(chunks) if row.is_partial else _ALL
+    old = {
+        found[0]
+        for found in connection.execute(
+            "SELECT text_hash FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?",
+            (file_id, first, stop),
+        )
+    }
     if old:
-        full_text.forget(file_id)
-        connection.execute("DELETE FROM chunks WHERE file_id = ?", (file_id,))
+        full_text.forget(file_id, first, stop)
+        connection.execute(
+            "DELETE FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
+        )
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
     if chunks:
         connection.executemany(
@@ -108,10 +142,10 @@ def _replace_chunks(
                     grams(f"{chunk.heading}\n{chunk.text}"),
                     text_hash(chunk.text),
                 )
-                for ordinal, chunk in enumerate(chunks)
+                for ordinal, chunk in enumerate(chunks, first)
             ),
         )
-        full_text.add(file_id)
+        full_text.add(file_id, first, stop)
     gone = [digest for digest in old if digest not in texts]
     orphans = [
         digest

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`); `migrations.py` brings older files here.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000

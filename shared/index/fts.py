@@ -24,7 +24,7 @@ CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
 
 _DOCUMENTS_OF = (
     "id, text, heading, path, grams FROM chunk_documents"
-    " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)"
+    " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
 )
 
 
@@ -44,22 +44,25 @@ class FullText:
         self._connection = connection
         self._has_module = not missing(connection)
 
-    def forget(self, file_id: int) -> None:
-        """Take the chunks of a file out while their rows are there, inside the caller's transaction."""
+    def forget(self, file_id: int, first: int, stop: int) -> None:
+        """Take chunks of a file out while their rows are there, inside the caller's transaction.
+
+        `first` is the ordinal of the first of them, `stop` that behind the last.
+        """
         if self._is_in_step():
             # External content: FTS5 must be told the old values before they are gone.
             self._connection.execute(
                 "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
                 f" SELECT 'delete', {_DOCUMENTS_OF}",
-                (file_id,),
+                (file_id, first, stop),
             )
 
-    def add(self, file_id: int) -> None:
-        """Put the chunks of a file in, inside the caller's transaction."""
+    def add(self, file_id: int, first: int, stop: int) -> None:
+        """Put chunks of a file in, inside the caller's transaction."""
         if self._is_in_step():
             self._connection.execute(
                 f"INSERT INTO chunks_fts (rowid, text, heading, path, grams) SELECT {_DOCUMENTS_OF}",
-                (file_id,),
+                (file_id, first, stop),
             )
 
     def mend(self) -> None:

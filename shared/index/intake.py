@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from shared.clock import Clock
-from shared.config.schema import Chunking
+from shared.config.schema import AgentSettings, Chunking
 from shared.index import ledger
 from shared.index.ledger import LedgerEntry
 from shared.index.rows import ChunkRow, FileRow
@@ -13,12 +15,52 @@ from shared.sources.chunking_digest import chunking_digest
 from shared.sources.reading import read_file
 from shared.sources.refusal import problem_at
 from shared.sources.scope import Scope
+from shared.sources.transcript_names import MEMORY, is_transcript
+
+
+class Intake:
+    """Looks at files of one agent, whatever their source."""
+
+    def __init__(self, settings: AgentSettings, *, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._notes = Scope(settings.workspace, settings.memory.extra_paths)
+
+    def look(self, path: str, *, known: LedgerEntry | None, force: bool = False) -> Iterator[FileRow]:
+        """What the file of a ledger path is now: one row, of a long transcript several.
+
+        `known` is what the ledger says of it. Never raises for what is on the disk.
+        """
+        chunking = self._settings.memory.chunking
+        if is_transcript(path):
+            # Loaded only where there are transcripts.
+            from shared.index.transcript_intake import look_at_transcript
+            from shared.sources.transcript_files import transcripts_of
+
+            yield from look_at_transcript(
+                path,
+                scope=transcripts_of(self._settings),
+                chunking=chunking,
+                known=known,
+                force=force,
+                clock=self._clock,
+            )
+        elif MEMORY in self._settings.memory.sources:
+            yield look_at(
+                path,
+                scope=self._notes,
+                chunking=chunking,
+                known=known,
+                force=force,
+                clock=self._clock,
+            )
+        else:
+            yield FileRow(path=path, source=MEMORY, outcome=ledger.REMOVED, observed_ns=self._clock.now_ns())
 
 
 def look_at(
     path: str,
     *,
-    source: str,
     scope: Scope,
     chunking: Chunking,
     known: LedgerEntry | None,
@@ -39,7 +81,7 @@ def look_at(
             problem = problem_at(scope, path)
             return FileRow(
                 path=path,
-                source=source,
+                source=MEMORY,
                 outcome=problem.outcome if problem else ledger.REMOVED,
                 reason=problem.reason if problem else "",
                 observed_ns=observed_ns,
@@ -50,7 +92,7 @@ def look_at(
             and known.outcome == reading.outcome
             and known.hash == reading.sha256
             and known.chunking == digest
-            and known.source == source
+            and known.source == MEMORY
         )
         if reading.outcome != outcomes.INDEXED:
             chunks: tuple[ChunkRow, ...] | None = ()
@@ -68,7 +110,7 @@ def look_at(
             )
         return FileRow(
             path=path,
-            source=source,
+            source=MEMORY,
             outcome=reading.outcome,
             reason=reading.reason,
             size=reading.size,
@@ -82,7 +124,7 @@ def look_at(
         # A bug must not take the other files of the message with it; the ledger keeps what happened.
         return FileRow(
             path=path,
-            source=source,
+            source=MEMORY,
             outcome=outcomes.FAILED,
             reason=f"{type(error).__name__}: {error}",
             observed_ns=observed_ns,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from shared.index import transcripts
 from shared.sources import outcomes
 from shared.sources.outcomes import INDEXED
+from shared.sources.transcript_names import SESSIONS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from shared.index.rows import FileRow
+    from shared.sources.transcript_progress import Progress
 
 #: It is gone. The row stays for a while, so that an older message cannot bring the content back.
 REMOVED = outcomes.GONE
@@ -25,6 +28,9 @@ PROBLEMS = (
     outcomes.NOT_TEXT,
     outcomes.BAD_NAME,
 )
+
+#: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
+PARTLY = -1
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
@@ -43,6 +49,8 @@ class LedgerEntry:
     outcome: str
     reason: str
     chunking: str
+    #: Of a transcript, how far it was read.
+    progress: Progress | None = None
 
 
 _COLUMNS = "path, source, size, mtime_ns, hash, observed_ns, outcome, reason, chunking"
@@ -57,22 +65,32 @@ def entries(connection: Connection, source: str | None = None) -> dict[str, Ledg
     return {row[0]: _entry(row) for row in rows}
 
 
-def seen(connection: Connection, source: str) -> Iterator[tuple[str, int, int, str, str]]:
+def seen(connection: Connection) -> Iterator[tuple[str, int, int, str, str]]:
     """(path, size, mtime_ns, outcome, chunking) of the files that are not gone: what a scan compares.
 
     Every search asks this of every file, so it takes no more than is needed.
     """
     yield from connection.execute(
-        "SELECT path, size, mtime_ns, outcome, chunking FROM files"
-        " WHERE outcome <> ? AND source = ? ORDER BY path",
-        (REMOVED, source),
+        "SELECT path, size, mtime_ns, outcome, chunking FROM files WHERE outcome <> ? ORDER BY path",
+        (REMOVED,),
     )
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
     """The row of `path`, also when the file is gone."""
     row = connection.execute(f"SELECT {_COLUMNS} FROM files WHERE path = ?", (path,)).fetchone()
-    return _entry(row) if row else None
+    if row is None:
+        return None
+    found = _entry(row)
+    return replace(found, progress=transcripts.read(connection, path)) if found.source == SESSIONS else found
+
+
+def is_done(connection: Connection, path: str, since_ns: int) -> bool:
+    """Whether a look at the file that began after `since_ns` has come to its end."""
+    row = connection.execute(
+        "SELECT 1 FROM files WHERE path = ? AND observed_ns >= ? AND mtime_ns <> ?", (path, since_ns, PARTLY)
+    ).fetchone()
+    return row is not None
 
 
 def record(connection: Connection, row: FileRow) -> int:

@@ -13,6 +13,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
     providers    health of a provider in a mode: circuit breaker, hold, learned caps
+    transcripts  how far each session transcript has been read, and what it amounts to
 """
 
 from __future__ import annotations
@@ -51,6 +52,14 @@ def m003_modes_of_providers(db: Database) -> None:
         if statement.strip():
             db.execute(statement)
     db.execute("PRAGMA user_version = 3")
+
+
+@migrations()
+def m004_transcripts(db: Database) -> None:
+    for statement in _M004.split(";\n"):
+        if statement.strip():
+            db.execute(statement)
+    db.execute("PRAGMA user_version = 4")
 
 
 _M001 = """
@@ -216,4 +225,22 @@ INSERT INTO providers (name, mode, state, reason, action, failures, hold_until, 
     FROM providers_m001;
 
 DROP TABLE providers_m001;
+"""
+
+_M004 = """
+CREATE TABLE transcripts (
+    file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
+    consumed INTEGER NOT NULL,
+    lines INTEGER NOT NULL,
+    resume TEXT NOT NULL,
+    title TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    broken INTEGER NOT NULL,
+    compactions INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    reported_tokens INTEGER NOT NULL,
+    first_day TEXT NOT NULL,
+    last_day TEXT NOT NULL
+) STRICT;
+CREATE INDEX files_source ON files (source);
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,9 @@ from shared.embedders.choice import Choice
 from shared.index import identity, ledger, meta, vectors
 from shared.index.changes import Changes, Seen, compare
 from shared.index.vectors import Backlog
-from shared.sources.chunking_digest import chunking_digest
+from shared.sources.chunking_digest import chunking_digest, transcript_digest
 from shared.sources.discover import Discovery, discover
+from shared.sources.transcript_names import MEMORY, SESSIONS
 from shared.values import value
 
 if TYPE_CHECKING:
@@ -49,8 +50,12 @@ class Plan:
 
     def files(self, *, force: bool = False) -> list[tuple[str, int]]:
         """(ledger path, size) of what a chunk worker should look at: what changed, with `force` all."""
+        return self.sized(self.changes.announced(force=force))
+
+    def sized(self, paths: Iterable[str]) -> list[tuple[str, int]]:
+        """The paths with the sizes of their files."""
         sizes = {found.path: found.size for found in self.discovery.found}
-        return [(path, sizes.get(path, 0)) for path in self.changes.announced(force=force)]
+        return [(path, sizes.get(path, 0)) for path in paths]
 
     @property
     def behind(self) -> dict[str, int]:
@@ -62,11 +67,11 @@ class Plan:
         return any(self.behind.values()) or self.known.is_changing_model
 
 
-def ledger_of(connection: Connection, source: str = "memory") -> Known:
-    """What the index says of the files of a source and of its vectors."""
+def ledger_of(connection: Connection) -> Known:
+    """What the index says of its files and vectors."""
     files = {
         path: Seen(size=size, mtime_ns=mtime_ns, outcome=outcome, chunking=chunking)
-        for path, size, mtime_ns, outcome, chunking in ledger.seen(connection, source)
+        for path, size, mtime_ns, outcome, chunking in ledger.seen(connection)
     }
     target = identity.target(connection)
     active = identity.active(connection)
@@ -78,9 +83,30 @@ def ledger_of(connection: Connection, source: str = "memory") -> Known:
     )
 
 
+def discover_all(settings: AgentSettings) -> Discovery:
+    """All files of the sources an agent has."""
+    memory = settings.memory
+    found = Discovery(found=(), issues=())
+    if MEMORY in memory.sources:
+        found = discover(settings.workspace, memory.extra_paths)
+    if SESSIONS in memory.sources:
+        # Loaded only where there are transcripts.
+        from shared.sources.transcript_files import transcripts_of
+
+        scope = transcripts_of(settings)
+        found = found.joined(scope.discover()) if scope else found
+    return found
+
+
 def look(settings: AgentSettings, choice: Choice, known: Known) -> Plan:
     """Compare the disk with what the index says."""
-    discovery = discover(settings.workspace, settings.memory.extra_paths)
+    discovery = discover_all(settings)
     chunking = settings.memory.chunking
-    changes = compare(discovery, known.files, chunking_digest(chunking.tokens, chunking.overlap))
+    changes = compare(
+        discovery,
+        known.files,
+        chunking_digest(chunking.tokens, chunking.overlap),
+        transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
+        growth=settings.memory.sync.sessions.delta_bytes,
+    )
     return Plan(discovery=discovery, changes=changes, choice=choice, known=known)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.sources.transcript_progress import Progress
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkRow:
@@ -38,6 +40,14 @@ class FileRow:
     chunks: tuple[ChunkRow, ...] | None = ()
     #: Digest of the chunking settings the chunks were made with.
     chunking: str = ""
+    #: For a transcript how far it was read; its `hash` is that of the bytes read so far.
+    progress: Progress | None = None
+    #: Hash the ledger must have for `chunks` to continue what is there; empty when they continue nothing.
+    base: str = ""
+    #: Chunks that stay: `chunks` come in the place of those from this ordinal on.
+    keeps: int = 0
+    #: More of the file is to come: what the ledger has behind `chunks` stays until then.
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

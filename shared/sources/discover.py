@@ -19,7 +19,11 @@ from shared.sources.scope import (
     is_storable,
     printable,
 )
+from shared.sources.transcript_names import is_transcript
 from shared.values import value
+
+#: Stands among the folders that could not be listed for that of the transcripts.
+TRANSCRIPTS = "sessions/*.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +46,25 @@ class Discovery:
     found: tuple[Found, ...]
     #: What is wrong with the whole, in words for a user.
     issues: tuple[str, ...]
-    #: Ledger paths of folders that could not be listed ("." is the workspace): of files below them nothing
-    #: is known, so they are not taken for removed.
+    #: Ledger paths of folders that could not be listed ("." is the workspace, TRANSCRIPTS the folder of the
+    #: transcripts): of files below them nothing is known, so they are not taken for removed.
     unlisted: tuple[str, ...] = ()
 
     def is_unlisted(self, path: str) -> bool:
         """Whether the walk cannot tell if the file of this ledger path is there."""
+        if is_transcript(path):
+            return TRANSCRIPTS in self.unlisted
         return any(
             not os.path.isabs(path) if folder == "." else path.startswith(folder + "/")
             for folder in self.unlisted
+        )
+
+    def joined(self, other: Discovery) -> Discovery:
+        """Both, as one."""
+        return Discovery(
+            found=(*self.found, *other.found),
+            issues=(*self.issues, *other.issues),
+            unlisted=(*self.unlisted, *other.unlisted),
         )
 
 
@@ -203,15 +217,7 @@ class _Walk:
             self._add(absolute, status, problem)
 
     def _file(self, absolute: str, status: os.stat_result) -> None:
-        if not is_storable(absolute):
-            problem: Problem | None = MISNAMED
-        elif stat.S_ISREG(status.st_mode):
-            problem = None
-        elif stat.S_ISLNK(status.st_mode):
-            problem = LINKED
-        else:
-            problem = Problem(outcome=SPECIAL, reason=f"no regular file ({_kind(status.st_mode)})")
-        self._add(absolute, status, problem)
+        self._add(absolute, status, problem_of(absolute, status))
 
     def _add(self, absolute: str, status: os.stat_result, problem: Problem | None) -> None:
         self._keep(absolute, status.st_size, status.st_mtime_ns, problem)
@@ -232,6 +238,17 @@ class _Walk:
         path = printable(self.scope.ledger_path(folder))
         self.unlisted.append(path)
         self.issues.append(about or f"{path} {problem.reason}")
+
+
+def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
+    """Why what stands at a path of a file cannot be read, as far as its name and kind tell."""
+    if not is_storable(absolute):
+        return MISNAMED
+    if stat.S_ISREG(status.st_mode):
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        return LINKED
+    return Problem(outcome=SPECIAL, reason=f"no regular file ({_kind(status.st_mode)})")
 
 
 def _by_name(entry: os.DirEntry[str]) -> str:

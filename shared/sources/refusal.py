@@ -19,7 +19,7 @@ def problem_at(scope: Scope, path: str) -> Problem | None:
     Links and folders have no Markdown name, and a name that is not UTF-8 is not the one in the ledger, so
     they cannot be read to learn what they are. Nothing outside the scope is looked at.
     """
-    for name in (path, _unprintable(path)):
+    for name in (path, unprintable(path)):
         absolute = os.path.normpath(os.path.join(scope.workspace, name))
         try:
             if not scope.concerns_folder(absolute):
@@ -44,7 +44,7 @@ def _folder_problem(folder: str) -> Problem | None:
     return None
 
 
-def _unprintable(path: str) -> str:
+def unprintable(path: str) -> str:
     """The name whose printable form is `path`, if it is one."""
     return os.fsdecode(
         _ESCAPED.sub(lambda match: bytes.fromhex(match[1].decode()) if match[1] else b"\\", os.fsencode(path))

@@ -1,0 +1,250 @@
+"""Transcripts in the index: continued on top of what is there, whatever order messages come in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shared.clock import ManualClock
+from shared.config.schema import Chunking
+from shared.index import ledger, transcripts
+from shared.index.rows import FileRow
+from shared.index.transcript_intake import look_at_transcript
+from shared.index.writer import IndexWriter
+from shared.sources import transcript_reading
+from shared.sources.transcript_files import TranscriptScope
+from tests.support.index_rows import MODEL_A, answer, lease_all
+from tests.support.transcripts import opening, sessions_folder, talk
+
+PATH = "sessions/a.jsonl"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return sessions_folder(tmp_path / "state") / "a.jsonl"
+
+
+def look(
+    file: Path, writer: IndexWriter, clock: ManualClock, *, force: bool = False, allowed: bool = True
+) -> list[FileRow]:
+    """The rows of a look at the transcript as it is now, not stored yet."""
+    clock.advance(1)
+    scope = TranscriptScope(str(file.parents[3]), "agents/main/sessions")
+    return list(
+        look_at_transcript(
+            PATH,
+            scope=scope if allowed else None,
+            chunking=Chunking(),
+            known=ledger.entry(writer.connection, PATH),
+            force=force,
+            clock=clock,
+        )
+    )
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as handle:
+        handle.write(text)
+
+
+def texts(writer: IndexWriter) -> list[str]:
+    rows = writer.connection.execute("SELECT text FROM chunks ORDER BY ordinal")
+    found = [row[0] for row in rows]
+    ordinals = [row[0] for row in writer.connection.execute("SELECT ordinal FROM chunks ORDER BY ordinal")]
+    assert ordinals == list(range(len(ordinals)))
+    writer.connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+    return found
+
+
+def whole(file: Path, tmp_path: Path, clock: ManualClock) -> list[str]:
+    """The texts of an index that read the file at once."""
+    other = IndexWriter(tmp_path / "whole.sqlite", clock=clock)
+    for row in look(file, other, clock):
+        other.store_file(row)
+    found = texts(other)
+    other.close()
+    (tmp_path / "whole.sqlite").unlink()
+    return found
+
+
+def test_growth_replaces_the_last_chunk_and_adds_to_it(
+    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path
+) -> None:
+    append(file, opening() + talk(30))
+    (row,) = look(file, writer, clock)
+    assert writer.store_file(row).change == "added"
+    ids = [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
+
+    append(file, talk(4, first=30))
+    (row,) = look(file, writer, clock)
+    stored = writer.store_file(row)
+
+    after = [found[0] for found in writer.connection.execute("SELECT id FROM chunks ORDER BY ordinal")]
+    assert stored.change == "changed"
+    assert after[: len(ids) - 1] == ids[:-1]
+    assert texts(writer) == whole(file, tmp_path, clock)
+    entry = ledger.entry(writer.connection, PATH)
+    assert entry is not None and entry.progress is not None
+    assert (entry.size, entry.progress.consumed) == (file.stat().st_size, file.stat().st_size)
+    assert entry.progress.counts.messages == 34
+
+
+def test_nothing_but_the_last_changed_chunk_is_embedded_again(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    writer.retarget(MODEL_A)
+    append(file, opening() + talk(30))
+    sent: list[bytes] = []
+    for first in range(30, 60, 3):
+        for row in look(file, writer, clock):
+            writer.store_file(row)
+        requests = lease_all(writer)
+        sent += [text.hash for request in requests for text in request.texts]
+        answer(writer, requests)
+        append(file, talk(3, first=first))
+
+    assert len(sent) == len(set(sent))
+    # Ten looks: the chunks there are, and one that was open at each look.
+    assert len(sent) <= len(texts(writer)) + 10
+
+
+def test_a_row_may_be_stored_twice(file: Path, writer: IndexWriter, clock: ManualClock) -> None:
+    append(file, opening() + talk(10))
+    (first,) = look(file, writer, clock)
+    writer.store_file(first)
+    append(file, talk(10, first=10))
+    (second,) = look(file, writer, clock)
+
+    writer.store_file(second)
+    before = texts(writer)
+
+    assert writer.store_file(second).change == "late"
+    assert writer.store_file(first).change == "late"
+    assert texts(writer) == before
+
+
+def test_a_row_that_continues_what_is_not_there_is_unknown_and_changes_nothing(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    append(file, opening() + talk(10))
+    (first,) = look(file, writer, clock)
+    writer.store_file(first)
+    append(file, talk(10, first=10))
+    (second,) = look(file, writer, clock)
+    append(file, talk(10, first=20))
+    (third,) = look(file, writer, clock)
+    writer.store_file(second)
+    before = texts(writer)
+
+    assert writer.store_file(third).change == "unknown"
+    assert texts(writer) == before
+    assert writer.store_file(replace(third, chunking="other", base=second.hash)).change == "unknown"
+
+
+def test_slices_out_of_order_end_right_once_the_rest_is_read_again(
+    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript_reading, "SLICE_CHARS", 5_000)
+    append(file, opening() + talk(90))
+    rows = look(file, writer, clock)
+    assert len(rows) > 4
+
+    changes = [writer.store_file(row).change for row in (rows[0], rows[2], rows[1], rows[3])]
+    assert changes == ["added", "unknown", "changed", "unknown"]
+    assert not ledger.is_done(writer.connection, PATH, 0)
+
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+    assert texts(writer) == whole(file, tmp_path, clock)
+    assert ledger.is_done(writer.connection, PATH, 0)
+
+
+def test_until_its_last_slice_a_transcript_that_is_read_anew_stays_searchable(
+    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript_reading, "SLICE_CHARS", 5_000)
+    append(file, opening() + talk(60))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+    before = texts(writer)
+    file.write_text(file.read_text().replace("word59x1 ", "changed ").replace("word1x1 ", "changed "))
+
+    *parts, last = look(file, writer, clock)
+    for row in parts:
+        writer.store_file(row)
+        assert len(texts(writer)) >= len(before) - 1
+    writer.store_file(last)
+
+    assert texts(writer) == whole(file, tmp_path, clock)
+
+
+def test_half_a_line_more_only_moves_size_and_time(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    append(file, opening() + talk(10))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+
+    append(file, '{"type":"message","mess')
+    (row,) = look(file, writer, clock)
+
+    assert row.chunks is None
+    assert writer.store_file(row).change == "unchanged"
+    entry = ledger.entry(writer.connection, PATH)
+    assert entry is not None and entry.size == file.stat().st_size
+    assert look(file, writer, clock)[0].chunks is None
+
+
+def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    writer.retarget(MODEL_A)
+    append(file, opening() + talk(30))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+    answer(writer, lease_all(writer))
+    before = texts(writer)
+
+    for row in look(file, writer, clock, force=True):
+        assert row.base == ""
+        writer.store_file(row)
+
+    assert texts(writer) == before
+    assert lease_all(writer) == []
+
+
+def test_what_is_gone_or_no_longer_allowed_leaves_nothing_behind(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    append(file, opening() + talk(10))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+
+    (row,) = look(file, writer, clock, allowed=False)
+    assert writer.store_file(row).change == "removed"
+
+    assert texts(writer) == []
+    assert transcripts.read_all(writer.connection) == {}
+    file.unlink()
+    clock.advance(10_000)
+    writer.sweep()
+    assert writer.connection.execute("SELECT count(*) FROM files").fetchone() == (0,)
+
+
+def test_the_figures_of_a_transcript_are_kept_with_it(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    clock.advance(30_000_000)  # From June 2025 to after the session.
+    append(file, opening() + talk(4) + '{"type":"compaction"}\n' + talk(2, first=4))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+
+    (figures,) = transcripts.read_all(writer.connection).values()
+
+    assert figures == transcripts.read(writer.connection, PATH)
+    assert (figures.counts.messages, figures.counts.compactions) == (6, 1)
+    assert 100 < figures.counts.tokens < 400
+    assert transcripts.days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
+    assert transcripts.read(writer.connection, "sessions/b.jsonl") is None
