@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.index import transcripts
 from shared.sources import outcomes
 from shared.sources.outcomes import INDEXED
-from shared.sources.transcript_names import SESSIONS
+from shared.sources.transcript_names import MEMORY, SESSIONS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -126,6 +126,13 @@ def touch(connection: Connection, row: FileRow) -> None:
 def forget_removed(connection: Connection, before_ns: int) -> None:
     """Drop the rows of files that were gone before `before_ns`, inside the caller's transaction."""
     connection.execute("DELETE FROM files WHERE outcome = ? AND observed_ns < ?", (REMOVED, before_ns))
+
+
+def has_others(connection: Connection, sources: Sequence[str]) -> bool:
+    """Whether there are files of a source that is not among `sources`."""
+    others = [source for source in (MEMORY, SESSIONS) if source not in sources]
+    query = "SELECT 1 FROM files WHERE source = ? LIMIT 1"
+    return any(connection.execute(query, (source,)).fetchone() for source in others)
 
 
 def outcome_counts(connection: Connection) -> dict[str, int]:

@@ -39,6 +39,8 @@ class Context:
     model: str = ""
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
+    #: The sources that may be searched, when the index holds others as well; empty: all of it.
+    sources: tuple[str, ...] = ()
     #: What is wrong with the provider before anything is asked of it, and what to do about it.
     warning: str = ""
     action: str = ""
@@ -66,7 +68,7 @@ def search(
         min_score=settings.min_score if request.min_score is None else request.min_score,
     )
     clock = clock or SystemClock()
-    scope = _scope(request, clock)
+    scope = _scope(request, clock, context.sources)
     question = analyse(request.query)
     findings = Findings()
     hits: tuple[Hit, ...] = ()
@@ -104,13 +106,13 @@ def search(
     )
 
 
-def _scope(request: SearchRequest, clock: Clock) -> Scope | None:
+def _scope(request: SearchRequest, clock: Clock, sources: tuple[str, ...]) -> Scope | None:
     """What the search is limited to; None when it is not."""
-    if not (request.source or request.path_glob or request.since or request.until):
+    if not (request.source or request.path_glob or request.since or request.until or sources):
         return None
     from shared.search.scope import scope_of
 
-    return scope_of(request, clock.now())
+    return scope_of(request, clock.now(), sources)
 
 
 def _embed(

@@ -7,6 +7,7 @@ from datetime import date
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from shared.index import transcripts
 from shared.search.dates import day_of_path, day_of_time, parse_bound
 from shared.search.results import SearchRequest
 from shared.values import value
@@ -20,6 +21,8 @@ class Scope:
     """What a search is limited to; empty fields limit nothing."""
 
     source: str = ""
+    #: Sources that may be searched at all; empty for every one.
+    sources: tuple[str, ...] = ()
     path_glob: str = ""
     since: date | None = None
     until: date | None = None
@@ -27,25 +30,32 @@ class Scope:
     def files(self, connection: Connection) -> list[int]:
         """The ids of the files in scope, ascending."""
         rows = connection.execute(
-            "SELECT id, path, mtime_ns FROM files WHERE ? IN ('', source) ORDER BY id", (self.source,)
+            "SELECT id, path, mtime_ns, source FROM files WHERE ? IN ('', source) ORDER BY id", (self.source,)
         )
-        return [row_id for row_id, path, mtime_ns in rows if self._holds(path, mtime_ns)]
+        found = [row for row in rows if not self.sources or row[3] in self.sources]
+        if self.path_glob:
+            found = [row for row in found if _matcher(self.path_glob).fullmatch(row[1])]
+        if self.since is not None or self.until is not None:
+            talks = transcripts.days(connection)
+            found = [row for row in found if self._holds(talks.get(row[0]), row[1], row[2])]
+        return [row[0] for row in found]
 
-    def _holds(self, path: str, mtime_ns: int) -> bool:
-        if self.path_glob and not _matcher(self.path_glob).fullmatch(path):
-            return False
-        if self.since is None and self.until is None:
-            return True
-        day = day_of_path(path) or day_of_time(mtime_ns / 1e9)
-        return (self.since is None or day >= self.since) and (self.until is None or day <= self.until)
+    def _holds(self, talk: tuple[str, str] | None, path: str, mtime_ns: int) -> bool:
+        """Whether the day of a note, or one of the days of a session, is among those asked for."""
+        if talk is not None:
+            first, last = map(date.fromisoformat, talk)
+        else:
+            first = last = day_of_path(path) or day_of_time(mtime_ns / 1e9)
+        return (self.since is None or last >= self.since) and (self.until is None or first <= self.until)
 
 
-def scope_of(request: SearchRequest, now: float) -> Scope:
-    """The scope the options of a search ask for. Raises ConfigError for a date that is none."""
+def scope_of(request: SearchRequest, now: float, sources: tuple[str, ...] = ()) -> Scope:
+    """The scope the options of a search ask for, within `sources`. Raises ConfigError for what is no date."""
     today = day_of_time(now)
     glob = request.path_glob.removeprefix("./")
     return Scope(
         source=request.source,
+        sources=sources,
         path_glob=f"{glob}**" if glob.endswith("/") else glob,
         since=parse_bound(request.since, today, option="--since") if request.since else None,
         until=parse_bound(request.until, today, option="--until") if request.until else None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
-from shared.index import health, identity, meta, vectors
+from shared.index import health, identity, ledger, meta, vectors
 from shared.search.answer import Context, search
 from shared.search.query_vector import QueryEmbedder
 from shared.search.reader import SearchIndex
@@ -58,6 +59,8 @@ class MemorySearch:
                 pending = vectors.backlog(connection, target.id).pending
             fallback = meta.get(connection, meta.FALLBACK)
             state = health.read(connection, active.identity.provider) if active else health.Health()
+            allowed = self._settings.memory.sources
+            is_closed = ledger.has_others(connection, allowed)
         choice = self._choice
         if fallback is None and choice.fallback_from:
             fallback = {"from": choice.fallback_from, "reason": choice.reason}
@@ -69,6 +72,8 @@ class MemorySearch:
             provider=active.identity.provider if active else choice.provider,
             model=active.identity.model if active else choice.model,
             fallback=fallback,
+            # What was indexed while a source was switched on is not shown once it is off.
+            sources=allowed if is_closed else (),
             behind=Behind(files=files_behind, vectors=pending),
             warning=warning,
             action=action,
@@ -76,7 +81,7 @@ class MemorySearch:
         embed_query = None
         if active is not None and active.vector_dims and choice.requested != "none":
             embed_query = partial(self._embedder.embed, active=active, state=state)
-        return search(
+        answer = search(
             self._index,
             request,
             self._settings.memory.query,
@@ -84,3 +89,7 @@ class MemorySearch:
             context=context,
             clock=self._clock,
         )
+        if request.source and request.source not in allowed:
+            why = f"the source {request.source} is switched off for this agent (memorySearch.sources)"
+            return replace(answer, notice=why)
+        return answer
