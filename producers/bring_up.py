@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
-from shared.embedders.choice import choose
-from shared.index import chunks, health, identity, ledger, meta, vectors
+from shared.embedders.choice import choose, choose_fallback
+from shared.index import chunks, fallback, health, identity, ledger, meta, vectors
 from shared.index.driver import faults, open_reader
 from shared.index.plan import Plan, ledger_of, look
 from shared.index.vectors import Backlog
@@ -85,8 +85,16 @@ class Report:
         }
 
 
-def prepare(settings: AgentSettings, *, re_embed: bool = False, clock: Clock | None = None) -> Plan:
+def prepare(
+    settings: AgentSettings,
+    *,
+    re_embed: bool = False,
+    is_asked: bool = True,
+    clock: Clock | None = None,
+) -> Plan:
     """Open (or make) the index, set its provider, and see what is to be done.
+
+    `is_asked`: a person waits for it, so a provider that stopped is tried again at once.
 
     Raises an IndexFault when the index cannot be used.
     """
@@ -94,8 +102,11 @@ def prepare(settings: AgentSettings, *, re_embed: bool = False, clock: Clock | N
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
         writer.recover()
-        writer.use(choice)
-        writer.start_over()
+        if is_asked:
+            fallback.come_back(writer, choice)
+        else:
+            fallback.begin(writer, choice, choose_fallback(settings, choice, reason="", action=""))
+            writer.start_over()
         writer.take_up_backfill()
         if re_embed:
             writer.forget_vectors()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from producers.status import collect
 from shared.config.schema import AgentSettings
@@ -112,11 +113,7 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
         yield Finding(
             level="problem", what=f"{name}: {body['vector']['failed']} texts got no vector", fix=index_again
         )
-    health = body.get("providerHealth")
-    if health and health["state"] != "ok":
-        yield Finding(
-            level="problem", what=f"{name}: {health['reason']}", fix=health["action"] or index_again
-        )
+    yield from _breakers(name, body)
     if body["provider"] == "none":
         explicit = body["requestedProvider"] not in ("auto", "none")
         yield Finding(
@@ -126,6 +123,27 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
         )
     else:
         yield Finding(level="ok", what=f"{name}: embeds with {body['provider']} {body['model']}")
+
+
+def _breakers(name: str, body: dict[str, Any]) -> Iterator[Finding]:
+    """What is not sent to a provider. With batches stopped, or with a fallback, all the work goes on."""
+    for each in body["breakers"]:
+        is_covered = each["mode"] == "batch" or bool(body["fallback"])
+        if each["state"] != "closed" or each["pausedByHand"]:
+            instead = " (requests go on)" if each["mode"] == "batch" else ""
+            yield Finding(
+                level="warning" if is_covered else "problem",
+                what=f"{name}: no {each['mode']} to {each['provider']}{instead}: {each['reason']}",
+                fix=each["action"],
+            )
+    was = body["fallback"]
+    if was and body["identity"] and not any(each["provider"] == was["from"] for each in body["breakers"]):
+        yield Finding(
+            level="warning",
+            what=f"{name}: the fallback {body['identity']['target']['provider']} stands in for"
+            f" {was['from']}, which is well again",
+            fix=f"memline index   (goes back to {was['from']})",
+        )
 
 
 def _disk(settings: AgentSettings) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def _run(
 ) -> None:
     log = Log("up")
     for agent in agents:
-        plan = prepare(agent)
+        plan = prepare(agent, is_asked=False)
         choice = plan.choice
         words = f"{choice.provider} {choice.model}".strip()
         on_note(

@@ -48,10 +48,14 @@ METRICS = {
     "requests_out": "Leases: embedding requests sent out and not answered yet.",
     "provider_paused": "1 while nothing is sent to the provider until somebody acts.",
     "provider_failures": "Failures of the provider in a row.",
+    "provider_breaker": "Circuit breaker of a provider in a mode: 0 closed, 1 a probe is out, 2 open.",
     "provider_hold_seconds": "Seconds until the provider is asked again; 0 when nothing holds it.",
 }
 
 PREFIX = "memline_"
+
+#: State of a circuit breaker -> value of its gauge.
+BREAKER = {"closed": 0, "half_open": 1, "open": 2}
 
 
 class FleetCollector(Collector):
@@ -120,8 +124,10 @@ class FleetCollector(Collector):
         picture.add("vectors_embedded_total", rows.json["embeddedTotal"], agent=name)
         picture.add("vectors_cached_total", rows.json["cachedTotal"], agent=name)
         picture.add("requests_out", rows.json["requestsOut"], agent=name)
-        if (provider := rows.provider) is not None:
+        for provider in rows.providers:
             labels = {"agent": name, "provider": provider["name"]}
+            for each in provider["modes"]:
+                picture.add("provider_breaker", BREAKER[each["state"]], **labels, mode=each["mode"])
             hold_s = max(0.0, (provider["holdUntil"] or 0.0) - time.time())
             picture.add("provider_paused", int(provider["state"] == "paused"), **labels)
             picture.add("provider_failures", provider["failures"], **labels)

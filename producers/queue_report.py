@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producers import breakers
 from shared.config.schema import AgentSettings, Settings
 from shared.errors import IndexMissing, QueueError
 from shared.index import backfill, dispatch, driver, health, identity, meta, vectors
@@ -44,7 +45,7 @@ def report(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str, Any
         "backlog": {**backlog, "etaSeconds": round(coming / rate, 1) if coming and rate else None},
         "agents": [found.json for found in rows],
         "workers": [one.to_json() for one in fleet.workers],
-        "providers": [found.provider for found in rows if found.provider],
+        "providers": [one for found in rows for one in found.providers],
         "redis": {"usedMemoryBytes": fleet.used_memory},
     }
 
@@ -54,24 +55,29 @@ class AgentRows:
     """What the rows of one agent say of its work, as JSON."""
 
     json: dict[str, Any]
-    #: None without a provider.
-    provider: dict[str, Any] | None
+    #: The one that texts go to, then those that are in trouble; empty without a provider.
+    providers: list[dict[str, Any]]
+
+    @property
+    def provider(self) -> dict[str, Any] | None:
+        """The one that texts go to."""
+        return self.providers[0] if self.providers else None
 
 
 def of_agent(agent: AgentSettings) -> AgentRows | None:
     """The work of an agent as its rows have it; None while there is no index. Raises IndexFaults."""
     try:
         with closing(driver.open_reader(agent.index_path)) as reader, driver.faults(agent.index_path):
-            return _of_index(reader, agent.agent)
+            return _of_index(reader, agent)
     except IndexMissing:
         return None
 
 
-def _of_index(reader: Connection, agent: str) -> AgentRows:
+def _of_index(reader: Connection, settings: AgentSettings) -> AgentRows:
     target = identity.target(reader)
     counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
     json = {
-        "agentId": agent,
+        "agentId": settings.agent,
         "vectors": {
             "wanted": counts.wanted,
             "leased": counts.leased,
@@ -85,19 +91,33 @@ def _of_index(reader: Connection, agent: str) -> AgentRows:
         "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
         "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
     }
-    return AgentRows(json=json, provider=_provider(reader, agent, target) if target else None)
+    return AgentRows(json=json, providers=_providers(reader, settings, target) if target else [])
 
 
-def _provider(reader: Connection, agent: str, target: IdentityRow) -> dict[str, Any]:
-    state = health.read(reader, target.identity.provider)
+def _providers(reader: Connection, settings: AgentSettings, target: IdentityRow) -> list[dict[str, Any]]:
+    modes = breakers.of_index(reader, settings)
+    names = list(dict.fromkeys([target.identity.provider, *(each["provider"] for each in modes)]))
     is_paused_by_hand = bool(meta.get(reader, meta.PAUSED, False))
+    return [
+        {
+            **_provider(reader, name, is_paused_by_hand),
+            "agentId": settings.agent,
+            "model": target.identity.model if name == target.identity.provider else None,
+            "modes": [each for each in modes if each["provider"] == name],
+        }
+        for name in names
+    ]
+
+
+def _provider(reader: Connection, name: str, is_paused_by_hand: bool) -> dict[str, Any]:
+    """What is known of a provider as a whole: of its requests, which everything falls back to."""
+    state = health.read(reader, name)
+    is_by_hand = is_paused_by_hand or state.by_hand
     return {
-        "agentId": agent,
-        "name": target.identity.provider,
-        "model": target.identity.model,
-        "state": "paused" if is_paused_by_hand or state.paused else "ok",
-        "reason": "paused by hand" if is_paused_by_hand else state.reason,
-        "action": "memline queue resume" if is_paused_by_hand else state.action,
+        "name": name,
+        "state": "paused" if is_by_hand or state.paused else "ok",
+        "reason": "paused by hand" if is_by_hand else state.reason,
+        "action": "memline queue resume" if is_by_hand else state.action,
         "failures": state.failures,
         "holdUntil": state.hold_until or None,
     }

@@ -6,18 +6,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producers import breakers
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
 from shared.errors import IndexFault, IndexMissing, MemlineError
-from shared.index import chunks, driver, fts, health, identity, ledger, meta, vec, vectors
+from shared.index import batches, chunks, driver, fts, health, identity, ledger, meta, vec, vectors
 from shared.index.plan import Known, Plan, ledger_of, look
 from shared.index.vectors import Backlog
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-#: Batch failures after which batches stop for a provider.
-BATCH_FAILURE_LIMIT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,9 @@ def _of_index(reader: Connection, settings: AgentSettings, choice: Choice) -> di
     body["vector"]["table"] = bool(active and not load_error and vec.usable(reader, active.id))
     body["identity"] = _identities(active, target)
     body["fallback"] = meta.get(reader, meta.FALLBACK) or body["fallback"]
+    body["breakers"] = breakers.of_index(reader, settings)
     if target:
+        body["batch"].update(_batches(reader, target.identity.provider))
         state = health.read(reader, target.identity.provider)
         body["providerHealth"] = {
             "state": "paused" if state.paused else "ok",
@@ -94,6 +94,15 @@ def _of_index(reader: Connection, settings: AgentSettings, choice: Choice) -> di
             "holdUntil": state.hold_until or None,
         }
     return status
+
+
+def _batches(reader: Connection, provider: str) -> dict[str, Any]:
+    state = health.read(reader, provider, health.BATCH)
+    return {
+        "failures": state.failures,
+        "lastError": state.reason,
+        "open": len(batches.open_batches(reader)),
+    }
 
 
 def _of_nothing(settings: AgentSettings, choice: Choice) -> dict[str, Any]:
@@ -148,7 +157,7 @@ def _frame(settings: AgentSettings, choice: Choice, plan: Plan) -> dict[str, Any
         "batch": {
             "enabled": memory.remote.batch.enabled,
             "failures": 0,
-            "limit": BATCH_FAILURE_LIMIT,
+            "limit": memory.remote.batch.failure_limit,
             "wait": memory.remote.batch.wait,
             "concurrency": memory.remote.batch.concurrency,
             "pollIntervalMs": memory.remote.batch.poll_interval_ms,
@@ -156,6 +165,7 @@ def _frame(settings: AgentSettings, choice: Choice, plan: Plan) -> dict[str, Any
             "lastError": "",
             "open": 0,
         },
+        "breakers": [],
         "fallback": (
             {"from": choice.fallback_from, "reason": choice.reason} if choice.fallback_from else None
         ),

@@ -18,7 +18,7 @@ from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
 from shared.errors import ProviderStop, QueueError
-from shared.index import health, meta
+from shared.index import fallback
 from shared.index.dispatch import LEASE_S
 from shared.index.driver import reading
 from shared.index.plan import ledger_of, look
@@ -77,6 +77,7 @@ class Runtime:
         self._lock = threading.Lock()
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, Choice] = {}
+        self._stand_ins: dict[str, Choice | None] = {}
         self._embedders: dict[str, Embedder] = {}
         self._memories: dict[str, MemorySearch] = {}
         self._behind: dict[str, FilesBehind] = {}
@@ -139,31 +140,35 @@ class Runtime:
             writer = IndexWriter.of(settings, clock=self.clock, owner=self._owner)
             writer.lease_s = self._lease_s
             writer.recover()
-            writer.use(choice)
+            fallback.begin(writer, choice, self.stand_in(agent))
             self._writers[agent] = writer
-            if choice.identity is not None:
-                was = health.read(writer.connection, choice.identity.provider)
-                if was.paused:
-                    self.fall_back(agent, choice.identity, reason=was.reason, action=was.action)
             self.bell.watch(agent)
         return writer
 
-    def fall_back(self, agent: str, stopped: Identity, *, reason: str, action: str) -> None:
-        """A provider stopped for good: build the fallback's vectors, if there is one. For the store thread.
+    def stand_in(self, agent: str) -> Choice | None:
+        """The fallback that the settings of an agent name; None when there is none that can work."""
+        choice = self.choice(agent)
+        with self._lock:
+            if agent not in self._stand_ins:
+                away = self.agent_away(agent)
+                self._stand_ins[agent] = choose_fallback(away, choice, reason="", action="")
+            return self._stand_ins[agent]
 
-        The choice lasts as long as this process: going back and forth would pay both providers.
+    def sender(self, agent: str) -> Choice:
+        """The provider that texts go out to now: the chosen one or its fallback. For the store thread."""
+        choice, second = self.choice(agent), self.stand_in(agent)
+        if second is not None and fallback.stands_in(self.writer(agent), choice, second):
+            return second
+        return choice
+
+    def settle_provider(self, agent: str, heard_of: Identity) -> None:
+        """Change over to the fallback, or back, as the health of the chosen one asks.
+
+        `heard_of` is who has just answered, or failed to. For the store thread.
         """
         choice = self.choice(agent)
-        if choice.identity is None or choice.identity.key != stopped.key:
-            return
-        second = choose_fallback(self.agent_away(agent), choice, reason=reason, action=action)
-        if second is None:
-            return
-        writer = self.writer(agent)
-        writer.retarget(second.identity, second.base_url)
-        writer.put_meta(meta.FALLBACK, {"from": choice.provider, "reason": reason})
-        with self._lock:
-            self._choices[agent] = second
+        if choice.identity is not None and choice.identity.key == heard_of.key:
+            fallback.turn(self.writer(agent), choice, self.stand_in(agent))
 
     def wait_for_room(self) -> None:
         """Wait while the store queue is long, so that the text of many files never lies in memory or Redis.
@@ -203,13 +208,15 @@ class Runtime:
         if embedder is not None:
             return embedder
         choice = self.choice(agent)
-        if choice.identity is None or choice.identity.key != identity.key:
+        ours = [each for each in (choice, self.stand_in(agent)) if each is not None]
+        fitting = next((each for each in ours if each.identity and each.identity.key == identity.key), None)
+        if fitting is None:
             raise ProviderStop(
                 f"this worker is set up for {choice.provider} {choice.model}, the index wants"
                 f" {identity.provider} {identity.model}",
                 hint="give workers and index the same provider settings: memline config show",
             )
-        built = choice.build()
+        built = fitting.build()
         with self._lock:
             return self._embedders.setdefault(key, built)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import dramatiq
 
-from shared.index import dispatch, health
+from shared.index import dispatch, fallback
 from shared.index.rows import LearnedCaps
 from shared.index.writer import IndexWriter
 from shared.logs import Log
@@ -53,6 +53,7 @@ def store_vectors(raw: dict[str, Any]) -> None:
     here.writer(message.agent).store_vectors(
         message.identity, message.lease, message.vectors, message.learned
     )
+    here.settle_provider(message.agent, message.identity)
     _dispatch(here, message.agent, only_full=True)
 
 
@@ -76,9 +77,7 @@ def embed_failed(raw: dict[str, Any]) -> None:
         learned=message.learned,
         fruitless=message.fruitless,
     )
-    state = health.read(writer.connection, message.identity.provider)
-    if state.paused:
-        here.fall_back(message.agent, message.identity, reason=state.reason, action=state.action)
+    here.settle_provider(message.agent, message.identity)
     here.bell.ask(message.agent, LINGER_S)
 
 
@@ -120,13 +119,16 @@ def _give_up(writer: IndexWriter, lease: str, error: str) -> None:
 
 def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
     """Lease what the credits allow and send it to the embed workers, one request a message."""
-    choice = here.choice(agent)
+    writer = here.writer(agent)
+    choice = here.sender(agent)
     if choice.identity is None or choice.caps is None:
         return
-    writer = here.writer(agent)
     credits = here.credits.now()
     caps = replace(choice.caps, max_rows=rows_per_request(choice.caps.max_rows, credits))
     requests = writer.lease(caps, credits=credits, only_full=only_full, only=choice.identity)
+    if not only_full:
+        first = fallback.probe(writer, here.choice(agent), here.stand_in(agent))
+        requests += [first] if first else []
     for request in requests:
         send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
     if only_full:

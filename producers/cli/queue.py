@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from producers.cli.options import Invocation, examples, global_options, json_option, print_json
+from shared.config.schema import FALLBACKS
 
 if TYPE_CHECKING:
     from shared.queue.dead import DeadLetter
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
@@ -25,6 +28,9 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "failed": lambda report: report["backlog"]["failed"],
     "workers": lambda report: len(report["workers"]),
     "paused": lambda report: sum(one["state"] == "paused" for one in report["providers"]),
+    "open": lambda report: sum(
+        each["state"] != "closed" for one in report["providers"] for each in one["modes"]
+    ),
 }
 
 
@@ -125,40 +131,83 @@ def drop(invocation: Invocation, match: str, as_json: bool) -> None:
         click.echo(f"{count} messages are gone.")
 
 
-@queue.command(epilog=examples("memline queue pause", "memline queue pause --agent work"))
+def _which(command: C) -> C:
+    """The options that say what is paused and resumed."""
+    provider = click.option(
+        "--provider", type=click.Choice(FALLBACKS[:-1]), help="Only this one.  [default: all]"
+    )
+    mode = click.option(
+        "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
+    )
+    return provider(mode(command))
+
+
+@queue.command(
+    epilog=examples(
+        "memline queue pause",
+        "memline queue pause --agent work",
+        "memline queue pause --provider openai --mode batch",
+    )
+)
+@_which
 @json_option
 @global_options
-def pause(invocation: Invocation, as_json: bool) -> None:
-    """Send no more texts to the provider until `resume`; running requests end, files stay searchable."""
-    _set_paused(invocation, True, as_json)
+def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
+    """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
+
+    With --mode batch no new batches are made and texts go out in requests; open batches are still collected.
+    """
+    from producers import breakers
+
+    _act(invocation, breakers.pause, provider, mode, True, as_json)
 
 
-@queue.command(epilog=examples("memline queue resume"))
+@queue.command(
+    epilog=examples(
+        "memline queue resume",
+        "memline queue resume --mode batch",
+        "memline queue resume --provider gemini",
+    )
+)
+@_which
 @json_option
 @global_options
-def resume(invocation: Invocation, as_json: bool) -> None:
-    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was mended."""
-    _set_paused(invocation, False, as_json)
+def resume(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
+    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was mended.
+
+    Circuit breakers are closed, on trial: the next failure opens them again. A provider that its fallback
+    stands in for gets its place back.
+    """
+    from producers import breakers
+
+    _act(invocation, breakers.resume, provider, mode, False, as_json)
 
 
-def _set_paused(invocation: Invocation, paused: bool, as_json: bool) -> None:
-    from contextlib import closing
-
-    from shared.index import meta
-    from shared.index.writer import IndexWriter
-
-    agents = []
-    for settings in invocation.agents():
-        with closing(IndexWriter.of(settings)) as writer:
-            writer.put_meta(meta.PAUSED, paused or None)
-            if not paused:
-                writer.start_over()
-        agents.append(settings.agent)
+def _act(
+    invocation: Invocation,
+    act: Callable[..., list[dict[str, Any]]],
+    provider: str | None,
+    mode: str | None,
+    paused: bool,
+    as_json: bool,
+) -> None:
+    done = [
+        {
+            "agentId": settings.agent,
+            "paused": paused,
+            "provider": provider,
+            "mode": mode,
+            "breakers": act(settings, provider=provider or "", mode=mode or ""),
+        }
+        for settings in invocation.agents()
+    ]
     if as_json:
-        print_json([{"agentId": agent, "paused": paused} for agent in agents])
+        print_json(done)
         return
-    for agent in agents:
-        click.echo(f"{agent}: embedding is paused." if paused else f"{agent}: embedding goes on.")
+    what = {"requests": "embedding by requests", "batch": "embedding by batches", None: "embedding"}[mode]
+    what += f" with {provider}" if provider else ""
+    for one in done:
+        click.echo(f"{one['agentId']}: {what} {'is paused' if paused else 'goes on'}.")
 
 
 def _letters(invocation: Invocation, match: str) -> list[DeadLetter]:
@@ -205,6 +254,18 @@ def _watch(invocation: Invocation) -> None:
             live.update(picture())
 
 
+def _provider(one: dict[str, Any]) -> list[str]:
+    import time
+
+    from producers.breakers import words
+
+    lines = [
+        f"Provider {one['name']} ({one['agentId']}): {one['state']}"
+        + (f", {one['reason']} (try: {one['action']})" if one["state"] != "ok" else "")
+    ]
+    return lines + [f"    {text}" for each in one["modes"] if (text := words(each, time.time()))]
+
+
 def _tables(found: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
@@ -229,9 +290,5 @@ def _tables(found: dict[str, Any]) -> list[Any]:
         workers.add_row(
             one["role"], one["host"], str(one["pid"]), one["version"], f"{one['lastSeenSeconds']:.0f} s ago"
         )
-    providers = [
-        f"Provider {one['name']} ({one['agentId']}): {one['state']}"
-        + (f", {one['reason']} (try: {one['action']})" if one["state"] != "ok" else "")
-        for one in found["providers"]
-    ]
+    providers = [line for one in found["providers"] for line in _provider(one)]
     return [queues, words, *providers, workers]

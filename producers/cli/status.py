@@ -75,16 +75,14 @@ def _print(one: dict[str, Any]) -> None:
         ("sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])),
         ("Full text", _state(body["fts"]["available"], body["fts"]["error"], True)),
         ("Cache", f"{cache['entries']} of {cache['maxEntries']} vectors" if cache["enabled"] else "disabled"),
-        ("Batch", "enabled" if body["batch"]["enabled"] else "disabled"),
+        ("Batch", _batch(body["batch"])),
     ]
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         rows.append(("Changing", f"{active['model']} is searched until {target['model']} is complete"))
     if body["fallback"]:
         rows.append(("Fallback", f"from {body['fallback']['from']}: {body['fallback']['reason']}"))
-    health = body.get("providerHealth")
-    if health and health["state"] != "ok":
-        rows.append(("Paused", f"{health['reason']} (try: {health['action'] or 'memline index'})"))
+    rows += _breakers(body)
     if "embeddingProbe" in one:
         probe = one["embeddingProbe"]
         rows.append(("Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"))
@@ -100,6 +98,29 @@ def _print(one: dict[str, Any]) -> None:
     for file in one.get("files", ()):
         click.echo(f"    {file['outcome']:<10} {file['path']}  {file['reason']}")
     click.echo()
+
+
+def _batch(batch: dict[str, Any]) -> str:
+    if not batch["enabled"]:
+        return "disabled"
+    words = f"enabled ({batch['open']} open, failures {batch['failures']}/{batch['limit']})"
+    return words + (f", last: {batch['lastError']}" if batch["lastError"] else "")
+
+
+def _breakers(body: dict[str, Any]) -> list[tuple[str, str]]:
+    import time
+
+    from producers.breakers import words
+
+    rows = [
+        ("Paused", f"{each['provider']} {text}")
+        for each in body["breakers"]
+        if (text := words(each, time.time()))
+    ]
+    was = body["fallback"]
+    if was and body["identity"] and not any(each["provider"] == was["from"] for each in body["breakers"]):
+        rows.append(("", f"{was['from']} is well again (memline index goes back to it)"))
+    return rows
 
 
 def _counts(outcomes: dict[str, int]) -> str:

@@ -125,6 +125,11 @@ def worked(was: Health, *, probe: str = "") -> Health:
     )
 
 
+def answered(was: Health, *, probe: str = "") -> Health:
+    """The health after an answer that is no success and no fault of the provider: it refused a text."""
+    return worked(was, probe=probe) if was.state == HALF_OPEN else was
+
+
 def began_probe(was: Health, probe: str, now: float) -> Health | None:
     """The health once `probe` is on its way; None when it may not go."""
     if was.state != OPEN or was.by_hand or was.probe_at > now:

@@ -10,7 +10,7 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,8 +85,8 @@ def probe(
 ) -> Request | None:
     """Lease the one request that may go to a provider whose breaker is open; None when none may go.
 
-    Its texts are the next that are wanted, or a text of the index whose vector nobody needs: what comes
-    back tells of the provider all the same.
+    Its one text is the next that is wanted, or one of the index whose vector nobody needs: what comes back
+    tells of the provider all the same.
     """
     provider = identity.identity.provider
     with transaction(connection):
@@ -98,7 +98,7 @@ def probe(
         if after is None or _in_flight(connection, identity.id, now):
             # What went out before it opened is not over yet.
             return None
-        ids, _ = _next_rows(connection, identity.id, caps, now)
+        ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now)
         until = now + lease_s
         request = (
             _take(connection, identity, ids, token=token, owner=owner, until=until)

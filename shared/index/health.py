@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shared.index import breaker
+from shared.index import breaker, meta
 from shared.index.breaker import Health as Health
 from shared.index.breaker import Rules
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from shared.config.schema import Batch
 
 #: The modes of a provider.
 REQUESTS = "requests"
@@ -28,6 +30,9 @@ REQUEST_RULES = Rules(limit=6, cool_down_s=300.0, max_cool_down_s=3_600.0, first
 #: A batch takes minutes to a day to fail, and costs nothing but time while requests go on instead.
 BATCH_RULES = Rules(limit=2, cool_down_s=1_800.0, max_cool_down_s=6 * 3_600.0)
 
+#: The longest cool-down of batches, in first ones.
+_MAX_COOL_DOWNS = 12
+
 #: What a person can do when the provider did not say.
 WHEN_WELL = "memline index   (when the provider is well again)"
 
@@ -38,6 +43,14 @@ _COLUMNS = (
     "state, reason, action, failures, hold_until, since, probe_at, opens, probe, by_hand,"
     " max_rows, max_tokens"
 )
+
+
+def batch_rules(batch: Batch) -> Rules:
+    """The rules of batches by the settings `remote.batch`."""
+    cool_down_s = 60.0 * batch.cool_down_minutes
+    return Rules(
+        limit=batch.failure_limit, cool_down_s=cool_down_s, max_cool_down_s=_MAX_COOL_DOWNS * cool_down_s
+    )
 
 
 def read(connection: Connection, provider: str, mode: str = REQUESTS) -> Health:
@@ -117,6 +130,8 @@ def may_batch(connection: Connection, provider: str, now: float, *, tag: str = "
     To be asked in the transaction that writes the intent down, or a crash between the two loses the probe.
     """
     was = read(connection, provider, BATCH)
+    if meta.get(connection, meta.PAUSED, False):
+        return False
     if was.state == breaker.CLOSED:
         return not was.by_hand
     after = breaker.began_probe(was, tag, now)
@@ -126,15 +141,37 @@ def may_batch(connection: Connection, provider: str, now: float, *, tag: str = "
     return True
 
 
+def all_of(connection: Connection) -> dict[tuple[str, str], Health]:
+    """All that is known, by provider and mode."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] < _SINCE_SCHEMA:
+        return {}
+    keys = connection.execute("SELECT name, mode FROM providers ORDER BY name, mode DESC").fetchall()
+    return {(name, mode): read(connection, name, mode) for name, mode in keys}
+
+
+def forget(connection: Connection, provider: str) -> None:
+    """Forget all that is known of a provider, but for what a person said."""
+    for mode in MODES:
+        was = read(connection, provider, mode)
+        write(connection, provider, Health(by_hand=was.by_hand), 0.0, mode)
+
+
 def forget_caps(connection: Connection, provider: str) -> None:
     """Forget the caps a provider taught."""
     connection.execute("UPDATE providers SET max_rows = 0, max_tokens = 0 WHERE name = ?", (provider,))
 
 
-def try_again(connection: Connection, provider: str, now: float, mode: str = REQUESTS) -> None:
+def try_again(
+    connection: Connection,
+    provider: str,
+    now: float,
+    mode: str = REQUESTS,
+    *,
+    rules: Rules | None = None,
+) -> None:
     """Somebody says that the provider works again: it is on trial, whatever its cool-down."""
     was = read(connection, provider, mode)
-    after = breaker.on_trial(was, REQUEST_RULES if mode == REQUESTS else BATCH_RULES)
+    after = breaker.on_trial(was, rules or (REQUEST_RULES if mode == REQUESTS else BATCH_RULES))
     if after != was:
         write(connection, provider, after, now, mode)
 

@@ -22,6 +22,10 @@ VEC_STALE = "vec_stale"
 FTS_STALE = "fts_stale"
 #: Why the provider in use is not the one that was asked for: {"from", "reason"}.
 FALLBACK = "fallback"
+#: Row ids of the identities of a provider and of its fallback, once that stood in for it.
+FALLBACK_PAIR = "fallback_pair"
+#: Provider -> key of the identity whose health is kept under its name.
+HEALTH_OF = "health_of"
 
 #: Running totals, so that a command can tell what happened while it waited, whoever did it.
 EMBEDDED_TOTAL = "embedded_total"

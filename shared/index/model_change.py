@@ -35,9 +35,12 @@ def retarget(
             meta.put(connection, meta.TARGET, None)
             return
         row = identity.ensure(connection, wanted, base_url, now)
-        if meta.get(connection, meta.TARGET) != row.id:
-            # Caps are those of a model behind an address: what another one taught does not hold.
-            health.forget_caps(connection, wanted.provider)
+        known: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
+        if known.get(wanted.provider) != wanted.key:
+            if wanted.provider in known:
+                # Trouble and caps are those of a model behind an address: another one begins anew.
+                health.forget(connection, wanted.provider)
+            meta.put(connection, meta.HEALTH_OF, {**known, wanted.provider: wanted.key})
         meta.put(connection, meta.TARGET, row.id)
         meta.put(connection, meta.FALLBACK, None)
         active = identity.active(connection)
@@ -86,8 +89,13 @@ def _is_complete(connection: Connection) -> bool:
 def rest_retired(connection: Connection) -> None:
     """Vectors of identities that are neither searched nor built rest in the cache, in slices."""
     # Asked again in every statement: another process may take an identity up again at any time.
-    retired = "identity_id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?)) AND live = 1"
-    kept = (meta.ACTIVE, meta.TARGET)
+    retired = (
+        "identity_id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?))"
+        # A provider and its fallback may take turns: what was paid for at either is not dropped meanwhile.
+        " AND identity_id NOT IN (SELECT json_each.value FROM meta, json_each(meta.value) WHERE meta.key = ?)"
+        " AND live = 1"
+    )
+    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK_PAIR)
     while True:
         some = connection.execute(f"SELECT id FROM vectors WHERE {retired} LIMIT 1", kept).fetchone()
         if some is None:

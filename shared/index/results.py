@@ -111,6 +111,8 @@ def note_failure(
             reason = f"{error}; {action}" if action else error
             _retry_or_give_up(connection, row.id, lease, hashes, reason, now)
         else:
+            # Who judges a text is well.
+            after = breaker.answered(after, probe=lease)
             vectors.give_up(connection, row.id, lease, hashes, error=error, now=now)
         dispatch.settle(connection, lease)
         if after != was:

@@ -208,9 +208,7 @@ class IndexWriter:
                 max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
             if state.paused:
-                request = dispatch.probe(
-                    self.connection, target, caps, owner=self._owner, now=now, lease_s=self.lease_s
-                )
+                request = self.probe(target.identity, caps)
                 return [request] if request else []
             if state.failures:
                 # After a failure one request goes ahead of the others, not all of them into the same wall.
@@ -224,6 +222,17 @@ class IndexWriter:
                 now=now,
                 only_full=only_full,
                 lease_s=self.lease_s,
+            )
+
+    def probe(self, of: Identity, caps: RequestCaps) -> dispatch.Request | None:
+        """The one request that may go to a provider whose breaker is open; None when none may go now."""
+        now = self._clock.now()
+        with faults(self.path):
+            row = identity.by_key(self.connection, of.key)
+            if row is None or meta.get(self.connection, meta.PAUSED, False):
+                return None
+            return dispatch.probe(
+                self.connection, row, caps, owner=self._owner, now=now, lease_s=self.lease_s
             )
 
     def next_try_s(self) -> float:
