@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks import backfill, fleet, indexing, memory, one_shot, saving, warm
+from benchmarks import backfill, batch_memory, fleet, indexing, memory, one_shot, saving, warm
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, table
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "nothing-changed": indexing.nothing_changed,
     "save": saving.save,
     "memory": memory.resident,
+    "batch-memory": batch_memory.resident,
     "fleet-search": fleet.search,
     "fleet-idle": fleet.idle,
     "fleet-files": fleet.files,

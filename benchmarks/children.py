@@ -26,6 +26,18 @@ BARE = (sys.executable, "-c", "pass")
 #: What the console script does.
 _MAIN = "from producers.cli import main; main()"
 
+#: Statements that tell, at the end of a child, the most it has held. Not ru_maxrss: that begins with the
+#: memory of the parent.
+PEAK = """
+import atexit, sys
+def peak():
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith("VmHWM:"):
+                print("peak", line.split()[1], file=sys.stderr)
+atexit.register(peak)
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -76,6 +88,12 @@ def run(command: Sequence[str]) -> Run:
         stdout=out,
         stderr=err,
     )
+
+
+def peak_mb(run: Run) -> float:
+    """The most that a child which began with `PEAK` has held."""
+    peaks = [line.split()[1] for line in run.stderr.splitlines() if line.startswith("peak ")]
+    return int(peaks[-1]) / 1024
 
 
 def over_bare_ms(commands: Mapping[str, Sequence[str]], *, times: int = 15) -> dict[str, float]:

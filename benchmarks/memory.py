@@ -6,23 +6,12 @@ import shutil
 import sys
 
 from benchmarks.bench import DIMS, Bench, unit_vectors
-from benchmarks.children import memline, run
+from benchmarks.children import PEAK, memline, peak_mb, run
 from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_most
 from benchmarks.provider import serving
 
 _FILES, _SECTIONS = 20_000, 5
-
-#: The most a process has held, told at its end. Not ru_maxrss: that begins with the memory of the parent.
-_PEAK = """
-import atexit, sys
-def peak():
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM:"):
-                print("peak", line.split()[1], file=sys.stderr)
-atexit.register(peak)
-"""
 
 _ASK = """
 from pathlib import Path
@@ -47,9 +36,9 @@ def resident(bench: Bench) -> list[Figure]:
     shutil.rmtree(bench.folder / "resident", ignore_errors=True)
     with serving() as base_url:
         place = bench.place("resident", workspace, base_url=base_url)
-        done = run(memline(*place.options(), "index", before=_PEAK))
-    indexing = _peak_mb(done.stderr)
-    code = _PEAK + _ASK.format(vector=next(unit_vectors(1)).hex(), questions=questions(10))
+        done = run(memline(*place.options(), "index", before=PEAK))
+    indexing = peak_mb(done)
+    code = PEAK + _ASK.format(vector=next(unit_vectors(1)).hex(), questions=questions(10))
     asked = run([sys.executable, "-c", code, str(place.config), str(place.home), str(place.workspace)])
     matrix = int(asked.stdout.split()[-1]) / 2**20
     return [
@@ -62,14 +51,9 @@ def resident(bench: Bench) -> list[Figure]:
         ),
         at_most(
             f"memory of a query process beside its matrix, {chunks:,} chunks x {DIMS}",
-            _peak_mb(asked.stderr) - matrix,
+            peak_mb(asked) - matrix,
             150,
             "MB",
             detail=f"matrix {matrix:.0f} MB",
         ),
     ]
-
-
-def _peak_mb(stderr: str) -> float:
-    peaks = [line.split()[1] for line in stderr.splitlines() if line.startswith("peak ")]
-    return int(peaks[-1]) / 1024

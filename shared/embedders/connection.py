@@ -1,4 +1,4 @@
-"""One endpoint of one provider over httpx: requests out, answers in, its errors as ours.
+"""HTTP over httpx: one endpoint of a provider, or a file that is for everybody.
 
 The only module that knows httpx. Nothing is tried twice here, and nothing is made of an answer.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -258,6 +258,37 @@ class Connection:
     def text(self, what: str, said: str) -> str:
         """The words of an error of this provider."""
         return f"{self._endpoint.provider} {what} failed: {said}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicFile:
+    """The answer at a public address, its body still on its way."""
+
+    status: int
+    headers: Mapping[str, str]
+    #: The headers of all answers on the way, this one's last.
+    history: Sequence[Mapping[str, str]]
+    pieces: Iterator[bytes]
+
+
+@contextmanager
+def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> Iterator[PublicFile]:
+    """What is at an address, wherever it sends to. Raises ConnectionError, also while it is read."""
+    # A file that is packed on the way has another size than the one announced.
+    headers = {"accept-encoding": "identity", "user-agent": "memline", **headers}
+    try:
+        with (
+            httpx.Client(timeout=silence_s, follow_redirects=True) as client,
+            client.stream("GET", url, headers=headers) as response,
+        ):
+            yield PublicFile(
+                status=response.status_code,
+                headers=response.headers,
+                history=[answer.headers for answer in (*response.history, response)],
+                pieces=response.iter_bytes(),
+            )
+    except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
+        raise ConnectionError(str(error) or type(error).__name__) from error
 
 
 def timed_out(error: BaseException) -> bool:

@@ -6,12 +6,11 @@ import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
-import httpx
-
+from shared.embedders.connection import PublicFile, public_file
 from shared.embedders.gguf import read_head
 from shared.errors import ProviderError, ProviderLater, ProviderStop
 
@@ -52,64 +51,58 @@ def download(url: str, target: Path, *, name: str, on_progress: OnProgress) -> N
 
 def _fill(file: BinaryIO, url: str, name: str, on_progress: OnProgress) -> str:
     """Append until the file is complete; its SHA-256 as announced, empty when none was."""
-    # A file that is packed on the way has another size than the one announced.
-    headers = {"accept-encoding": "identity", "user-agent": "memline"}
     last: ProviderError | None = None
-    with httpx.Client(timeout=SILENCE_TIMEOUT_S, follow_redirects=True, headers=headers) as client:
-        for _ in range(MAX_TRIES):
-            try:
-                whole, digest = _go_on(client, file, url, name, on_progress)
-            except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
-                said = str(error) or type(error).__name__
-                last = ProviderLater(f"the download of {name} was cut off: {said}", hint=_RUN_AGAIN)
-                continue
-            except ProviderLater as error:
-                last = error
-                continue
-            if file.tell() == whole or not whole:
-                return digest
-            last = ProviderLater(
-                f"the download of {name} was cut off at {file.tell()} of {whole} bytes", hint=_RUN_AGAIN
-            )
+    for _ in range(MAX_TRIES):
+        try:
+            whole, digest = _go_on(file, url, name, on_progress)
+        except ConnectionError as error:
+            last = ProviderLater(f"the download of {name} was cut off: {error}", hint=_RUN_AGAIN)
+            continue
+        except ProviderLater as error:
+            last = error
+            continue
+        if file.tell() == whole or not whole:
+            return digest
+        last = ProviderLater(
+            f"the download of {name} was cut off at {file.tell()} of {whole} bytes", hint=_RUN_AGAIN
+        )
     assert last is not None
     raise last
 
 
-def _go_on(
-    client: httpx.Client, file: BinaryIO, url: str, name: str, on_progress: OnProgress
-) -> tuple[int, str]:
+def _go_on(file: BinaryIO, url: str, name: str, on_progress: OnProgress) -> tuple[int, str]:
     """One request for what is missing; the size of the whole file (0: not told), and its SHA-256."""
     here = file.seek(0, os.SEEK_END)
-    with client.stream("GET", url, headers={"range": f"bytes={here}-"} if here else {}) as response:
-        # What a file is stands in the first answer; the last is that of the storage behind.
-        answers = [*response.history, response]
-        digest = _linked_digest(answers)
+    asked = {"range": f"bytes={here}-"} if here else {}
+    with public_file(url, headers=asked, silence_s=SILENCE_TIMEOUT_S) as response:
+        digest = _linked_digest(response)
         span = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+)", response.headers.get("content-range", ""))
         whole = int(span[2]) if span else 0
-        if response.status_code == 416:
+        if response.status == 416:
             if whole != here:
                 file.truncate(0)
                 raise ProviderLater(f"the download of {name} begins anew", hint=_RUN_AGAIN)
             return whole, digest
-        if response.status_code not in (200, 206):
-            raise _refusal(response.status_code, name)
-        if response.status_code == 200 or not span or int(span[1] or -1) != here:
-            if response.status_code == 206:
+        if response.status not in (200, 206):
+            raise _refusal(response.status, name)
+        if response.status == 200 or not span or int(span[1] or -1) != here:
+            if response.status == 206:
                 file.truncate(0)
                 raise ProviderLater(f"the download of {name} came with the wrong part", hint=_RUN_AGAIN)
             file.truncate(0)
             here = file.seek(0)
             whole = int(response.headers.get("content-length", 0))
         # As they come: pieces of a fixed size would be lost where the connection is.
-        for piece in response.iter_bytes():
+        for piece in response.pieces:
             file.write(piece)
             here += len(piece)
             on_progress(here, whole)
         return whole, digest
 
 
-def _linked_digest(answers: Iterable[httpx.Response]) -> str:
-    tags = (answer.headers.get("x-linked-etag", "").strip('W/"').lower() for answer in answers)
+def _linked_digest(response: PublicFile) -> str:
+    # What a file is stands in the first answer; the last is that of the storage behind.
+    tags = (headers.get("x-linked-etag", "").strip('W/"').lower() for headers in response.history)
     return next((tag for tag in tags if re.fullmatch(r"[0-9a-f]{64}", tag)), "")
 
 

@@ -210,11 +210,13 @@ class EmbeddingServer:
 
     def vector(self, text: str, dims: int) -> str:
         """The vector of a text in base64."""
-        if self.cheap:
-            text = str(zlib.crc32(text.encode("utf-8", "replace")) % POOL)
-        place = (digest_of(text), dims)
+        picked = zlib.crc32(text.encode("utf-8", "replace")) % POOL if self.cheap else -1
+        place = (str(picked) if self.cheap else digest_of(text), dims)
         found = self._vectors.get(place)
         if found is None:
+            if self.cheap:
+                # Many words, so that no number of the vector is zero.
+                text = " ".join(str((picked + 1) * number) for number in range(1000, 2000))
             embedder = self._embedders.setdefault(dims, FakeEmbedder(dims=dims))
             found = base64.b64encode(embedder.embed_documents([text])[0]).decode()
             self._vectors[place] = found
@@ -246,8 +248,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.endswith("/log"):
             self._json(200, self.server.stub.log())
-        elif not self.server.stub.batches.handle(self):
-            self._json(404, {"error": {"message": "unknown path"}})
+        else:
+            self.do_DELETE()
 
     def do_DELETE(self) -> None:
         if not self.server.stub.batches.handle(self):
@@ -270,8 +272,7 @@ class _Handler(BaseHTTPRequestHandler):
         stub = self.server.stub
         headers = {name.lower(): value for name, value in self.headers.items()}
         faults = stub.receive(headers, body, size)
-        wait_ms = stub.latency_ms + float(faults.get("slow") or 0)
-        if wait_ms:
+        if wait_ms := stub.latency_ms + float(faults.get("slow") or 0):
             stub.stopping.wait(wait_ms / 1000)
         if "hang" in faults:
             stub.stopping.wait()
