@@ -62,11 +62,10 @@ class RowReader:
                 yield self._broken(line, f"a line of more than {MAX_LINE_BYTES} bytes")
                 continue
             try:
-                row = json.loads(line.decode("utf-8-sig"))
+                result = self._result(json.loads(line.decode("utf-8-sig")), dims)
             except (ValueError, RecursionError):
                 yield self._broken(line, "a line that is no JSON")
                 continue
-            result = self._result(row, dims)
             if result.vector is not None:
                 dims = dims or len(result.vector) // FLOAT_BYTES
             yield result

@@ -262,13 +262,19 @@ _SPOKEN = (
 )
 
 
-def _said(value: Any) -> Iterator[str]:
+#: What a provider says stands near the top; below may be anything, and as deep as it likes.
+MAX_DEPTH = 8
+
+
+def _said(value: Any, depth: int = 0) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        return
     if isinstance(value, str):
         yield value[:MAX_READ_CHARS]
     elif isinstance(value, list):
         for item in value:
-            yield from _said(item)
+            yield from _said(item, depth + 1)
     elif isinstance(value, dict):
         for name in _SPOKEN:
             if name in value:
-                yield from _said(value[name])
+                yield from _said(value[name], depth + 1)

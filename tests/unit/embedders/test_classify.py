@@ -215,3 +215,10 @@ def test_hints_say_what_to_do() -> None:
     assert "memorySearch.model" in model.hint
     assert "https://new.example/v1" in moved.hint
     assert "abcdef" not in moved.hint
+
+
+def test_an_answer_nested_without_end_is_classified_by_its_status() -> None:
+    deep = "[" * 5000 + '"too many tokens"' + "]" * 5000
+
+    assert classify("openai", 400, {}, f'{{"error": {deep}}}').kind == "refused"
+    assert classify("openai", 400, {}, '{"error": [["too many tokens"]]}').kind == "too_big"
