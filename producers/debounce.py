@@ -18,8 +18,10 @@ class Debounce:
     Each name waits on its own, so a file that is written all the time does not delay the others.
     """
 
-    def __init__(self, quiet_s: float) -> None:
+    def __init__(self, quiet_s: float, ceiling: float = CEILING) -> None:
+        """With a `ceiling` of 1 a change waits the quiet time, whatever comes after it."""
         self._quiet_s = quiet_s
+        self._ceiling = ceiling
         #: First and last time noticed.
         self._noticed: dict[str, tuple[float, float]] = {}
 
@@ -56,4 +58,4 @@ class Debounce:
 
     def _due(self, times: tuple[float, float]) -> float:
         first, last = times
-        return min(last + self._quiet_s, first + CEILING * self._quiet_s)
+        return min(last + self._quiet_s, first + self._ceiling * self._quiet_s)

@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING
 
 from producers.announce import announce
 from producers.feed import Feed
+from producers.sessions import DEBOUNCE_S, Growth
 from producers.watch import Watcher
+from producers.watched_folders import WatchedNotes, WatchedTranscripts
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose
 from shared.errors import QueueError
 from shared.index import driver
+from shared.index.changes import Changes
 from shared.index.plan import Known, ledger_of, look
 from shared.logs import Log
+from shared.sources.transcript_files import TranscriptScope, transcripts_of
+from shared.sources.transcript_names import MEMORY
 
 if TYPE_CHECKING:
     pass
@@ -50,7 +55,11 @@ class Follow:
         self._clock = clock or SystemClock()
         self._log = Log("follow")
         self._stack = ExitStack()
-        self._watchers: dict[str, Watcher] = {}
+        #: By agent: of its notes, and of its transcripts.
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._growth: dict[str, Growth] = {}
+        #: Agents whose transcripts are to be read to their ends by the next look, whatever has grown.
+        self._catching_up = {settings.agent for settings in self._agents}
         self._feeds: dict[str, Feed] = {}
         self._next_look_s: dict[str, float] = {}
         #: Looks in a row of which not a single file arrived.
@@ -60,9 +69,16 @@ class Follow:
     def __enter__(self) -> Follow:
         with self._stack:
             for settings in self._agents:
+                if (transcripts := transcripts_of(settings)) is not None:
+                    self._growth[settings.agent] = Growth(settings, transcripts, clock=self._clock)
                 if settings.memory.sync.watch:
                     # Before the first look: a change in between is then seen by both, not by none.
-                    self._watchers[settings.agent] = self._stack.enter_context(self._watch(settings))
+                    watchers = self._watchers[settings.agent] = []
+                    if MEMORY in settings.memory.sources:
+                        watchers.append(self._stack.enter_context(self._watch(settings)))
+                    if transcripts is not None:
+                        watched = self._watch_transcripts(settings, transcripts)
+                        watchers.append(self._stack.enter_context(watched))
             self.tick()
             self._stack = self._stack.pop_all()
         return self
@@ -86,10 +102,12 @@ class Follow:
 
     def _modes(self) -> Iterator[tuple[AgentSettings, str]]:
         for settings in self._agents:
-            watcher = self._watchers.get(settings.agent)
-            how = "not watching (sync.watch is off)" if watcher is None else watcher.mode
-            if watcher is not None and watcher.reason:
-                how += f" ({watcher.reason})"
+            watchers = self._watchers.get(settings.agent, [])
+            # One that polls tells more than one that watches.
+            worst = sorted(watchers, key=lambda watcher: not watcher.reason)[:1]
+            how = worst[0].mode if worst else "not watching (sync.watch is off)"
+            if worst and worst[0].reason:
+                how += f" ({worst[0].reason})"
             yield settings, how
 
     def tick(self) -> None:
@@ -106,13 +124,32 @@ class Follow:
 
     def _watch(self, settings: AgentSettings) -> Watcher:
         return Watcher(
-            settings.workspace,
-            settings.memory.extra_paths,
+            WatchedNotes(settings.workspace, settings.memory.extra_paths),
             debounce_s=settings.memory.sync.watch_debounce_ms / 1000,
             on_paths=lambda paths: self._send(settings, sorted(paths)),
             # Only noted: the look itself belongs to the thread that ticks.
             on_rescan=lambda: self._next_look_s.update({settings.agent: 0.0}),
         )
+
+    def _watch_transcripts(self, settings: AgentSettings, transcripts: TranscriptScope) -> Watcher:
+        # Of its own: a transcript is written to all the time, and waits longer.
+        return Watcher(
+            WatchedTranscripts(transcripts),
+            debounce_s=DEBOUNCE_S,
+            ceiling=1.0,
+            on_paths=lambda paths: self._grown(settings, sorted(paths)),
+            on_rescan=lambda: self._next_look_s.update({settings.agent: 0.0}),
+        )
+
+    def _grown(self, settings: AgentSettings, paths: Sequence[str]) -> None:
+        """Transcripts were written to: announce those that grew enough."""
+        grown = self._growth[settings.agent].of(paths)
+        if grown.has_begun and settings.memory.sync.on_session_start:
+            # Whoever begins a session is going to ask what was said in the last one.
+            self._catching_up.add(settings.agent)
+            self._next_look_s[settings.agent] = 0.0
+        elif grown.due:
+            self._send(settings, grown.due)
 
     def _look(self, settings: AgentSettings) -> None:
         """Compare all files with the ledger and begin to feed what differs."""
@@ -123,13 +160,22 @@ class Follow:
         self._next_look_s[settings.agent] = self._clock.now() + min(every_s, default=math.inf)
         with driver.reading_if_any(settings.index_path) as reader:
             known = ledger_of(reader) if reader else Known()
-        files = look(settings, choose(settings), known).files()
+        plan = look(settings, choose(settings), known)
+        files = plan.sized((*plan.changes.announced(tails=False), *self._tails(settings, plan.changes)))
         if files:
             self._log.info("files.changed", agent=settings.agent, files=len(files))
             feed = Feed(settings.agent, files, looked_ns=looked_ns)
             self._feeds[settings.agent] = feed
             self._advance(settings, feed)
             self._is_queue_away = False
+
+    def _tails(self, settings: AgentSettings, changes: Changes) -> Sequence[str]:
+        """Transcripts that grew a little and are to be read on all the same."""
+        if settings.agent in self._catching_up or not settings.memory.sync.watch:
+            self._catching_up.discard(settings.agent)
+            return changes.growing
+        growth = self._growth.get(settings.agent)
+        return growth.of(changes.growing).due if growth and changes.growing else ()
 
     def _advance(self, settings: AgentSettings, feed: Feed) -> None:
         with driver.reading_if_any(settings.index_path) as reader:

@@ -13,8 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from types import TracebackType
 
 from watchdog.events import (
@@ -31,12 +30,11 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from producers.debounce import Debounce
-from producers.watched_folders import Watched, watched_folders
-from shared.config.schema import ExtraPath
+from producers.debounce import CEILING, Debounce
+from producers.watched_folders import Watched, WatchedFiles
 from shared.logs import Log
 from shared.sources.outcomes import code
-from shared.sources.scope import Scope, is_markdown, is_storable
+from shared.sources.scope import is_storable
 
 WATCHING = "watching"
 POLLING = "polling"
@@ -72,17 +70,17 @@ logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 
 class Watcher(FileSystemEventHandler):
-    """Watches the files of one agent; a context manager. Both calls are made from a thread of its own.
+    """Watches files of one agent; a context manager. Both calls are made from a thread of its own.
 
     It reports changes from the moment `start` returns; what was changed before is the caller's to find.
     """
 
     def __init__(
         self,
-        workspace: Path,
-        extra_paths: Sequence[ExtraPath] = (),
+        files: WatchedFiles,
         *,
         debounce_s: float,
+        ceiling: float = CEILING,
         on_paths: Callable[[set[str]], None],
         on_rescan: Callable[[], None],
         poll_s: float = POLL_S,
@@ -92,19 +90,20 @@ class Watcher(FileSystemEventHandler):
     ) -> None:
         """`on_paths` is called with ledger paths to look at, `on_rescan` when only a full look will do.
 
-        When one raises, the error is logged and the same is tried again a little later.
+        `ceiling` is that of `Debounce`. When a call raises, the error is logged and the same is tried again a
+        little later.
         """
-        self._scope = Scope(workspace, extra_paths)
+        self._files = files
         self._on_paths = on_paths
         self._on_rescan = on_rescan
         self._poll_s = poll_s
         self._health_s = health_s
         self._new_observer = new_observer
         self._monotonic = monotonic
-        self._log = Log("watch", {"workspace": self._scope.workspace})
+        self._log = Log("watch", {"folder": files.where})
         #: Guards what the observer's threads and ours share: the names, and the two flags.
         self._changed = threading.Condition()
-        self._debounce = Debounce(debounce_s)
+        self._debounce = Debounce(debounce_s, ceiling)
         self._is_outdated = False
         self._is_stopping = False
         self._observer: BaseObserver | None = None
@@ -145,15 +144,15 @@ class Watcher(FileSystemEventHandler):
         """Note what an event says; called from the observer's threads."""
         paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
         if event.is_directory:
-            if any(map(self._scope.concerns_folder, paths)):
+            if any(map(self._files.concerns_folder, paths)):
                 # The observer follows new folders itself; of moved and deleted ones it keeps wrong ideas.
                 self._notice(_EVERYTHING, is_outdated=event.event_type != "created")
             return
         for path in paths:
-            located = self._scope.locate(path)
+            located = self._files.locate(path)
             if located is not None:
                 self._notice(located.path)
-            elif not is_storable(path) and is_markdown(path):
+            elif not is_storable(path) and self._files.looks_like_one(path):
                 # A name that no message can carry: a full look reports it.
                 self._notice(_EVERYTHING)
 
@@ -191,7 +190,7 @@ class Watcher(FileSystemEventHandler):
 
     def _act(self, names: set[str], *, is_outdated: bool) -> None:
         if _EVERYTHING in names:
-            if self.mode == WATCHING and (is_outdated or watched_folders(self._scope) != self._folders):
+            if self.mode == WATCHING and (is_outdated or self._files.folders() != self._folders):
                 self._watch()
             elif self.mode == WATCHING:
                 self._check_room()
@@ -229,7 +228,7 @@ class Watcher(FileSystemEventHandler):
         """Watch the folders there are now, or fall back to polling."""
         self._unwatch()
         for attempt in (1, 2, 3):
-            self._folders = watched_folders(self._scope)
+            self._folders = self._files.folders()
             try:
                 self._observer = _started(self._new_observer, self, self._folders)
             except FileNotFoundError as error:

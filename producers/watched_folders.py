@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
-from shared.sources.scope import Scope, is_ignored_folder
+from shared.config.schema import ExtraPath
+from shared.sources.scope import Located, Scope, is_ignored_folder, is_markdown
+from shared.sources.transcript_files import TranscriptScope
+from shared.sources.transcript_names import is_transcript_name
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in
 #: very many places, is watched as a whole with them.
@@ -20,6 +26,66 @@ class Watched:
     path: str
     #: Whether everything below is watched with it.
     recursive: bool
+
+
+class WatchedFiles(Protocol):
+    """Files whose changes are to be noticed: what belongs to them, and which folders tell of it."""
+
+    @property
+    def where(self) -> str:
+        """For the log."""
+        ...
+
+    def folders(self) -> frozenset[Watched]:
+        """The folders to watch, as they are on the disk now."""
+        ...
+
+    def locate(self, path: str) -> Located | None:
+        """The file of an absolute path; None for one that does not belong to them."""
+        ...
+
+    def concerns_folder(self, absolute: str) -> bool:
+        """Whether a folder that came, went or moved can change what belongs to them."""
+        ...
+
+    def looks_like_one(self, path: str) -> bool:
+        """Whether a name that is not valid Unicode is otherwise that of one of them."""
+        ...
+
+
+class WatchedNotes:
+    """The notes of a workspace and of `extraPaths`."""
+
+    def __init__(self, workspace: Path, extra_paths: Sequence[ExtraPath] = ()) -> None:
+        self._scope = Scope(workspace, extra_paths)
+        self.where = self._scope.workspace
+        self.locate = self._scope.locate
+        self.concerns_folder = self._scope.concerns_folder
+
+    def folders(self) -> frozenset[Watched]:
+        return watched_folders(self._scope)
+
+    def looks_like_one(self, path: str) -> bool:
+        return is_markdown(path)
+
+
+class WatchedTranscripts:
+    """The transcripts of an agent: one folder, without those inside it."""
+
+    def __init__(self, scope: TranscriptScope) -> None:
+        self._scope = scope
+        self.where = scope.folder
+        self.locate = scope.locate
+        self.concerns_folder = scope.concerns_folder
+
+    def folders(self) -> frozenset[Watched]:
+        folder = self._scope.folder
+        # Of what does not exist, and of a link, the nearest folder above tells.
+        path = folder if _is_folder(folder) else _nearest_folder(os.path.dirname(folder))
+        return frozenset({Watched(path=path, recursive=False)})
+
+    def looks_like_one(self, path: str) -> bool:
+        return os.path.dirname(path) == self._scope.folder and is_transcript_name(os.path.basename(path))
 
 
 def watched_folders(scope: Scope) -> frozenset[Watched]:

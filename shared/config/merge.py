@@ -33,7 +33,6 @@ def _joined(weaker: Leaf, stronger: Leaf) -> Leaf:
 #: Keys of OpenClaw whose part of Memline is not there yet. They keep their place in a file, and whoever sets
 #: one is told.
 LATER = {
-    "sync.onSessionStart": "the start of a session as an event",
     "remote.batch.enabled": "the use of Batch APIs",
     "remote.batch.wait": "the use of Batch APIs",
     "remote.batch.concurrency": "the use of Batch APIs",

@@ -47,9 +47,13 @@ class Changes:
         """How many files the index is behind."""
         return len(self.added) + len(self.changed) + len(self.removed) + len(self.refused)
 
-    def announced(self, *, force: bool = False) -> tuple[str, ...]:
-        """Paths a chunk worker should look at: those that changed in any way, with `force` all."""
-        changed = (*self.added, *self.changed, *self.growing, *self.removed, *self.refused)
+    def announced(self, *, force: bool = False, tails: bool = True) -> tuple[str, ...]:
+        """Paths a chunk worker should look at: those that changed in any way, with `force` all.
+
+        Without `tails` transcripts that grew only a little are left out.
+        """
+        growing = self.growing if tails or force else ()
+        changed = (*self.added, *self.changed, *growing, *self.removed, *self.refused)
         return (*changed, *self.unchanged) if force else changed
 
 

@@ -102,11 +102,12 @@ def look(settings: AgentSettings, choice: Choice, known: Known) -> Plan:
     """Compare the disk with what the index says."""
     discovery = discover_all(settings)
     chunking = settings.memory.chunking
+    sessions = settings.memory.sync.sessions
     changes = compare(
         discovery,
         known.files,
         chunking_digest(chunking.tokens, chunking.overlap),
         transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
-        growth=settings.memory.sync.sessions.delta_bytes,
+        growth=sessions.delta_bytes if sessions.delta_messages else 0,
     )
     return Plan(discovery=discovery, changes=changes, choice=choice, known=known)

@@ -54,6 +54,11 @@ def is_transcript(path: str) -> bool:
     return name != path and "/" not in name and is_transcript_name(name)
 
 
+def is_archive(path: str) -> bool:
+    """Whether the path of a transcript is that of an archive: its session is over."""
+    return not path.endswith(_ENDING)
+
+
 def source_of(path: str) -> str:
     """The source that a ledger path belongs to."""
     return SESSIONS if is_transcript(path) else MEMORY

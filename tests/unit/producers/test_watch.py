@@ -13,6 +13,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from producers.watch import POLLING, WATCHING, Watcher
+from producers.watched_folders import WatchedNotes
 from shared.config.schema import ExtraPath
 
 #: Seconds a change may take to arrive before the test fails; it usually takes the debounce.
@@ -79,8 +80,7 @@ def watching(
     new_observer: Callable[[], BaseObserver] = Observer,
 ) -> Watcher:
     return Watcher(
-        workspace,
-        [ExtraPath(path=path) for path in extra],
+        WatchedNotes(workspace, [ExtraPath(path=path) for path in extra]),
         debounce_s=debounce_s,
         on_paths=heard.paths,
         on_rescan=heard.rescan,

@@ -1,0 +1,266 @@
+"""Session transcripts end to end: from an agent's folder to hits, and nothing where it must not be."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from producers import follow, local_follow
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
+from tests.support.workspace import Place, paths, remote, until
+
+BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
+SECRETS = [f"sk-proj-{BODY}", f"hunter{BODY}", f"eyJhbGciOiJIUzI1NiJ9.{BODY}.{BODY}", f"cookie{BODY}"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The sessions folder of the agent `main`."""
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    return sessions_folder(tmp_path / "state")
+
+
+@pytest.fixture
+def place(place: Place, folder: Path) -> Place:
+    """A user who lets the agent search its sessions, with a note."""
+    place.configure(provider="none", sources=["memory", "sessions"], experimental={"sessionMemory": True})
+    place.write("MEMORY.md", "# Notes\n\nWe chose Redis.\n")
+    return place
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as handle:
+        handle.write(text)
+
+
+@contextmanager
+def following(place: Place) -> Iterator[None]:
+    """`memline up` in a thread of this process."""
+    stop = threading.Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            local_follow.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not failed
+
+
+def citations(place: Place, query: str, **options: str) -> list[str]:
+    return [hit.citation for hit in place.search(query, **options).hits]
+
+
+def test_what_was_said_is_found_with_the_lines_of_its_transcript(place: Place, folder: Path) -> None:
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + said("user", "Where do pelicans sleep?") + tool_result("pelican pelican"))
+    append(file, said("assistant", "On the quay."))
+
+    report = place.index()
+
+    assert report.files["added"] == 2 and not report.failed
+    hit = place.search("pelicans").hits[0]
+    assert (hit.citation, hit.source) == ("sessions/abc.jsonl#L2-L4", "sessions")
+    assert hit.snippet == "User: Where do pelicans sleep?\nAssistant: On the quay."
+    assert citations(place, "pelicans", source="memory") == []
+    assert paths(place.search("Redis", source="sessions")) == []
+    assert place.status()["sourceCounts"] == [
+        {"source": "memory", "files": 1, "chunks": 1},
+        {"source": "sessions", "files": 1, "chunks": 1},
+    ]
+
+
+def test_a_session_is_found_by_its_day_and_its_first_words(place: Place, folder: Path) -> None:
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + said("user", "Plan the regatta", at="2026-02-08T09:00:00Z") + talk(30))
+    (folder / "other.jsonl").write_text(opening() + talk(30, first=100))
+    place.index()
+
+    assert {hit.path for hit in place.search("regatta").hits} == {"sessions/abc.jsonl"}
+    assert len(place.search("regatta").hits) > 2
+    assert citations(place, "what was it on 8 February 2026?")[0].startswith("sessions/abc.jsonl#L2")
+    assert paths(place.search("regatta", since="2026-02-10"))
+    assert not paths(place.search("regatta", since="2026-02-11"))
+    assert not paths(place.search("regatta", until="2026-02-07"))
+
+
+def test_growth_is_found_by_the_next_search_without_being_called_stale(place: Place, folder: Path) -> None:
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + talk(20))
+    place.index()
+
+    append(file, said("user", "a walrus came by") + '{"type":"message","mess')
+    answer = place.search("walrus")
+
+    assert answer.hits[0].end_line == 22 and not answer.stale
+    append(file, 'age":{"role":"assistant","content":"an otter as well"}}\n')
+    place.configure(sync={"onSearch": False})
+    answer = place.search("otter")
+    assert answer.hits == () and not answer.stale
+    append(file, tool_result("x" * 100_000))
+    assert place.search("otter").stale
+
+
+def test_a_transcript_becomes_an_archive_and_goes(place: Place, folder: Path) -> None:
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + said("user", "Where do pelicans sleep?"))
+    (folder / "abc.jsonl.bak").write_text(opening() + said("user", "pelicans in a backup"))
+    place.index()
+
+    archive = file.rename(f"{file}.reset.2026-02-11T00-00-00.000Z")
+    assert citations(place, "pelicans") == [f"sessions/{archive.name}#L2"]
+
+    archive.unlink()
+    assert citations(place, "pelicans") == []
+    assert place.rows("SELECT count(*) FROM transcripts") == [(0,)]
+
+
+def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place, folder: Path) -> None:
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    place.index()
+    place.configure(sources=["memory"], sync={"onSearch": False})
+
+    assert citations(place, "pelicans") == []
+    answer = place.search("pelicans", source="sessions")
+    assert "switched off" in answer.notice
+
+    report = place.index()
+    assert report.files["removed"] == 1
+    assert place.rows("SELECT count(*) FROM chunks WHERE text LIKE '%pelican%'") == [(0,)]
+
+
+def test_sessions_alone_can_be_the_memory(place: Place, folder: Path) -> None:
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    place.index()
+    place.configure(sources=["sessions"])
+
+    assert citations(place, "Redis") == []
+    assert paths(place.search("pelicans")) == ["sessions/abc.jsonl"]
+    assert place.index().files["seen"] == 1
+
+
+def test_they_are_not_read_until_they_are_allowed(place: Place, folder: Path) -> None:
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    place.configure(experimental={"sessionMemory": False})
+
+    assert place.index().files["seen"] == 1
+
+
+def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path, tmp_path: Path) -> None:
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    theirs = sessions_folder(tmp_path / "state", "other") / "abc.jsonl"
+    theirs.write_text(opening() + said("user", "Where do otters sleep?"))
+    (folder / "link.jsonl").symlink_to(theirs)
+    place.index()
+
+    assert citations(place, "otters") == []
+    place.agent_name = "other"
+    other = place.run("--agent", "other", "index", "--json")
+    assert other.json[0]["files"]["added"] == 1
+    found = place.run("--agent", "other", "search", "sleep", "--json").json["results"]
+    assert [hit["snippet"] for hit in found] == ["User: Where do otters sleep?"]
+
+
+def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path) -> None:
+    folder.rmdir()
+
+    report = place.index()
+
+    assert f"sessions directory missing ({folder})" in report.issues
+    assert not report.failed
+
+
+def test_no_secret_leaves_the_process_or_reaches_the_index(
+    place: Place, folder: Path, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    key, password, token, cookie = SECRETS
+    inner = json.dumps({"body": json.dumps({"password": password})})
+    (folder / "abc.jsonl").write_text(
+        opening()
+        + said("user", f"use {key} as the key")
+        + said("assistant", f"I call it with Authorization: Bearer {token}\nand Cookie: sid={cookie}; a=b")
+        + json.dumps({"type": "session_info", "name": f"the key {key}"})
+        + "\n"
+        + said("user", f"the answer was ```{inner}``` I think")
+        + said("user", "long " * 300 + f"password={password} " + "long " * 300)
+    )
+
+    place.index()
+    found = [place.search(query) for query in ("key", "password", "answer", "Cookie")]
+
+    sent = json.dumps([request.body for request in server.requests])
+    rows = json.dumps(place.rows("SELECT text, heading, grams FROM chunks"))
+    rows += json.dumps(place.rows("SELECT * FROM transcripts")) + json.dumps([a.to_json() for a in found])
+    file = place.index_path.read_bytes()
+    assert all(answer.hits for answer in found)
+    for secret in SECRETS:
+        assert secret not in sent and secret not in rows
+        assert secret.encode() not in file
+    assert BODY[:12] not in sent and BODY[:12] not in rows and BODY[:12].encode() not in file
+
+
+def test_all_of_them_are_part_of_a_forced_index_and_nothing_is_embedded_again(
+    place: Place, folder: Path, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    (folder / "abc.jsonl").write_text(opening() + talk(30))
+    place.index()
+    before, asked = place.contents(), len(server.requests)
+
+    report = place.index(force=True)
+
+    assert not report.failed
+    assert place.contents() == before
+    assert len(server.requests) == asked
+
+
+def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(
+    place: Place, folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "DEBOUNCE_S", 0.05)
+    place.configure(**remote(server.url), sync={"sessions": {"deltaMessages": 5}})
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + talk(60))
+    with following(place):
+        until(lambda: place.index_path.exists() and not place.status()["dirty"], "the first reading")
+        chunks = place.status()["chunks"]
+        append(file, talk(5, first=60))
+        until(lambda: bool(place.rows("SELECT 1 FROM chunks WHERE text LIKE '%word64x%'")), "the growth")
+    append(file, talk(2, first=65))
+    append(folder / "new.jsonl", opening() + said("user", "good morning"))
+    with following(place):
+        until(lambda: bool(place.rows("SELECT 1 FROM chunks WHERE text LIKE '%word66x%'")), "the rest")
+        until(lambda: not place.status()["dirty"], "all vectors")
+
+    assert not server.repeated()
+    # The chunks there are, and the two that were open when they were read.
+    assert len(server.texts) <= place.status()["chunks"] + 2
+    assert place.status()["chunks"] >= chunks + 2
+
+
+def test_the_start_of_a_session_brings_in_the_end_of_the_last(
+    place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "DEBOUNCE_S", 0.05)
+    file = folder / "abc.jsonl"
+    file.write_text(opening() + talk(6))
+    with following(place):
+        until(lambda: place.index_path.exists() and not place.status()["dirty"], "the first reading")
+        append(file, said("user", "a walrus came by"))
+        append(folder / "new.jsonl", opening())
+        until(lambda: bool(place.rows("SELECT 1 FROM chunks WHERE text LIKE '%walrus%'")), "the end")
