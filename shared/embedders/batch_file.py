@@ -16,7 +16,7 @@ from typing import IO
 
 from shared.embedders.batch import BatchCaps
 from shared.embedders.connection import Upload
-from shared.errors import ProviderLater, ProviderTooBig
+from shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderTooBig
 
 #: Bytes that are read and sent at a time.
 PIECE_BYTES = 256 * 1024
@@ -40,7 +40,11 @@ class BatchFile:
 
 @contextmanager
 def collected(lines: Iterable[bytes], *, caps: BatchCaps, provider: str) -> Iterator[BatchFile]:
-    """The lines as a file. Raises ProviderTooBig above the caps and ProviderLater when the disk is full."""
+    """The lines as a file.
+
+    Raises ProviderTooBig above the caps, ProviderLater when the disk is full, and ProviderBrokenAnswer when
+    there is no line.
+    """
     size = rows = 0
     with tempfile.TemporaryFile(buffering=PIECE_BYTES) as file:
         for line in lines:
@@ -57,7 +61,8 @@ def collected(lines: Iterable[bytes], *, caps: BatchCaps, provider: str) -> Iter
             _write(file, line, provider)
         _write(file, None, provider)
         if not rows:
-            raise ValueError("a batch needs a row")
+            # Whoever gave the rows may have lost them meanwhile.
+            raise ProviderBrokenAnswer(f"{provider} batch without rows")
         yield BatchFile(size=size, rows=rows, file=file)
 
 

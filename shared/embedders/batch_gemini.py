@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from shared.embedders.batch import BatchApi, BatchLook, BatchRow, State
+from shared.embedders.batch_fields import moment, number
 from shared.embedders.batch_file import CONTENT_TYPE, BatchFile, related
 from shared.embedders.batch_remote import (
     CONTENT,
@@ -27,8 +28,6 @@ from shared.embedders.batch_remote import (
     RemoteBatchApi,
     file_name,
     is_batch_api,
-    moment,
-    number,
 )
 from shared.embedders.batch_rows import RowFailed
 from shared.embedders.connection import Reply

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from shared.embedders.batch import BatchApi, BatchLook, BatchRow, State
+from shared.embedders.batch_fields import moment, number
 from shared.embedders.batch_file import BatchFile, form
 from shared.embedders.batch_remote import (
     CONTENT,
@@ -28,8 +29,6 @@ from shared.embedders.batch_remote import (
     RemoteBatchApi,
     file_name,
     is_batch_api,
-    moment,
-    number,
 )
 from shared.embedders.batch_rows import RowFailed
 from shared.embedders.endpoint import Endpoint

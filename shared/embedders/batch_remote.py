@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import datetime
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from shared.clock import Clock
@@ -117,12 +117,17 @@ class RemoteBatchApi(ABC):
     def find(self, tag: str) -> BatchLook | None:
         with self._errors():
             found: BatchLook | None = None
+            file_id: str | None = ""
             for job in self._jobs():
                 try:
                     look = self._look(job, FIND)
                 except ProviderBrokenAnswer:
                     # The list holds the jobs of others, which need not look like ours.
                     continue
+                if not look.tag and look.input_file:
+                    # A server that forgets what a job was given for it still knows its file.
+                    file_id = self.find_upload(tag) if file_id == "" else file_id
+                    look = replace(look, tag=tag) if look.input_file == file_id else look
                 if look.tag != tag:
                     continue
                 if look.state in ("running", "done"):
@@ -324,24 +329,6 @@ def file_name(tag: str) -> str:
     if not re.fullmatch(r"[\w.-]{1,100}", tag, re.ASCII):
         raise ValueError(f"a tag has letters, digits, dots and dashes only: {tag!r}")
     return f"memline-{tag}.jsonl"
-
-
-def number(value: object) -> int:
-    """A count, which may be text; 0 when it is none."""
-    try:
-        return int(value)  # type: ignore[call-overload,no-any-return]
-    except (TypeError, ValueError, OverflowError):
-        return 0
-
-
-def moment(value: object) -> float:
-    """Seconds since the epoch, of a number or of an RFC 3339 time; 0 when it is neither."""
-    if isinstance(value, int | float):
-        return float(value)
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
 
 
 def is_batch_api(made: RemoteBatchApi) -> BatchApi:

@@ -6,6 +6,7 @@ What `control` takes, with what holds without it:
     end       completed   or failed, expired, cancelled
     done      all         rows that were worked through before the end (for expired and cancelled: 0)
     reason    …           why a job failed: `code: message`
+    metadata  true        false: the server forgets what a job was given (OpenAI, Voyage)
     rows      no fault    what is wrong with rows, see `ROW_FAULTS`
 
 A job is settled when it becomes final: only then its rows are counted as embedded, by the server that also
@@ -122,6 +123,7 @@ class Jobs:
         self._numbers = itertools.count(1)
         self.looks = 0
         self.end = "completed"
+        self.keeps_metadata = True
         self.done: int | None = None
         self.reason = "invalid_file: the input file cannot be used"
         self.row_faults: dict[str, str] = {}
@@ -138,6 +140,7 @@ class Jobs:
         self.looks = int(changes.get("looks", self.looks))
         self.end = str(changes.get("end", self.end))
         self.done = changes.get("done", self.done)
+        self.keeps_metadata = bool(changes.get("metadata", self.keeps_metadata))
         self.reason = str(changes.get("reason", self.reason))
         if "rows" in changes:
             self.row_faults = parsed_rows(changes["rows"])
@@ -173,6 +176,8 @@ class Jobs:
 
     def make(self, *, file_id: str, tag: str, agent: str, request: dict[str, Any]) -> Job:
         """A new job over an uploaded file."""
+        if not self.keeps_metadata:
+            request = {name: value for name, value in request.items() if name != "metadata"}
         job = Job(
             id=f"batch_{next(self._numbers):06}",
             input_file=file_id,

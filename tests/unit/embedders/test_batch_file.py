@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from shared.embedders.batch import BatchCaps
+from shared.embedders.batch_fields import moment
 from shared.embedders.batch_file import collected, line_of
-from shared.embedders.batch_remote import RemoteBatchApi, file_name, moment
-from shared.errors import ProviderLater, ProviderTooBig
+from shared.embedders.batch_remote import RemoteBatchApi, file_name
+from shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderTooBig
 from tests.unit.embedders.batches import PROVIDERS, TAG, Open, row
 
 CAPS = BatchCaps(max_rows=3, max_bytes=40)
@@ -35,7 +36,10 @@ def test_what_is_at_the_caps_is_kept_and_can_be_read_twice() -> None:
 
 
 def test_a_job_without_rows_is_none() -> None:
-    with pytest.raises(ValueError, match="needs a row"), collected([], caps=CAPS, provider="openai"):
+    with (
+        pytest.raises(ProviderBrokenAnswer, match="without rows"),
+        collected([], caps=CAPS, provider="openai"),
+    ):
         pass
 
 
