@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import anyio
@@ -18,11 +18,14 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import ConfigDict, Field
+from starlette.types import Receive, Scope, Send
 
 from producers import contract, tool_texts
 from producers.memory_tools import Caller, MemoryTools
+from producers.version import own_version
 from shared.errors import MemlineError
 from shared.logs import Log
 from shared.search import parameters
@@ -116,13 +119,37 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, threads: int, writes: boo
         title="Memline memory",
         description="Long-term memory of an agent, with citations",
         instructions=tool_texts.INSTRUCTIONS,
-        version=_version(),
+        version=own_version(),
         tools=listed,
         log_level="WARNING",
         subscriptions=False,
     )
     _add_prompt(made, tools, caller_of, limiter)
     return made
+
+
+class HttpEndpoint:
+    """The server over streamable HTTP, as an ASGI application for one path; it serves while `running`.
+
+    Each request stands for itself: nothing is kept of a client between two.
+    """
+
+    def __init__(self, made: MCPServer[Any], *, max_body_bytes: int) -> None:
+        # Made for its session manager. Who may ask is decided in front of it.
+        made.streamable_http_app(
+            stateless_http=True,
+            json_response=True,
+            max_request_body_size=max_body_bytes,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        self._manager = made.session_manager
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._manager.handle_request(scope, receive, send)
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Serve as long as this is open; once only."""
+        return self._manager.run()
 
 
 def run_stdio(tools: MemoryTools, caller: Caller, *, threads: int, writes: bool) -> None:
@@ -205,11 +232,6 @@ def _refusal(message: str, hint: str) -> CallToolResult:
 
 
 def _words(message: str, hint: str) -> str:
-    return f"{message}. What to do: {hint}" if hint else message
-
-
-def _version() -> str:
-    try:
-        return version("memline")
-    except PackageNotFoundError:
-        return "0"
+    # A client may have sent lone surrogates, which cannot be sent back.
+    said = f"{message}. What to do: {hint}" if hint else message
+    return said.encode("utf-8", "replace").decode()

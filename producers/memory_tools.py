@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from producers.freshness import Freshness
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import choose
-from shared.errors import AccessDenied, BadRequest, ConfigError, IndexFault
+from shared.errors import AccessDenied, BadRequest, ConfigError, IndexFault, IndexMissing, UnknownAgent
 from shared.search import parameters
 from shared.search.chats import Chat, chat_of, gets_citations, may_use_memory
 from shared.search.dates import day_of_time, parse_bound
@@ -62,9 +63,9 @@ class MemoryTools:
             self._opened.clear()
 
     def agent(self, agent: str) -> AgentSettings:
-        """The settings of an agent. Raises BadRequest for one that is not served here."""
+        """The settings of an agent. Raises UnknownAgent for one that is not served here."""
         if agent not in self.agents:
-            raise BadRequest(
+            raise UnknownAgent(
                 f"there is no agent {agent[:80]!r}", hint=f"the agents are: {', '.join(self.agents)}"
             )
         return self._settings.agents[agent]
@@ -135,6 +136,16 @@ class MemoryTools:
         self._demand(settings, caller)
         chat = chat_of(caller.session_key)
         return session_context(settings, chat, is_private=found.get("private", False), clock=self._clock)
+
+    def check(self) -> None:
+        """Raises IndexFault when the index of an agent is there and cannot be read."""
+        from shared.index import driver
+
+        for agent in self.agents:
+            settings = self.agent(agent)
+            if settings.memory.enabled:
+                with suppress(IndexMissing), driver.reading(settings.index_path):
+                    pass
 
     def _request(self, found: Mapping[str, Any]) -> SearchRequest:
         today = day_of_time(self._clock.now())

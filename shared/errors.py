@@ -3,6 +3,7 @@
     MemlineError
     ├── ConfigError               a configuration file, variable or option cannot be used
     ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
+    │   └── UnknownAgent          it names an agent that is not served here
     ├── AccessDenied              whoever asks may not: a chat out of scope, an agent that is not theirs
     ├── PathNotAllowed            `get` was asked for something that is no memory file
     │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
@@ -50,6 +51,10 @@ class BadRequest(MemlineError):
     """A call has a parameter that is unknown, missing, or holds a value that is not allowed."""
 
     exit_code = 2
+
+
+class UnknownAgent(BadRequest):
+    """A call names an agent that is not served here; the hint names those that are."""
 
 
 class AccessDenied(MemlineError):

@@ -28,6 +28,8 @@ COMMANDS = {
     "get": ("producers.cli.get:get", "Print a memory file or some of its lines."),
     "status": ("producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("producers.cli.mcp:mcp", "Serve an agent's memory to an MCP client (stdio)."),
+    "context": ("producers.cli.context:context", "Print what an agent reads when a session starts."),
+    "serve": ("producers.cli.serve:serve", "Serve memory over HTTP: an API, and MCP at /mcp."),
     "reindex": ("producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
     "queue": ("producers.cli.queue:queue", "Show the queues: depth, backlog, workers, dead messages."),
     "metrics": ("producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),

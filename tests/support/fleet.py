@@ -31,10 +31,13 @@ WORKERS = ("chunk", "embed", "store", "query")
 
 
 def procfile() -> dict[str, str]:
-    """The command lines of the Procfile, by the name of the process."""
+    """The command lines of the Procfile, by the name of the process: those of the pipeline.
+
+    `api` is left out: it has no part in the work, and a port that two fleets of tests cannot share.
+    """
     lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
     named = (re.fullmatch(r"([a-z]+):\s+(.+)", line) for line in lines)
-    return {match[1]: match[2] for match in named if match}
+    return {match[1]: match[2] for match in named if match and match[1] != "api"}
 
 
 class Fleet:

@@ -108,7 +108,7 @@ def test_the_only_writer_is_one_process_with_one_thread() -> None:
 def test_processes_that_are_commands_of_ours_exist() -> None:
     ours = [words[1] for words in processes().values() if words[0] == "memline"]
 
-    assert ours == ["watch"]
+    assert ours == ["watch", "serve"]
     assert set(ours) <= set(COMMANDS)
 
 

@@ -224,7 +224,7 @@ def test_the_completion_script_is_printed(shell: str) -> None:
 
 def test_completion_offers_commands_without_importing_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_MEMLINE_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "memline se")
+    monkeypatch.setenv("COMP_WORDS", "memline sea")
     monkeypatch.setenv("COMP_CWORD", "1")
 
     done = run_process()

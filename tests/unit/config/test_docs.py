@@ -80,7 +80,7 @@ def test_every_block_of_the_documentation_is_a_configuration(text: str, tmp_path
     assert isinstance(files.parse(text, where="documentation"), dict)
 
     (tmp_path / "c.json5").write_text(text, encoding="utf-8")
-    env = {"HOME": str(home)} | dict.fromkeys(re.findall(r"\$\{(\w+)\}", text), "x")
+    env = {"HOME": str(home)} | {name: f"value-of-{name}" for name in re.findall(r"\$\{(\w+)\}", text)}
     loaded = load(Options(config=tmp_path / "c.json5"), env)
     # Some blocks show the whole of OpenClaw's file; what of it comes later is told, all else has its effect.
     assert [text for text in loaded.warnings if "comes with a later release" not in text] == []

@@ -1,0 +1,188 @@
+"""The HTTP API: one route for each call of `MemoryTools`, MCP beside them, all over one warm index.
+
+Searches run in a bounded pool of threads; the event loop only reads requests and writes answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from producers.http.access import Doorkeeper
+from producers.http.guard import Guard, access_of
+from producers.http.openapi import describe
+from producers.http.replies import Json, refusal, refusal_of
+from producers.mcp import HttpEndpoint, server
+from producers.memory_tools import Caller, MemoryTools
+from producers.version import own_version
+from shared.config.faces import Serve
+from shared.errors import BadRequest, MemlineError
+from shared.logs import Log
+from shared.search import parameters
+
+#: Requests that may wait for a thread; more are turned away, since nobody would wait for their answers.
+MAX_WAITING = 256
+
+#: Headers in which MCP clients say what other clients say as parameters.
+AGENT_HEADER = "x-memline-agent"
+SESSION_HEADER = "x-memline-session-key"
+
+Call = Callable[..., dict[str, Any]]
+
+
+class Api:
+    """The application of one server."""
+
+    def __init__(self, tools: MemoryTools, serve: Serve, *, default_agent: str) -> None:
+        self._tools = tools
+        self._serve = serve
+        self._threads = anyio.CapacityLimiter(serve.threads)
+        writes = any(tools.agent(agent).memory.append.enabled for agent in tools.agents)
+        self._mcp = HttpEndpoint(
+            server(tools, _caller_of, threads=serve.threads, writes=writes),
+            max_body_bytes=serve.max_body_bytes,
+        )
+        self.routes = (
+            self._route("/search", tools.search, "GET", "POST"),
+            self._route("/get", tools.get, "GET", "POST"),
+            self._route("/status", tools.status, "GET"),
+            self._route("/context", tools.context, "GET"),
+            self._route("/append", tools.append, "POST"),
+            Route("/health", _health, methods=["GET"]),
+            Route("/ready", self._ready, methods=["GET"]),
+            Route("/openapi.json", _openapi, methods=["GET"]),
+            Route("/mcp", self._mcp, methods=["POST"]),
+        )
+        self.app = Starlette(
+            routes=self.routes,
+            middleware=[
+                Middleware(Guard, serve=serve, doorkeeper=Doorkeeper(serve, default_agent=default_agent))
+            ],
+            exception_handlers={HTTPException: _http_error, Exception: _crash},
+            lifespan=self._lifespan,
+        )
+        # One address for each thing; a redirect would lose the body of a POST with some clients.
+        self.app.router.redirect_slashes = False
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with self._mcp.running():
+            yield
+
+    def _route(self, path: str, call: Call, *methods: str) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                given, is_text = await _given(request)
+                caller = _caller(request, given)
+                return Json(await self._in_thread(partial(call, caller, given, is_text=is_text)))
+            except MemlineError as error:
+                return refusal_of(error)
+            except TimeoutError:
+                return refusal(
+                    503, f"no answer within {self._serve.timeout_seconds} s", "try again, or ask less"
+                )
+            except anyio.WouldBlock:
+                return refusal(503, "too many searches at once", "try again", headers={"retry-after": "1"})
+
+        return Route(path, answer, methods=list(methods))
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        if self._threads.statistics().tasks_waiting >= MAX_WAITING:
+            raise anyio.WouldBlock
+        with anyio.fail_after(self._serve.timeout_seconds):
+            return await anyio.to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=True)
+
+    async def _ready(self, _request: Request) -> Response:
+        """Whether questions can be answered: every index there is can be opened."""
+        try:
+            await self._in_thread(self._tools.check)
+        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
+            # Asked without a token: which index, and what is wrong with it, is for the log.
+            Log("http").warning("not.ready", error=str(error))
+            return refusal(503, "an index cannot be read", "memline doctor, on the server")
+        return Json({"status": "ready"})
+
+
+async def _health(_request: Request) -> Response:
+    """Whether the server is there."""
+    return Json({"status": "ok", "version": own_version()})
+
+
+async def _openapi(_request: Request) -> Response:
+    return Json(describe(own_version()))
+
+
+async def _given(request: Request) -> tuple[dict[str, Any], bool]:
+    """The parameters of a request, and whether they are all texts. Raises BadRequest."""
+    given: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name in given:
+            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
+        given[name] = text
+    if request.method != "POST":
+        return given, True
+    if given:
+        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the body has to be JSON")
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is no JSON", hint='such as {"query": "what to find"}') from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body is no JSON object", hint='such as {"query": "what to find"}')
+    return body, False
+
+
+def _caller(request: Request, given: dict[str, Any]) -> Caller:
+    """Who asks; takes what says so out of `given`. Raises BadRequest and AccessDenied."""
+    names = {one.name for one in parameters.CALLER}
+    said: Mapping[str, Any] = {name: given.pop(name) for name in names & given.keys()}
+    found = parameters.read(parameters.CALLER, said)
+    return access_of(request.scope).caller(
+        found.get("agent", request.headers.get(AGENT_HEADER, "")),
+        found.get("sessionKey", request.headers.get(SESSION_HEADER, "")),
+    )
+
+
+def _caller_of(request: Any) -> Caller:
+    """Who asks over MCP: its address and its headers say so, never the model."""
+    assert isinstance(request, Request)
+    return access_of(request.scope).caller(
+        request.query_params.get("agent") or request.headers.get(AGENT_HEADER, ""),
+        request.query_params.get("sessionKey") or request.headers.get(SESSION_HEADER, ""),
+    )
+
+
+_HINTS = {
+    404: "GET /openapi.json lists what there is",
+    405: "see the header Allow",
+    415: "send application/json",
+}
+
+
+async def _http_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    hint = _HINTS.get(error.status_code, "")
+    return refusal(error.status_code, error.detail.lower(), hint, headers=error.headers)
+
+
+async def _crash(request: Request, error: Exception) -> Response:
+    """The boundary to the client: it must not see the inside, and the log must."""
+    Log("http").exception("request.failed", path=request.url.path, kind=type(error).__name__)
+    return refusal(
+        500, f"the request failed unexpectedly ({type(error).__name__})", "look at the log of the server"
+    )

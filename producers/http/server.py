@@ -1,0 +1,153 @@
+"""Running the HTTP server: where it listens, when it refuses to start, and how it ends.
+
+The only module that knows uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from shared.config.faces import Serve
+from shared.errors import ConfigError, MemlineError
+
+#: Connections at a time; more are answered 503.
+MAX_CONNECTIONS = 512
+
+#: Seconds a client has for the head of a request, from its first byte or from connecting.
+HEAD_TIMEOUT_S = 10.0
+
+#: Seconds an idle connection is kept for its next request.
+KEEP_ALIVE_S = 15
+
+#: Seconds for requests that are running when the server is told to stop.
+GRACE_S = 5
+
+#: Bytes of the head of a request.
+MAX_HEAD_BYTES = 16_384
+
+
+def refuse_open_door(serve: Serve) -> None:
+    """Raises ConfigError for an address that others can reach, when there is no token."""
+    if not is_loopback(serve.host) and not serve.token and not serve.tokens:
+        raise ConfigError(
+            f"others can reach {serve.host}, so a token is needed",
+            hint="export MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24), or serve.token in the configuration",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(serve: Serve) -> socket.socket:
+    """The socket of the server. Raises MemlineError when the address cannot be had."""
+    try:
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
+            serve.host, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+            opened.listen(MAX_CONNECTIONS)
+        except BaseException:
+            opened.close()
+            raise
+    except OSError as error:
+        raise MemlineError(
+            f"cannot listen on {serve.host}:{serve.port}: {error.strerror or error}",
+            hint=f"memline serve --port {serve.port + 1}",
+        ) from error
+    return opened
+
+
+def url_of(opened: socket.socket) -> str:
+    """Where the server is; with port 0 the one that was free."""
+    host, port, *_ = opened.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
+    """Serve until `stop` is set, then end after the running requests."""
+    config = uvicorn.Config(
+        app,
+        http=_PatientProtocol,
+        ws="none",
+        lifespan="on",
+        loop="asyncio",
+        log_config=None,
+        access_log=False,
+        # Whoever asks is who connects: nobody may claim another address for the limits.
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+    _Server(config, stop).run(sockets=[opened])
+
+
+class _Server(uvicorn.Server):
+    """Ends when it is told to; signals are the command's business."""
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    async def on_tick(self, counter: int) -> bool:
+        return self._stop.is_set() or await super().on_tick(counter)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _PatientProtocol(H11Protocol):
+    """HTTP/1.1 that does not wait for the head of a request for ever, as uvicorn alone would."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._start_head_timer()
+        else:
+            self._stop_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()

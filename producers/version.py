@@ -1,0 +1,13 @@
+"""Which Memline this is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+
+def own_version() -> str:
+    """The version of the installed distribution; `0` when it runs from its sources."""
+    try:
+        return version("memline")
+    except PackageNotFoundError:
+        return "0"

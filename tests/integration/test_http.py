@@ -1,0 +1,333 @@
+"""The HTTP API as clients and others meet it: answers, refusals, limits, slow and hostile requests."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import pytest
+from jsonschema import validate
+
+from producers import contract
+from producers.http import guard, server
+from tests.support.http_api import serving
+from tests.support.workspace import Place
+
+ALL, WORK = "token-for-all", "token-for-work"
+
+
+@pytest.fixture
+def notes(place: Place) -> Place:
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
+    return place
+
+
+@pytest.fixture
+def client(notes: Place) -> Iterator[httpx.Client]:
+    with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client
+
+
+def refused(response: httpx.Response, status: int) -> str:
+    """What an error says; every error has the same shape."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    validate(body, contract.ERROR)
+    return f"{body['error']} | {body['hint']}"
+
+
+def test_a_search_by_url_and_by_body_is_the_same(client: httpx.Client) -> None:
+    by_url = client.get("/search", params={"query": "invoices", "maxResults": 3, "source": "all"})
+    by_body = client.post("/search", json={"query": "invoices", "maxResults": 3, "corpus": "all"})
+
+    validate(by_url.json(), contract.SEARCH)
+    assert by_url.json() == by_body.json()
+    assert by_url.json()["results"][0]["citation"] == "MEMORY.md#L1-L3"
+    assert by_url.headers["cache-control"] == "no-store"
+
+
+def test_lines_status_and_context_have_their_shapes(client: httpx.Client) -> None:
+    client.get("/search", params={"query": "x"})
+
+    for path, params, shape in (
+        ("/get", {"path": "MEMORY.md#L3"}, contract.GET),
+        ("/status", {}, contract.STATUS),
+        ("/context", {"private": "true"}, contract.CONTEXT),
+    ):
+        answer = client.get(path, params=params)
+        assert answer.status_code == 200
+        validate(answer.json(), shape)
+    assert "whole cents" in client.get("/context", params={"private": "true"}).json()["text"]
+
+
+def test_a_saved_note_is_found_by_the_same_server(client: httpx.Client, notes: Place) -> None:
+    client.get("/search", params={"query": "umbrella"})
+
+    notes.write("memory/new.md", "The umbrella is in the cellar.\n")
+
+    for _ in range(1_000):
+        if client.get("/search", params={"query": "umbrella"}).json()["results"]:
+            return
+    pytest.fail("the note was not found")
+
+
+def test_the_server_says_that_it_is_there_and_ready(client: httpx.Client, notes: Place) -> None:
+    assert client.get("/health").json()["status"] == "ok"
+    assert client.get("/ready").json() == {"status": "ready"}
+    client.get("/search", params={"query": "x"})
+    notes.index_path.write_bytes(b"SQLite format 3\0" + b"garbage" * 200)
+    assert "an index cannot be read" in refused(client.get("/ready"), 503)
+    assert str(notes.index_path) not in client.get("/ready").text
+
+
+WRONG_REQUESTS: list[tuple[str, Any, int, str]] = [
+    ("/search", {}, 400, "query is missing"),
+    ("/search", {"query": "q", "maxresults": "3"}, 400, "did you mean maxResults?"),
+    ("/search", {"query": "q", "maxResults": "three"}, 400, "a whole number from 1 to 200"),
+    ("/search", {"query": "q", "since": "then"}, 400, "a date such as 2026-02-10"),
+    ("/search", [("query", "a"), ("query", "b")], 400, "query is given twice"),
+    ("/search", {"query": "q", "agent": "nobody"}, 404, "the agents are: main"),
+    ("/search", {"query": "q", "agent": "../x"}, 404, "there is no agent '../x'"),
+    ("/get", {"path": "../../etc/passwd"}, 403, "path is not an allowed Markdown memory file"),
+    ("/get", {"path": "/etc/nothing-there"}, 403, "path is not an allowed Markdown memory file"),
+    ("/append", {}, 405, "see the header Allow"),
+    ("/nothing", {}, 404, "/openapi.json"),
+    ("/search/", {"query": "q"}, 404, "/openapi.json"),
+    ("/mcp", {}, 405, "see the header Allow"),
+]
+
+
+def test_a_wrong_request_is_refused_with_what_would_be_right(client: httpx.Client) -> None:
+    for path, params, status, said in WRONG_REQUESTS:
+        assert said in refused(client.get(path, params=params), status)
+
+
+WRONG_BODIES = [
+    (b'{"query"', "application/json", 400, "the body is no JSON"),
+    (b"[]", "application/json", 400, "no JSON object"),
+    (b"[" * 50_000, "application/json", 400, "the body is no JSON"),
+    (b"\xff\xfe\x00", "application/json", 400, "the body is no JSON"),
+    (b'{"query": "q"}', "text/plain", 415, "application/json"),
+    (b'{"query": 7}', "application/json", 400, "found the number 7"),
+    (b'{"query": "q", "\\ud800": 1}', "application/json", 400, "there is no parameter"),
+    (b'{"query": "q", "source": "\\ud800"}', "application/json", 400, "allowed: memory, sessions, all"),
+    (b'{"query": "q", "agent": 5}', "application/json", 400, "agent: found the number 5"),
+    (b'{"query": "' + b"x" * 70_000 + b'"}', "application/json", 413, "larger than 65536 bytes"),
+]
+
+
+def test_a_wrong_body_is_refused(client: httpx.Client) -> None:
+    for body, kind, status, said in WRONG_BODIES:
+        assert said in refused(client.post("/search", content=body, headers={"content-type": kind}), status)
+
+
+def test_a_question_of_any_characters_is_answered(client: httpx.Client) -> None:
+    for query in ("\ud800", "\0", '"', "(" * 500, "💥", "x" * 60_000):
+        answer = client.post("/search", content=json.dumps({"query": query}), headers=JSON)
+        assert answer.status_code == 200, query[:10]
+        validate(answer.json(), contract.SEARCH)
+
+
+JSON = {"content-type": "application/json"}
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(client: httpx.Client) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(1_000):
+            yield b" " * 1_000
+
+    try:
+        answer = client.post("/search", content=chunks(), headers=JSON)
+    except httpx.WriteError:
+        # The server had answered and hung up before all was sent.
+        return
+    assert "larger" in refused(answer, 413)
+
+
+def test_another_host_is_not_answered(client: httpx.Client) -> None:
+    for host in (
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example:80",
+        "localhost@evil",
+        "",
+        "[",
+    ):
+        assert "Host" in refused(client.get("/status", headers={"host": host}), 421)
+
+
+def test_the_own_names_are_answered_on_any_port(client: httpx.Client) -> None:
+    for host in ("localhost", "127.0.0.1:9999", "[::1]:80", "LOCALHOST"):
+        assert client.get("/status", headers={"host": host}).status_code == 200
+
+
+FOREIGN_PAGES = (
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://localhost:3000"},
+    {"sec-fetch-site": "cross-site"},
+)
+
+
+def test_a_page_of_another_origin_is_not_answered(client: httpx.Client) -> None:
+    for headers in FOREIGN_PAGES:
+        assert "origin" in refused(client.get("/status", headers=headers), 403)
+        assert "origin" in refused(client.post("/mcp", json={}, headers=headers), 403)
+
+
+def test_a_page_of_an_allowed_origin_is_answered_and_told_so(notes: Place) -> None:
+    origin = {"origin": "https://notes.example"}
+    with (
+        serving(notes.settings, allowed_origins=("https://notes.example",)) as url,
+        httpx.Client(base_url=url) as client,
+    ):
+        answer = client.get("/status", headers=origin)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin["origin"])
+        asked = client.options("/search", headers={**origin, "access-control-request-method": "POST"})
+        assert (asked.status_code, "authorization" in asked.headers["access-control-allow-headers"]) == (
+            204,
+            True,
+        )
+
+
+def with_agents(place: Place) -> Any:
+    """Settings of two agents, and tokens."""
+    place.write("../other/MEMORY.md", "The vault code is 7341.\n")
+    listed = [
+        {"id": "main", "default": True, "workspace": str(place.workspace)},
+        {"id": "work", "workspace": str(place.folder / "other")},
+    ]
+    place.config.write_text(
+        json.dumps({"agents": {"list": listed}, "serve": {"token": ALL, "tokens": {"work": WORK}}})
+    )
+    return place.settings
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def found(client: httpx.Client, query: str, token: str, **params: str) -> list[str]:
+    answer = client.get("/search", params={"query": query, **params}, headers=bearer(token))
+    assert answer.status_code == 200, answer.text
+    return [hit["path"] for hit in answer.json()["results"]]
+
+
+def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        assert "a token is needed" in refused(client.get("/search", params={"query": "x"}), 401)
+        assert "not known" in refused(client.get("/status", headers=bearer("wrong-token")), 401)
+        assert client.get("/status").headers["www-authenticate"] == "Bearer"
+        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+
+        assert found(client, "vault", WORK) == ["MEMORY.md"]
+        assert found(client, "cents", WORK) == []
+        assert found(client, "cents", ALL) == ["MEMORY.md"]
+        assert found(client, "vault", ALL) == []
+        assert found(client, "vault", ALL, agent="work") == ["MEMORY.md"]
+        for agent in ("main", "nobody"):
+            said = refused(client.get("/status", params={"agent": agent}, headers=bearer(WORK)), 403)
+            assert (
+                said.replace(agent, "AGENT")
+                == "this token does not open the agent 'AGENT' | leave agent out, or name work"
+            )
+        assert "the agents are: main, work" in refused(
+            client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
+        )
+
+
+def test_who_sends_wrong_tokens_again_and_again_has_to_wait(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        for _ in range(guard.MAX_WRONG_TOKENS):
+            refused(client.get("/status", headers=bearer("wrong-token")), 401)
+
+        answer = client.get("/status", headers=bearer(ALL))
+
+        assert "too many wrong tokens" in refused(answer, 429)
+        assert int(answer.headers["retry-after"]) <= 61
+
+
+def test_a_client_may_not_ask_more_often_than_allowed(notes: Place) -> None:
+    with serving(notes.settings, requests_per_minute=3) as url, httpx.Client(base_url=url) as client:
+        for _ in range(3):
+            assert client.get("/status").status_code == 200
+
+        answer = client.get("/status")
+
+        assert "3 in a minute" in refused(answer, 429)
+        assert int(answer.headers["retry-after"]) > 0
+        assert client.get("/health").status_code == 200
+
+
+def test_the_session_decides_about_citations(client: httpx.Client) -> None:
+    group = "agent:main:discord:group:1"
+
+    by_parameter = client.get("/search", params={"query": "cents", "sessionKey": group}).json()
+    by_header = client.get(
+        "/search", params={"query": "cents"}, headers={"x-memline-session-key": group}
+    ).json()
+
+    assert by_parameter == by_header
+    assert "citation" not in by_parameter["results"][0]
+
+
+def test_an_entry_is_added_only_where_that_is_allowed(notes: Place, client: httpx.Client) -> None:
+    assert "may not write" in refused(client.post("/append", json={"text": "x"}), 403)
+    notes.configure(append={"enabled": True})
+
+    with serving(notes.settings) as url, httpx.Client(base_url=url) as writer:
+        added = writer.post("/append", json={"text": "Ada prefers tea."}).json()
+        validate(added, contract.APPEND)
+        hits = writer.get("/search", params={"query": "tea"}).json()["results"]
+
+    assert hits[0]["path"] == added["path"]
+
+
+def raw(url: str, *parts: bytes) -> bytes:
+    """Send bytes as they are, and read until the server hangs up."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        for part in parts:
+            connection.sendall(part)
+        received = b""
+        while block := connection.recv(65_536):
+            received += block
+        return received
+
+
+def test_who_does_not_finish_a_request_is_not_waited_for(notes: Place) -> None:
+    head = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n"
+    with (
+        patch.object(server, "HEAD_TIMEOUT_S", 0.2),
+        patch.object(guard, "BODY_TIMEOUT_S", 0.2),
+        serving(notes.settings) as url,
+    ):
+        assert raw(url) == b""
+        assert raw(url, b"GET /search?query=x HTTP/1.1\r\nhost: local") == b""
+        assert b" 408 " in raw(url, head, b'{"query')
+        assert httpx.get(f"{url}/status").status_code == 200
+
+
+def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
+    with serving(notes.settings) as url:
+        assert b" 400 " in raw(url, b"GET / HTTP/1.1\r\nx: " + b"y" * 20_000 + b"\r\n\r\n")
+        assert b" 400 " in raw(url, b"\x16\x03\x01 no http\r\n\r\n")
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> None:
+    words = {"cents": "MEMORY.md", "ERR_CONN_42": "memory/2026-02-10.md"}
+
+    def ask(number: int) -> bool:
+        word = list(words)[number % 2]
+        answer = client.get("/search", params={"query": word}).json()
+        return [hit["path"] for hit in answer["results"]] == [words[word]]
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, range(200)))

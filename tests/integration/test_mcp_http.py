@@ -1,0 +1,115 @@
+"""MCP over HTTP: the official client against the real server, and who may be asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import httpx
+import httpx2
+from jsonschema import validate
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult, TextContent
+
+from producers import contract
+from tests.support.http_api import serving
+from tests.support.process import TIMEOUT_S
+from tests.support.workspace import Place
+
+WORK = "token-for-work"
+
+
+def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers: str) -> None:
+    async def run() -> None:
+        with anyio.fail_after(TIMEOUT_S):
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=30) as http,
+                Client(streamable_http_client(url, http_client=http)) as client,
+            ):
+                await conversation(client)
+
+    anyio.run(run)
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> CallToolResult:
+    result = await client.call_tool(tool, arguments)
+    assert isinstance(result, CallToolResult)
+    return result
+
+
+def words(result: CallToolResult) -> str:
+    (content,) = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_a_client_searches_reads_and_is_told_what_is_wrong(place: Place) -> None:
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+
+    async def conversation(client: Client) -> None:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert names == ["memory_search", "memory_get", "memory_status"]
+        found = await call(client, "memory_search", query="cents")
+        validate(found.structured_content, contract.SEARCH)
+        read = await call(client, "memory_get", path=found.structured_content["results"][0]["citation"])
+        assert "whole cents" in read.structured_content["text"]
+        wrong = await call(client, "memory_search", query="cents", agent="work")
+        assert wrong.is_error and "there is no parameter 'agent'" in words(wrong)
+        prompt = await client.get_prompt("session_context", {"private": "true"})
+        assert "whole cents" in str(prompt)
+
+    with serving(place.settings) as url:
+        talk(f"{url}/mcp", conversation)
+
+
+def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    place.write("../other/MEMORY.md", "The vault code is 7341.\n")
+    listed = [
+        {"id": "main", "default": True, "workspace": str(place.workspace)},
+        {"id": "work", "workspace": str(place.folder / "other")},
+    ]
+    place.config.write_text(json.dumps({"agents": {"list": listed}}))
+
+    async def is_work(client: Client) -> None:
+        assert (await call(client, "memory_search", query="vault")).structured_content["results"]
+        assert not (await call(client, "memory_search", query="cents")).structured_content["results"]
+
+    async def is_refused(client: Client) -> None:
+        refused = await call(client, "memory_search", query="vault")
+        assert refused.is_error and "does not open the agent 'main'" in words(refused)
+
+    with serving(place.settings) as url:
+        talk(f"{url}/mcp?agent=work", is_work)
+        talk(f"{url}/mcp", is_work, **{"x-memline-agent": "work"})
+    with serving(place.settings, tokens={"work": WORK}) as url:
+        talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
+        talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
+        assert httpx.post(f"{url}/mcp", json={}).status_code == 401
+
+
+def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place) -> None:
+    place.write("MEMORY.md", "x\n")
+    (place.folder / "other").mkdir()
+    writer = {"append": {"enabled": True}}
+    listed = [
+        {"id": "main", "default": True, "workspace": str(place.workspace)},
+        {"id": "work", "workspace": str(place.folder / "other"), "memorySearch": writer},
+    ]
+    place.config.write_text(json.dumps({"agents": {"list": listed}}))
+
+    async def may_not(client: Client) -> None:
+        refused = await call(client, "memory_append", text="x")
+        assert refused.is_error and "may not write notes" in words(refused)
+
+    async def may(client: Client) -> None:
+        added = await call(client, "memory_append", text="Ada prefers tea.")
+        assert not added.is_error
+        assert (await call(client, "memory_search", query="tea")).structured_content["results"]
+
+    with serving(place.settings) as url:
+        talk(f"{url}/mcp", may_not)
+        talk(f"{url}/mcp?agent=work", may)

@@ -1,0 +1,88 @@
+"""`memline serve` and `memline context` as processes: where they listen, when they refuse, how they end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+
+import httpx
+import pytest
+
+from tests.support.process import end, running_memline
+from tests.support.workspace import Place
+
+
+def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+
+    with running_memline(*place.arguments("serve", "--port", "0")) as process:
+        assert process.stderr
+        line = process.stderr.readline()
+        url = re.findall(r"http://\S+", line)[0]
+        found = httpx.get(f"{url}/search", params={"query": "cents"}).json()
+        said = end(process, signal.SIGTERM)
+
+    assert [hit["path"] for hit in found["results"]] == ["MEMORY.md"]
+    assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_without_a_token_only_loopback_is_served(place: Place, host: str) -> None:
+    ran = place.run("serve", "--host", host)
+
+    assert ran.status == 2
+    assert f"others can reach {host}, so a token is needed" in ran.stderr
+    assert "MEMLINE_SERVE_TOKEN" in ran.stderr
+
+
+def test_with_a_token_any_address_is_served_and_asks_for_it(place: Place) -> None:
+    env = {"MEMLINE_SERVE_TOKEN": "a-token-of-tests"}
+
+    with running_memline(*place.arguments("serve", "--host", "0.0.0.0", "--port", "0"), env=env) as process:
+        assert process.stderr
+        port = re.findall(r":(\d+)", process.stderr.readline())[-1]
+        url = f"http://127.0.0.1:{port}/status"
+        assert httpx.get(url).status_code == 401
+        assert httpx.get(url, headers={"authorization": "Bearer a-token-of-tests"}).status_code == 200
+        assert httpx.get(url, headers={"host": "evil.example"}).status_code == 421
+        end(process)
+
+
+def test_a_port_that_is_taken_is_told(place: Place) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = place.run("serve", "--port", str(port))
+
+    assert ran.status == 1
+    assert f"cannot listen on 127.0.0.1:{port}" in ran.stderr
+    assert f"memline serve --port {port + 1}" in ran.stderr
+
+
+def test_the_context_of_a_session_is_printed(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+
+    shared, private = place.run("context"), place.run("context", "--private", "--json")
+
+    assert (shared.status, shared.stdout) == (0, "")
+    assert "There is no log" in shared.stderr
+    assert private.json["parts"][0]["path"] == "MEMORY.md"
+
+
+def test_the_command_line_shows_what_an_agent_gets_in_a_session(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    config = json.loads(place.config.read_text())
+    config["memory"] = {"scope": {"rules": [{"action": "deny", "match": {"channel": "slack"}}]}}
+    place.config.write_text(json.dumps(config))
+
+    direct, group, denied = (
+        place.run("search", "cents", "--json", "--session-key", key).json
+        for key in ("agent:main:main", "agent:main:discord:group:1", "agent:main:slack:channel:1")
+    )
+
+    assert direct["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
+    assert "citation" not in group["results"][0]
+    assert (denied["results"], denied["disabled"]) == ([], True)
+    refused = place.run("context", "--session-key", "agent:main:slack:channel:1")
+    assert (refused.status, "may not be used in this chat" in refused.stderr) == (1, True)

@@ -1,0 +1,33 @@
+"""The HTTP server of tests: the real one, in a thread, on a port that was free."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
+
+from producers.http.app import Api
+from producers.http.server import listen, run, url_of
+from producers.memory_tools import MemoryTools
+from shared.config.faces import Serve
+from shared.config.schema import Settings
+
+
+@contextmanager
+def serving(settings: Settings, **options: Any) -> Iterator[str]:
+    """Serve these agents until the end of the block; gives the address."""
+    serve = replace(settings.serve or Serve(), port=0, **options)
+    agents = tuple(settings.agents)
+    stop = threading.Event()
+    with closing(MemoryTools(settings, agents, long_lived=True)) as tools, listen(serve) as opened:
+        api = Api(tools, serve, default_agent=settings.default_agent)
+        thread = threading.Thread(target=run, args=(api.app, opened, stop))
+        url = url_of(opened)
+        thread.start()
+        try:
+            yield url
+        finally:
+            stop.set()
+            thread.join()
