@@ -32,6 +32,7 @@ COMMANDS = {
     "serve": ("producers.cli.serve:serve", "Serve memory over HTTP: an API, and MCP at /mcp."),
     "reindex": ("producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
     "queue": ("producers.cli.queue:queue", "Show the queues: depth, backlog, workers, dead messages."),
+    "batch": ("producers.cli.batch:batch", "List, show and cancel jobs of a provider's Batch API."),
     "metrics": ("producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("producers.cli.watch:watch", "Follow the files and put changes on the queue."),
     "up": ("producers.cli.up:up", "Run everything in one process."),

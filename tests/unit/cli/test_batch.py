@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from producers import cli
+from producers.cli.batch import batch
+from shared.clock import SystemClock
+from shared.index import batches, identity
+from shared.index.driver import transaction
+from shared.index.writer import IndexWriter
+from tests.support.index_rows import MODEL_A, file_row
+from tests.support.workspace import Place
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(folder=tmp_path / "user")
+
+
+@pytest.fixture
+def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`memline batch …` in this process: exit status, output, errors."""
+
+    def run(*args: str) -> tuple[int, str, str]:
+        status = cli.run(place.arguments("batch", *args))
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def add(place: Place, token: str, *, texts: int = 2, **columns: Any) -> None:
+    """A batch in the index of the place, with `texts` leased to it."""
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        target = identity.target(writer.connection)
+        assert target is not None
+        writer.store_file(file_row(f"{token}.md", *(f"{token} {n}" for n in range(texts))))
+        values = {
+            "token": token,
+            "identity_id": target.id,
+            "state": "submitted",
+            "rows": texts,
+            "created_at": SystemClock().now() - 120,
+        } | columns
+        with transaction(writer.connection):
+            writer.connection.execute(
+                f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+                tuple(values.values()),
+            )
+            writer.connection.execute(
+                "UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,)
+            )
+
+
+def test_without_an_index_there_are_no_batches(run: Run) -> None:
+    assert run("ls") == (0, "No batches.\n", "")
+    assert json.loads(run("ls", "--json")[1]) == []
+
+
+def test_the_list_has_both_vocabularies_and_the_newest_first(place: Place, run: Run) -> None:
+    now = SystemClock().now()
+    add(place, "aaaa1111", job_id="batch_7", said="in_progress", due=now + 45, stored=0)
+    add(place, "bbbb2222", state="closed", outcome="expired", created_at=now - 7200, failed=1, stored=1)
+
+    status, text, _ = run("ls")
+    found = json.loads(run("ls", "--json")[1])
+    still_open = json.loads(run("ls", "--open", "--json")[1])
+
+    assert status == 0
+    for word in ("aaaa1111", "batch_7", "at the provider", "in_progress", "expired", "2 min", "2.0 h"):
+        assert word in text
+    assert [one["id"] for one in found] == ["aaaa1111", "bbbb2222"]
+    assert (found[0]["state"], found[0]["providerState"], found[0]["outcome"]) == (
+        "submitted",
+        "in_progress",
+        None,
+    )
+    assert [one["id"] for one in still_open] == ["aaaa1111"]
+
+
+def test_a_batch_is_shown_by_the_beginning_of_its_id_or_by_its_job(place: Place, run: Run) -> None:
+    add(place, "aaaa1111", job_id="batch_7", file_id="file_3", error="busy", action="wait")
+
+    text = run("show", "aa")[1]
+    found = json.loads(run("show", "batch_7", "--json")[1])
+
+    for word in ("aaaa1111", "batch_7", "file_3", "openai a", "2: 0 stored, 0 failed, 2 to come", "busy"):
+        assert word in text
+    assert (found["fileId"], found["textsLeft"], found["error"]) == ("file_3", 2, "busy")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("aaaa1112", "mean aaaa1111"), ("zzz", "no batch 'zzz'")]
+)
+def test_an_unknown_batch_is_told_with_the_nearest_and_the_list(
+    place: Place, run: Run, name: str, words: str
+) -> None:
+    add(place, "aaaa1111")
+
+    status, _, error = run("show", name)
+
+    assert status == 1
+    assert words in error
+    assert "Try: memline batch ls" in error
+
+
+def test_a_beginning_of_two_batches_names_them(place: Place, run: Run) -> None:
+    add(place, "aaaa1111")
+    add(place, "aaaa2222")
+
+    status, _, error = run("cancel", "aaaa")
+
+    assert status == 1
+    assert "aaaa1111" in error
+    assert "aaaa2222" in error
+
+
+def test_cancelling_is_put_on_record_and_says_what_becomes_of_the_texts(place: Place, run: Run) -> None:
+    add(place, "aaaa1111", stored=1)
+
+    status, text, _ = run("cancel", "aaaa1111")
+    again = json.loads(run("cancel", "aaaa1111", "--json")[1])
+
+    with closing(IndexWriter.of(place.agent)) as writer:
+        (found,) = batches.open_batches(writer.connection)
+    assert status == 0
+    assert "1 vectors are kept" in text
+    assert "go out in requests" in text
+    assert "memline index" in text
+    assert found.cancel_asked
+    assert found.cancel_reason == "cancelled by hand"
+    assert again == {"agentId": "main", "id": "aaaa1111", "cancelAsked": True}
+
+
+def test_what_is_over_cannot_be_cancelled(place: Place, run: Run) -> None:
+    add(place, "aaaa1111", state="closed", outcome="done")
+
+    status, text, _ = run("cancel", "aaaa1111")
+
+    assert (status, text) == (1, "aaaa1111 is not cancelled: it is over (done).\n")
+
+
+def test_ids_are_completed(place: Place) -> None:
+    from click.shell_completion import ShellComplete
+
+    add(place, "aaaa1111")
+    add(place, "bbbb2222")
+    complete = ShellComplete(cli.cli, {}, "memline", "_MEMLINE_COMPLETE")
+
+    found = complete.get_completions(place.arguments("batch", "show"), "aa")
+
+    assert [item.value for item in found] == ["aaaa1111"]
+
+
+def test_there_is_a_command_for_each_of_them() -> None:
+    assert set(batch.commands) == {"ls", "show", "cancel"}
