@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from producers.costs import Costs, costs
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice, choose
-from shared.embedders.prices import cost
-from shared.index import driver, identity, ledger
+from shared.index import driver, health, identity, ledger
 from shared.index.chunks import text_hash
+from shared.index.health import Health
 from shared.index.intake import Intake
 from shared.index.plan import Known, ledger_of, look
 from shared.sources.tokens import estimate_tokens
@@ -37,16 +39,17 @@ class Estimate:
     cached: int
     #: Estimated tokens of the texts to embed.
     tokens: int
-    #: US dollars; None when there is no price to know (own server, keyword search only).
-    cost_usd: float | None
+    #: Texts that are at the provider already, and paid for.
+    under_way: int
+    #: None when nothing embeds.
+    costs: Costs | None
 
-    @property
-    def cost_words(self) -> str:
-        if self.provider == "none":
-            return "nothing to embed, keyword search only"
-        if self.cost_usd is None:
-            return "no price known"
-        return f"about ${self.cost_usd:.4f} at list price"
+    def words(self) -> list[str]:
+        """Provider, cost and time for a person, a line each."""
+        if self.costs is None:
+            return ["nothing to embed, keyword search only"]
+        first, *rest = self.costs.words()
+        return [f"{self.provider} {self.model} {first}", *rest]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -58,20 +61,35 @@ class Estimate:
             "texts": self.texts,
             "cached": self.cached,
             "tokens": self.tokens,
-            "costUsd": self.cost_usd,
+            "underWay": self.under_way,
+            **(self.costs.to_json() if self.costs else {"costUsd": None}),
         }
 
 
-def estimate(settings: AgentSettings, *, force: bool = False, clock: Clock | None = None) -> Estimate:
-    """Read and split what a reindex would, and count; writes nothing and calls nobody."""
+def estimate(
+    settings: AgentSettings,
+    *,
+    force: bool = False,
+    prices: Mapping[str, Mapping[str, Any]] | None = None,
+    clock: Clock | None = None,
+) -> Estimate:
+    """Read and split what a reindex would, and count; writes nothing and calls nobody.
+
+    `prices` is that block of the configuration.
+    """
     clock = clock or SystemClock()
     choice = choose(settings)
     with driver.reading_if_any(settings.index_path) as reader:
-        return _estimate(settings, choice, reader, force, clock)
+        return _estimate(settings, choice, reader, force, prices or {}, clock)
 
 
 def _estimate(
-    settings: AgentSettings, choice: Choice, reader: Connection | None, force: bool, clock: Clock
+    settings: AgentSettings,
+    choice: Choice,
+    reader: Connection | None,
+    force: bool,
+    prices: Mapping[str, Mapping[str, Any]],
+    clock: Clock,
 ) -> Estimate:
     plan = look(settings, choice, ledger_of(reader) if reader else Known())
     paths = plan.changes.announced(force=force)
@@ -84,22 +102,29 @@ def _estimate(
             chunk_count += len(row.chunks or ())
             texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in row.chunks or ())
     ready: set[bytes] = set()
+    under_way: set[bytes] = set()
+    learned, is_batch_stopped = Health(), False
     if reader and choice.identity:
         _add_waiting(reader, texts, choice.identity)
-        ready = {digest for digest in texts if _is_ready(reader, digest, choice.identity)}
-    to_embed = [tokens for digest, tokens in texts.items() if digest not in ready] if choice.identity else []
-    tokens = sum(to_embed)
-    is_public = choice.identity is not None and not choice.identity.endpoint
+        ready = _in_state(reader, choice.identity, "ready") & texts.keys()
+        under_way = _in_state(reader, choice.identity, "leased") & texts.keys()
+        learned = health.read(reader, choice.provider)
+        by_batch = health.read(reader, choice.provider, health.BATCH)
+        is_batch_stopped = by_batch.paused or by_batch.by_hand
+    at_hand = ready | under_way
+    missing = [tokens for digest, tokens in texts.items() if digest not in at_hand]
+    found = costs(settings, choice, missing, own=prices, learned=learned, is_batch_stopped=is_batch_stopped)
     return Estimate(
         agent=settings.agent,
         provider=choice.provider,
         model=choice.model,
         files=len(paths),
         chunks=chunk_count,
-        texts=len(to_embed),
+        texts=len(missing) if found else 0,
         cached=len(ready),
-        tokens=tokens,
-        cost_usd=cost(choice.model, tokens) if is_public else None,
+        tokens=sum(missing) if found else 0,
+        under_way=len(under_way),
+        costs=found,
     )
 
 
@@ -114,10 +139,11 @@ def _add_waiting(reader: Connection, texts: dict[bytes, int], wanted: Identity) 
         texts.setdefault(digest, estimate_tokens(text))
 
 
-def _is_ready(reader: Connection, digest: bytes, wanted: Identity) -> bool:
+def _in_state(reader: Connection, wanted: Identity, state: str) -> set[bytes]:
     row = identity.by_key(reader, wanted.key)
-    found = reader.execute(
-        "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'",
-        (row.id if row else 0, digest),
-    ).fetchone()
-    return found is not None
+    return {
+        digest
+        for (digest,) in reader.execute(
+            "SELECT text_hash FROM vectors WHERE identity_id = ? AND state = ?", (row.id if row else 0, state)
+        )
+    }

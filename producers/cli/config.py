@@ -11,6 +11,7 @@ from producers.cli.options import Invocation, examples, global_options, json_opt
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from shared.config.load import Loaded
     from shared.config.show import Shown
 
 
@@ -34,7 +35,7 @@ def show(invocation: Invocation, as_json: bool) -> None:
 
     loaded = invocation.loaded
     for_all = shown_for_all(loaded)
-    by_agent = {agent: shown_for_agent(loaded, agent) for agent in loaded.agent_ids()}
+    by_agent = {agent: shown_for_agent(loaded, agent) | _price(loaded, agent) for agent in loaded.agent_ids()}
     path = loaded.settings.path
     if as_json:
         print_json(
@@ -103,6 +104,28 @@ def check(invocation: Invocation, as_json: bool) -> int:
         if not loaded.problems:
             click.echo("No problems.")
     return 1 if loaded.problems else 0
+
+
+def _price(loaded: Loaded, agent: str) -> dict[str, Shown]:
+    """The price that a plan for this agent would use; nothing where nothing embeds or nobody knows it."""
+    from shared.config.resolve import away_from_files
+    from shared.config.show import Shown
+    from shared.embedders.choice import choose
+    from shared.embedders.prices import LISTED, OWN, price_of
+
+    identity = choose(away_from_files(loaded.settings.agents, agent)).identity
+    price = price_of(identity, loaded.settings.prices) if identity else None
+    if identity is None or price is None:
+        return {}
+    by_batch = f", {price.batch_per_million:g} by batches" if price.batch_per_million is not None else ""
+    spellings = (f"{identity.provider}/{identity.model}", identity.model)
+    names = [name for name in spellings if name in loaded.price_leaves]
+    origins = {
+        OWN: f"{loaded.settings.path}: prices.{names[0]}" if names else "",
+        LISTED: f"list price of {price.as_of}",
+    }
+    text = f"{price.per_million:g} {price.currency} a million tokens{by_batch}"
+    return {"price": Shown(value=text, origin=origins.get(price.source, "default"))}
 
 
 def _as_json(shown: dict[str, Shown]) -> dict[str, Any]:

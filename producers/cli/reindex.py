@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +40,7 @@ def reindex(invocation: Invocation, force: bool, what: str | None, as_json: bool
     """
     agents = [settings for settings in invocation.agents() if settings.memory.enabled]
     if what == "plan":
-        _plan(agents, force, as_json)
+        _plan(agents, force, invocation.settings.prices, as_json)
     elif what == "status":
         _status(agents, as_json)
     elif what == "cancel":
@@ -76,10 +77,12 @@ def _show(done: int, total: int) -> None:
         click.echo(f"\r{done} of {total} files have arrived in the index", nl=False, err=True)
 
 
-def _plan(agents: list[AgentSettings], force: bool, as_json: bool) -> None:
+def _plan(
+    agents: list[AgentSettings], force: bool, prices: Mapping[str, Mapping[str, Any]], as_json: bool
+) -> None:
     from producers.reindex import estimate
 
-    plans = [estimate(settings, force=force) for settings in agents]
+    plans = [estimate(settings, force=force, prices=prices) for settings in agents]
     if as_json:
         print_json([plan.to_json() for plan in plans])
         return
@@ -88,7 +91,10 @@ def _plan(agents: list[AgentSettings], force: bool, as_json: bool) -> None:
             f"{plan.agent}: {plan.files} files to read, {plan.chunks} chunks; {plan.texts} texts to embed"
             f" ({plan.cached} more are cached), about {plan.tokens} tokens"
         )
-        click.echo(f"  {plan.provider} {plan.model}".rstrip() + f": {plan.cost_words}")
+        if plan.under_way:
+            click.echo(f"  {plan.under_way} texts are at the provider already")
+        for line in plan.words():
+            click.echo(f"  {line}")
 
 
 def _cancel(agents: list[AgentSettings], url: str, as_json: bool) -> None:

@@ -56,6 +56,8 @@ class Loaded:
     #: What is set of `serve`, by path.
     serve_leaves: Mapping[str, Leaf] = field(default_factory=dict)
     provider_leaves: Mapping[str, Mapping[str, Leaf]] = field(default_factory=dict)
+    #: What is set of `prices`, by model.
+    price_leaves: Mapping[str, Mapping[str, Leaf]] = field(default_factory=dict)
 
     def agent(self, agent: str | None = None) -> AgentSettings:
         """The settings of this agent, else of the chosen one, else of the default one.
@@ -109,6 +111,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     shared_leaves = _shared_leaves(content, where, options, env, report)
     shared_leaves |= read_sessions(content, where=where, env=env, report=report)
     serve_leaves = _serve_leaves(content, where, roster, env, report)
+    price_leaves = _price_leaves(content, where, report)
     provider_leaves = read_providers(content, where=where, env=env, report=report)
     named_workspace = _named_workspace(options, env)
     ground = Ground(
@@ -134,6 +137,10 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         home=ground.home,
         queue=QueueSettings(url=shared_leaves["queue.url"][0]),
         serve=_serve(serve_leaves),
+        prices={
+            model: {name: found for name, (found, _) in entry.items()}
+            for model, entry in price_leaves.items()
+        },
         path=path,
     )
     return Loaded(
@@ -145,6 +152,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         shared_leaves=shared_leaves,
         serve_leaves=serve_leaves,
         provider_leaves=provider_leaves,
+        price_leaves=price_leaves,
     )
 
 
@@ -208,6 +216,14 @@ def _serve_leaves(
     from shared.config.access import read_serve
 
     return read_serve(content, where=where, env=env, roster=roster, report=report)
+
+
+def _price_leaves(content: Mapping[str, Any], where: str, report: Report) -> dict[str, dict[str, Leaf]]:
+    if "prices" not in content:
+        return {}
+    from shared.config.prices import read_prices
+
+    return read_prices(content["prices"], at=f"{where}: prices", report=report)
 
 
 def _serve(leaves: Mapping[str, Leaf]) -> Serve | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from shared.config.block import Block, key
 from shared.values import value
@@ -49,6 +49,7 @@ class Batch(Block):
 
     enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
+    min_texts: int = key(100, low=1, doc="texts that are worth a batch; fewer go out in requests")
     concurrency: int = key(2, low=1, doc="batches open at a time")
     poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first time between two looks at a batch")
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
@@ -317,5 +318,7 @@ class Settings(Block):
     queue: QueueSettings = field(default_factory=QueueSettings)
     #: `serve`; None: all of it has its default.
     serve: Serve | None = None
+    #: `prices`: what the user says of a model's price, by model.
+    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The file that was read; None when there was none.
     path: Path | None = None

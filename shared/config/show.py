@@ -39,6 +39,9 @@ def shown_for_all(loaded: Loaded) -> dict[str, Shown]:
     for name, field in members(Serve).items():
         value, origin = loaded.serve_leaves.get(name, (default_of(field), "default"))
         shown[f"serve.{name}"] = _plain((masked(value, field.metadata), origin))
+    for model, price in loaded.price_leaves.items():
+        for name, leaf in price.items():
+            shown[f"prices.{model}.{name}"] = _plain(leaf)
     for provider, entry in loaded.provider_leaves.items():
         for name, (value, origin) in entry.items():
             shown[f"models.providers.{provider}.{name}"] = Shown(

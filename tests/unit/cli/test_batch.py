@@ -98,9 +98,7 @@ def test_a_batch_is_shown_by_the_beginning_of_its_id_or_by_its_job(place: Place,
     assert (found["fileId"], found["textsLeft"], found["error"]) == ("file_3", 2, "busy")
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("aaaa1112", "mean aaaa1111"), ("zzz", "no batch 'zzz'")]
-)
+@pytest.mark.parametrize(("name", "words"), [("aaaa1112", "mean aaaa1111"), ("zzz", "no batch 'zzz'")])
 def test_an_unknown_batch_is_told_with_the_nearest_and_the_list(
     place: Place, run: Run, name: str, words: str
 ) -> None:

@@ -13,6 +13,7 @@ from shared.config.check import FOREIGN
 from shared.config.faces import Serve
 from shared.config.keys import default_of, leaves
 from shared.config.load import Options, load
+from shared.config.prices import PriceEntry
 from shared.config.qmd import BESIDE, TAKEN
 from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
 from shared.config.sessions import COMPACTION
@@ -40,6 +41,7 @@ def rows() -> dict[str, list[str]]:
         (QueueSettings, "queue."),
         (Compaction, f"{COMPACTION}."),
         (Serve, "serve."),
+        (PriceEntry, "prices.<model>."),
     ],
 )
 def test_every_key_is_documented_with_its_default(block: type[Block], prefix: str) -> None:
@@ -58,7 +60,7 @@ def test_every_key_is_documented_with_its_default(block: type[Block], prefix: st
 def test_no_key_is_documented_that_does_not_exist() -> None:
     known = {path for path, _ in leaves(MemorySearch)}
 
-    documented = {key for key in rows() if not re.match(r"(agents|memory|models|queue|serve)\.", key)}
+    documented = {key for key in rows() if not re.match(r"(agents|memory|models|prices|queue|serve)\.", key)}
 
     assert documented == known
 
