@@ -129,7 +129,7 @@ class GeminiBatch(RemoteBatchApi):
         return BatchLook(
             id=self._text_of(job.get("name") or about.get("name"), "a name", what),
             state=state,
-            said=said,
+            said=shown(said, self._endpoint.secrets),
             reason=reason,
             error=error,
             rows_done=number(counts.get("successfulRequestCount")),

@@ -126,7 +126,7 @@ class OpenAIBatch(RemoteBatchApi):
         return BatchLook(
             id=self._text_of(job.get("id"), "an id", what),
             state=state,
-            said=said,
+            said=shown(said, self._endpoint.secrets),
             reason=reason,
             error=error,
             rows_done=number(counts.get("completed")),

@@ -37,6 +37,9 @@ MAX_PAGES = 1000
 #: Jobs or files that are asked for at a time; the providers' own maximum.
 PAGE_ROWS = 100
 
+#: Longest id or state of a job that is one.
+MAX_WORD_CHARS = 1000
+
 #: Statuses of an address where nobody knows what a batch is.
 _UNKNOWN_THERE = (404, 405, 501)
 
@@ -316,7 +319,7 @@ class RemoteBatchApi(ABC):
             raise ProviderBrokenAnswer(error.message, status=error.status) from None
 
     def _text_of(self, value: object, name: str, what: str) -> str:
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_WORD_CHARS:
             raise ProviderBrokenAnswer(self._said(what, f"200, but without {name}"), status=200)
         return value
 

@@ -122,6 +122,8 @@ class Exchange:
 
     def _perform(self, body: IO[bytes]) -> Any:
         jobs = self._side.jobs
+        if not self._side.knows_pages:
+            self._query = {name: text for name, text in self._query.items() if name in ("limit", "pageSize")}
         if self._call == "upload":
             return self._upload(body)
         if self._call == "create":

@@ -13,8 +13,8 @@ of an ordinary request for the same text.
 of all before. The calls are upload, list-files, create, list, look, output, errors, cancel, delete. A fault
 is a word of `embedding_faults.FAULTS` that makes an error answer (`429:60`, `500`, `401`, `429-quota` …), or
 one of `CALL_FAULTS`. Beside these and what `batch_jobs` takes there are `latency_ms` for every call,
-`page_rows` (the most a page of a list holds), `enabled` (false: nobody here knows what a batch is) and
-`clear_log`.
+`page_rows` (the most a page of a list holds), `pages` (false: every page of a list is the first), `enabled`
+(false: nobody here knows what a batch is) and `clear_log`.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class BatchSide:
         self.calls: Counter[str] = Counter()
         self.latency_ms = 0.0
         self.page_rows = 100
+        self.knows_pages = True
         self.enabled = True
         self._scripts: dict[str, deque[str]] = {}
         self._faults: dict[str, str] = {}
@@ -72,6 +73,7 @@ class BatchSide:
             self.jobs.control(changes)
             self.latency_ms = float(changes.get("latency_ms", self.latency_ms))
             self.page_rows = int(changes.get("page_rows", self.page_rows))
+            self.knows_pages = bool(changes.get("pages", self.knows_pages))
             self.enabled = bool(changes.get("enabled", self.enabled))
             if "faults" in changes:
                 self._faults.clear()

@@ -88,6 +88,18 @@ def test_no_dependency_is_explained_that_is_not_there() -> None:
     assert sorted(explained) == sorted(requirements())
 
 
+def test_http_goes_out_through_one_module() -> None:
+    packages = [ROOT / name for name in ("producers", "shared", "workers")]
+    owners = [
+        path.relative_to(ROOT).as_posix()
+        for package in packages
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(?:import|from) httpx\b", path.read_text("utf-8"), re.MULTILINE)
+    ]
+
+    assert owners == ["shared/embedders/connection.py"]
+
+
 def test_every_queue_has_a_process_with_the_threads_and_flags_dramatiq_knows() -> None:
     served = []
     for words in processes().values():

@@ -166,6 +166,17 @@ def test_jobs_and_files_are_found_again_by_their_tag_on_any_page(provider: str, 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_list_that_begins_anew_on_every_page_is_read_no_further(provider: str, open_batches: Open) -> None:
+    place = open_batches(provider)
+    place.control(page_rows=1, pages=False)
+    for tag in ("job-1", "job-2"):
+        place.api.create(place.api.upload([row(tag)], tag=tag), tag=tag, agent="main")
+
+    assert place.api.find("job-1") is None
+    assert place.calls["list"] == 2
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_of_several_jobs_with_a_tag_the_one_that_is_good_is_found(provider: str, open_batches: Open) -> None:
     place = open_batches(provider)
     place.control(looks=-1)

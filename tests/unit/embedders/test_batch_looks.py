@@ -161,6 +161,7 @@ def test_failures_of_gemini_have_their_kind(api: RemoteBatchApi, failure: Any, k
         {"id": 17, "status": "completed"},
         {"id": "", "status": "completed"},
         {"id": "b", "status": 17},
+        {"id": "b" * 10_000, "name": "b" * 10_000, "status": "completed", "done": True},
         {"id": "b", "status": None},
         {"done": True},
         {"name": 17, "done": True},
