@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from producers.bring_up import prepare
+from producers.flush import Flushes
 from producers.follow import TICK_S, Follow
 from producers.one_process import OneProcess
 from shared.clock import SystemClock
@@ -54,7 +55,8 @@ def _run(
             f"memline: agent {agent.agent} embeds with {words}"
             + (f" ({choice.reason})" * bool(choice.reason))
         )
-    queues = ("chunk", "store", "embed", "query")
+    flushes = Flushes(agents)
+    queues = ("chunk", "store", "embed", "query", *("flush",) * flushes.is_needed)
     with OneProcess(settings, queues=queues, long_lived=True) as process, Follow(agents) as follow:
         for line in follow.describe():
             on_note(line)
@@ -62,6 +64,7 @@ def _run(
             process.wake(agent.agent)
         told = ""
         while not stop.wait(TICK_S):
+            flushes.tick()
             fault = _tick(follow) or process.fault()
             if isinstance(fault, IndexCorrupt):
                 raise fault

@@ -21,7 +21,7 @@ from shared.queue.messages import Sweep
 from shared.queue.send import send
 
 #: Threads a queue. Reading and splitting hold the interpreter lock: two hide the disk, more do not help.
-THREADS = {"chunk": 2, "store": 1, "embed": 4, "query": 2}
+THREADS = {"chunk": 2, "store": 1, "embed": 4, "query": 2, "flush": 1}
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for commands that end,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.

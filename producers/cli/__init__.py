@@ -36,6 +36,7 @@ COMMANDS = {
     "metrics": ("producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("producers.cli.watch:watch", "Follow the files and put changes on the queue."),
     "up": ("producers.cli.up:up", "Run everything in one process."),
+    "flush": ("producers.cli.flush:flush", "Show which sessions are due to be written down."),
     "doctor": ("producers.cli.doctor:doctor", "Find problems and say what fixes them."),
     "config": ("producers.cli.config:config", "Show and check the configuration."),
     "bench": ("producers.cli.bench:bench", "Measure the quality of search."),

@@ -15,6 +15,7 @@ def watch(invocation: Invocation) -> None:
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
     from producers.cli.signals import stop_event
+    from producers.flush import Flushes
     from producers.follow import TICK_S, Follow
     from shared import logs
     from shared.config import environment
@@ -30,5 +31,7 @@ def watch(invocation: Invocation) -> None:
     agents = [settings for settings in invocation.agents() if settings.memory.enabled]
     with stop_event() as stop, Follow(agents) as follow:
         follow.log_modes()
+        flushes = Flushes(agents)
         while not stop.wait(TICK_S):
             follow.tick()
+            flushes.tick()

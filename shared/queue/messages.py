@@ -99,6 +99,16 @@ class Sweep(Wire, frozen=True, kw_only=True):
     sent: float = 0.0
 
 
+class FlushMemory(Wire, frozen=True, kw_only=True):
+    """Queue `flush`: write down what is worth keeping of a session before it is compacted."""
+
+    agent: str
+    #: File name of its transcript.
+    session: str
+    #: Compactions it has had: a flush belongs to one cycle, and a message of an older one is nothing.
+    cycle: int
+
+
 class RunQuery(Wire, frozen=True, kw_only=True):
     """Queue `query`: answer a search. Past `deadline` (s since the epoch) nobody waits any more."""
 

@@ -18,6 +18,7 @@ ROUTES: dict[type[Wire], tuple[str, str]] = {
     messages.Sweep: ("store", "sweep"),
     messages.EmbedTexts: ("embed", "embed_texts"),
     messages.RunQuery: ("query", "run_query"),
+    messages.FlushMemory: ("flush", "flush_memory"),
 }
 
 

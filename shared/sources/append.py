@@ -159,11 +159,12 @@ def _append(opened: int, make: Callable[[str], str], max_bytes: int) -> _Added:
     if held.startswith(_OTHER_ENCODINGS):
         raise NotAppended("it is not UTF-8", hint="save it as UTF-8, then try again")
     before = held.decode("utf-8", "replace")
-    added = make(before).strip("\n")
+    made = make(before).rstrip("\n")
+    added = made.lstrip("\n")
     if not added:
         return (0, 0, 0)
     gap = "" if not before or before.endswith(("\n", "\r")) else "\n"
-    content = f"{gap}{added}\n".encode("utf-8", "replace")
+    content = f"{gap}{made}\n".encode("utf-8", "replace")
     _check_size(size + len(content), max_bytes)
     written = 0
     try:
@@ -177,6 +178,7 @@ def _append(opened: int, make: Callable[[str], str], max_bytes: int) -> _Added:
         raise
     # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
     first = (before + gap).replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+    first += len(made) - len(added)
     return (first, first + added.count("\n"), size + len(content))
 
 

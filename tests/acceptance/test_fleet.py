@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from shared.queue.broker import QUEUES
 from tests.acceptance.conftest import ROWS, write_notes
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import WORKERS, Fleet, procfile
+from tests.support.fleet import LINES, WORKERS, Fleet
 from tests.support.process import python
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
@@ -127,7 +128,7 @@ def test_queue_shows_depth_backlog_workers_and_providers(fleet: Fleet, notes: Pl
     ran = fleet.run("queue", "--json")
     broken = fleet.run("queue", "--fail-if", "workers<5")
 
-    assert [one["name"] for one in ran.json["queues"]] == ["chunk", "embed", "store", "query"]
+    assert [one["name"] for one in ran.json["queues"]] == list(QUEUES)
     for one in ran.json["queues"]:
         assert one.keys() >= {
             "name",
@@ -234,8 +235,8 @@ def test_sigterm_ends_every_process_within_seconds_and_loses_nothing(
     fleet.up()
     fleet.until(lambda: len(provider.requests) > 5, "the backfill")
 
-    fleet.terminate(*procfile())
-    statuses = {label: fleet.ended(label) for label in procfile()}
+    fleet.terminate(*LINES)
+    statuses = {label: fleet.ended(label) for label in LINES}
     fleet.up()
     took_s = fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the rest")
 
@@ -247,7 +248,7 @@ def test_sigterm_ends_every_process_within_seconds_and_loses_nothing(
     assert fleet.dead() == []
 
 
-@pytest.mark.parametrize("name", WORKERS)
+@pytest.mark.parametrize("name", [*WORKERS, "flush"])
 def test_a_worker_whose_parent_was_killed_ends_as_well(fleet: Fleet, name: str) -> None:
     fleet.start(name)
     fleet.until_alive(name)
@@ -264,8 +265,8 @@ def test_all_processes_write_lines_of_one_format_that_name_message_queue_agent_a
     fleet.up()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
     found(fleet, "word3x1x7")
-    fleet.terminate(*procfile())
-    for label in procfile():
+    fleet.terminate(*LINES)
+    for label in LINES:
         fleet.ended(label)
 
     lines = list(fleet.logs())

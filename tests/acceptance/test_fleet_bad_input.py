@@ -15,7 +15,7 @@ from shared.queue.messages import VERSION, ChunkFiles, EmbedTexts, RunQuery, Sto
 from shared.queue.send import ROUTES
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import WORKERS, Fleet, procfile
+from tests.support.fleet import LINES, WORKERS, Fleet
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
@@ -35,8 +35,8 @@ def list_agents(place: Place, *agents: str) -> None:
 
 def assert_refused(fleet: Fleet, *words: str) -> None:
     """Every process ends at once with one line that has these words, and so do the commands."""
-    fleet.start(*procfile())
-    for label in procfile():
+    fleet.start(*LINES)
+    for label in LINES:
         assert fleet.ended(label) != 0
         said = fleet.log(label)
         assert "Traceback" not in said

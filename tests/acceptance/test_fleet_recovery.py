@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.conftest import ROWS, write_notes
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import Fleet, procfile
+from tests.support.fleet import LINES, Fleet
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
 from tests.support.workspace import Place
@@ -49,7 +49,7 @@ def until_done(fleet: Fleet, texts: int, *, within_s: float = DONE_S) -> None:
     fleet.until(lambda: is_done(fleet, texts), "the end of all work", within_s=within_s)
 
 
-@pytest.mark.parametrize("name", procfile())
+@pytest.mark.parametrize("name", LINES)
 def test_any_process_may_be_killed_in_the_middle_and_all_is_done_soon_after_its_restart(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, backfill: int, tmp_path: Path, name: str
 ) -> None:
@@ -68,7 +68,7 @@ def test_twenty_kills_at_random_moments_end_as_if_they_had_not_been(
     texts = write_notes(notes, 0, 20)
     provider.control({"latency_ms": 100})
     fleet.up("embed-2")
-    labels = [*procfile(), "embed-2"]
+    labels = [*LINES, "embed-2"]
     embeds_killed = 0
 
     for number in range(20):
@@ -114,7 +114,7 @@ def test_redis_may_be_killed_and_started_again_five_times(
         # that lay in a Redis without a memory are gone.
         assert_paid_once(provider, at_most=0 if mortal_redis.keeps_data else 5 * OUT * ROWS)
         assert fleet.dead() == []
-        assert all(fleet.is_running(label) for label in procfile())
+        assert all(fleet.is_running(label) for label in LINES)
         # dramatiq names a message that it cannot acknowledge by all of its content.
         assert not [line for line in fleet.logs() if "word" in line]
 
@@ -187,8 +187,8 @@ def test_sigterm_ends_every_process_within_seconds_also_while_redis_is_away(
         fleet.up()
         fleet.until(lambda: len(provider.requests) > 4, "the backfill")
         lasting_redis.kill()
-        fleet.terminate(*procfile())
-        for label in procfile():
+        fleet.terminate(*LINES)
+        for label in LINES:
             fleet.ended(label)
 
         # What a process leaves behind is taken up like that of one that was killed.

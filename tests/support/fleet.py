@@ -27,17 +27,16 @@ PATIENCE_S = 45.0
 #: Seconds a process that was told to stop may take.
 END_S = 10.0
 
+#: The workers that take a note from its file to an answer; the others have tests of their own.
 WORKERS = ("chunk", "embed", "store", "query")
+LINES = ("watch", *WORKERS)
 
 
 def procfile() -> dict[str, str]:
-    """The command lines of the Procfile, by the name of the process: those of the pipeline.
-
-    `api` is left out: it has no part in the work, and a port that two fleets of tests cannot share.
-    """
+    """The command lines of the Procfile, by the name of the process."""
     lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
     named = (re.fullmatch(r"([a-z]+):\s+(.+)", line) for line in lines)
-    return {match[1]: match[2] for match in named if match and match[1] != "api"}
+    return {match[1]: match[2] for match in named if match}
 
 
 class Fleet:
@@ -102,8 +101,8 @@ class Fleet:
             log.close()
 
     def up(self, *more: str) -> None:
-        """Start every line and some more, and wait until all workers are there."""
-        labels = (*procfile(), *more)
+        """Start the watcher, `WORKERS` and some more, and wait until all workers are there."""
+        labels = (*LINES, *more)
         self.start(*labels)
         self.until_alive(*(label for label in labels if label != "watch"))
 

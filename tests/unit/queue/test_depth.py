@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from shared.queue import depth
+from shared.queue.broker import QUEUES
 from shared.queue.presence import BUCKET_S, done_key
 from tests.unit.queue.conftest import URL
 
@@ -32,7 +33,7 @@ def of(name: str) -> depth.QueueDepth:
 def test_an_empty_redis_has_empty_queues() -> None:
     fleet = depth.read(URL)
 
-    assert [one.name for one in fleet.queues] == ["chunk", "embed", "store", "query"]
+    assert [one.name for one in fleet.queues] == list(QUEUES)
     assert {(one.waiting, one.in_flight, one.delayed, one.dead) for one in fleet.queues} == {(0, 0, 0, 0)}
     assert (fleet.workers, fleet.used_memory) == ((), 1_000_000)
 

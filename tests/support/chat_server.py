@@ -1,0 +1,61 @@
+"""A real HTTP server that speaks OpenAI's `POST /v1/chat/completions` and says what it is told to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+
+class ChatServer:
+    """The server on a port of its own, running while the `with` block does."""
+
+    def __init__(self, answer: str = "NO_REPLY", *, key: str = "") -> None:
+        #: What it says, or bytes that it answers with as they are.
+        self.answer: str | bytes = answer
+        self.status = 200
+        self.key = key
+        #: Bodies received, in order.
+        self.requests: list[dict[str, Any]] = []
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                stub.requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                if stub.key and self.headers.get("authorization") != f"Bearer {stub.key}":
+                    self._send(401, b'{"error": {"message": "Incorrect API key provided"}}')
+                elif isinstance(stub.answer, bytes):
+                    self._send(stub.status, stub.answer)
+                else:
+                    message = {"role": "assistant", "content": stub.answer}
+                    self._send(stub.status, json.dumps({"choices": [{"message": message}]}).encode())
+
+            def _send(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def __enter__(self) -> ChatServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()

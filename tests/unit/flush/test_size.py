@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.flush.size import SessionSize, measure
+from shared.sources.safe_open import FileRefused
+
+
+def message(role: str, text: str, **more: Any) -> str:
+    content = [{"type": "text", "text": text}]
+    return json.dumps({"type": "message", "message": {"role": role, "content": content, **more}}) + "\n"
+
+
+def compaction(summary: str) -> str:
+    return json.dumps({"type": "compaction", "summary": summary}) + "\n"
+
+
+class Transcript:
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "s.jsonl"
+        self.size = SessionSize()
+
+    def add(self, *lines: str) -> SessionSize:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+        return self.look()
+
+    def look(self) -> SessionSize:
+        self.size = measure(str(self.path.parent), self.path.name, self.size)
+        return self.size
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path)
+
+
+def test_text_is_estimated_with_thinking_and_tools_until_the_provider_has_counted(
+    transcript: Transcript,
+) -> None:
+    noise = [
+        {"type": "thinking", "thinking": "t" * 400},
+        {"type": "toolCall", "arguments": {"a": "x" * 40}},
+    ]
+    line = json.dumps({"type": "message", "message": {"role": "assistant", "content": noise}}) + "\n"
+
+    assert transcript.add(message("user", "u" * 400), line).tokens == 100 + 100 + 10
+
+    counted = message("assistant", "a" * 40, usage={"input": 900, "output": 60, "cacheRead": 40})
+    assert transcript.add(counted).tokens == 1_000
+    assert transcript.add(message("toolResult", "r" * 400)).tokens == 1_100
+
+
+def test_only_what_was_added_is_read_again(transcript: Transcript) -> None:
+    before = transcript.add(message("user", "u" * 400))
+    # Same length, other text: it would be seen if it were read.
+    content = transcript.path.read_text("utf-8")
+    transcript.path.write_text(content[:1_024] + content[1_024:].replace("u", "w"), encoding="utf-8")
+
+    after = transcript.add(message("user", "v" * 40))
+
+    assert after.tokens == before.tokens + 10
+    assert after.offset == transcript.path.stat().st_size
+
+
+def test_a_compaction_begins_a_new_cycle_with_its_summary(transcript: Transcript) -> None:
+    transcript.add(message("assistant", "a", usage={"totalTokens": 150_000}))
+
+    size = transcript.add(compaction("s" * 800))
+
+    assert (size.compactions, size.tokens, size.bytes_since_compaction) == (1, 200, 0)
+
+
+def test_a_half_written_line_waits_for_its_end(transcript: Transcript) -> None:
+    line = message("user", "u" * 400)
+
+    assert transcript.add(line[:50]).tokens == 0
+    assert transcript.add(line[50:]).tokens == 100
+
+
+def test_a_transcript_that_shrank_or_was_rewritten_is_counted_anew(transcript: Transcript) -> None:
+    transcript.add(message("user", "u" * 4_000), compaction("s"))
+    transcript.path.write_text(message("user", "new " * 100), encoding="utf-8")
+
+    assert (transcript.look().tokens, transcript.size.compactions) == (100, 0)
+
+    transcript.path.write_text(message("user", "other" * 2_000), encoding="utf-8")
+    assert transcript.look().tokens == 2_500
+
+
+def test_what_no_transcript_holds_counts_nothing_and_breaks_nothing(transcript: Transcript) -> None:
+    deep = "[" * 100_000
+    odd = [
+        "not json\n",
+        "[]\n",
+        '{"type": "message", "message": 5}\n',
+        '{"type": "message", "message": {"role": "assistant", "usage": {"totalTokens": "many"}}}\n',
+        '{"type": "message", "message": {"role": "user", "content": {"type": "image", "data": "'
+        + "x" * 9_000
+        + '"}}}\n',
+        message("assistant", "", usage={"totalTokens": 99}, stopReason="aborted"),
+        deep + "\n",
+        "\0\n",
+        "x" * (9 << 20) + "\n",
+    ]
+
+    assert transcript.add(*odd, message("user", "u" * 40)).tokens == 1_200 + 10
+    assert transcript.size.offset == transcript.path.stat().st_size
+
+
+def test_a_link_is_no_transcript(tmp_path: Path) -> None:
+    (tmp_path / "real.jsonl").write_text("{}\n", encoding="utf-8")
+    (tmp_path / "s.jsonl").symlink_to("real.jsonl")
+
+    with pytest.raises(FileRefused):
+        measure(str(tmp_path), "s.jsonl", SessionSize())

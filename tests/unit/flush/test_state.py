@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from shared.flush import state as flush_state
+from shared.flush.size import SessionSize
+from shared.flush.state import SessionState
+
+
+def test_what_was_written_is_read_again_and_is_private(tmp_path: Path) -> None:
+    with flush_state.editing(tmp_path) as state:
+        state.sessions["a.jsonl"] = SessionState(size=SessionSize(offset=7), cycle=1, reply="- fact")
+
+    assert flush_state.read(tmp_path).sessions["a.jsonl"] == SessionState(
+        size=SessionSize(offset=7), cycle=1, reply="- fact"
+    )
+    assert stat.S_IMODE((tmp_path / "memline-flush.json").stat().st_mode) == 0o600
+
+
+def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    def add(name: str) -> None:
+        for number in range(20):
+            with flush_state.editing(tmp_path) as state:
+                state.sessions[f"{name}{number}"] = SessionState()
+
+    threads = [threading.Thread(target=add, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(flush_state.read(tmp_path).sessions) == 80
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["memline-flush.json", "memline-flush.lock"]
+
+
+def test_an_error_in_the_middle_changes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), flush_state.editing(tmp_path) as state:
+        state.sessions["a"] = SessionState()
+        raise KeyError
+
+    assert flush_state.read(tmp_path).sessions == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"sessions": 5}', "\0", '{"version": 1, "sessions": {"a": {"cycle": "x"}}}']
+)
+def test_a_file_of_another_shape_is_no_state(tmp_path: Path, text: str) -> None:
+    (tmp_path / "memline-flush.json").write_text(text, encoding="utf-8")
+
+    assert flush_state.read(tmp_path).sessions == {}
