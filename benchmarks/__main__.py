@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks import backfill, batch_memory, fleet, indexing, memory, one_shot, saving, warm
+from benchmarks import backfill, batch_memory, fleet, indexing, memory, one_shot, saving, session_growth, warm
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, table
 
@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "nothing-changed": indexing.nothing_changed,
     "save": saving.save,
     "memory": memory.resident,
+    "session-growth": session_growth.growth,
     "batch-memory": batch_memory.resident,
     "fleet-search": fleet.search,
     "fleet-idle": fleet.idle,
@@ -39,12 +40,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(BENCHMARKS)}")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep notes and indexes there for next time")
+    parser.add_argument(
+        "--seconds", type=int, default=60, metavar="N", help="how long session-growth writes (default 60)"
+    )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     figures: list[Figure] = []
     with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder).resolve())
+        bench = Bench(Path(folder).resolve(), seconds=options.seconds)
         for name in options.names or BENCHMARKS:
             began = time.monotonic()
             print(f"{name} … {BENCHMARKS[name].__doc__}", file=sys.stderr, flush=True)

@@ -44,10 +44,12 @@ class Place:
 class Bench:
     """Makes places in a folder; those that are there from an earlier run are used again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, seconds: int = 60) -> None:
+        """`seconds`: how long benchmarks last that watch something over time."""
         from shared.index.driver import SCHEMA_VERSION
         from shared.sources.chunking_digest import CHUNKING_VERSION
 
+        self.seconds = seconds
         # An index of another version is not the one that is measured.
         self.folder = folder / f"{corpus.VERSION}-{SCHEMA_VERSION}-{CHUNKING_VERSION}"
         self.folder.mkdir(parents=True, exist_ok=True)

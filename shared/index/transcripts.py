@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from shared.sources.transcript_progress import Counts, Place, Progress, Standing
-
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from shared.sources.transcript_progress import Progress
 
 _COUNTS = "messages, broken, compactions, tokens, reported_tokens, first_day, last_day"
 _COLUMNS = f"consumed, lines, resume, title, {_COUNTS}"
@@ -29,6 +29,11 @@ def read_all(connection: Connection) -> dict[str, Progress]:
         f"SELECT files.path, {_COLUMNS} FROM transcripts JOIN files ON files.id = file_id ORDER BY files.path"
     )
     return {path: _progress(row) for path, *row in rows}
+
+
+def context_tokens(progress: Progress) -> int:
+    """Tokens in the context of a session: as the provider last said, or as many as its lines seem to have."""
+    return max(progress.counts.reported_tokens, progress.counts.tokens)
 
 
 def save(connection: Connection, file_id: int, progress: Progress | None) -> None:
@@ -67,6 +72,9 @@ def days(connection: Connection) -> dict[int, tuple[str, str]]:
 
 
 def _progress(row: tuple[int, int, str, str, int, int, int, int, int, str, str]) -> Progress:
+    # Loaded where transcripts are read: every search imports this module.
+    from shared.sources.transcript_progress import Counts, Place, Progress, Standing
+
     consumed, lines, resume, title, messages, broken, compactions, tokens, reported, first_day, last_day = row
     place = json.loads(resume)
     return Progress(

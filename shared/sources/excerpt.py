@@ -10,6 +10,7 @@ from shared.errors import PathNotAllowed
 from shared.sources import outcomes
 from shared.sources.reading import read_file
 from shared.sources.scope import Scope
+from shared.sources.transcript_names import is_transcript
 
 #: Lines given when nobody says how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
@@ -22,6 +23,9 @@ NOT_ALLOWED = "path is not an allowed Markdown memory file"
 READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
 
 _CITATION = re.compile(r"(.+)#L(\d{1,9})(?:-L(\d{1,9}))?", re.DOTALL)
+
+#: For the path of a hit in a session.
+TRANSCRIPT = "session transcripts cannot be read, only searched: the snippet of a hit is what there is"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +88,12 @@ def read_excerpt(
     """Lines `first` and following of a memory file; whole lines while `max_chars` lasts, at least one.
 
     Raises PathNotAllowed for everything that is no readable regular Markdown file of the memory, with the
-    same words whether it exists or not. A memory file that does not exist is an empty excerpt.
+    same words whether it exists or not; transcripts have words of their own. A memory file that does
+    not exist is an empty excerpt.
     """
+    if is_transcript(path.strip().removeprefix("./")):
+        # Said by the name alone: whether there is such a session is nobody's to learn here.
+        raise PathNotAllowed(TRANSCRIPT, hint="memline search QUERY --source sessions")
     located = scope.locate(path.strip())
     if located is None:
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)

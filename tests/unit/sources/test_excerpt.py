@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared.config.schema import ExtraPath
 from shared.errors import PathNotAllowed
-from shared.sources.excerpt import NOT_ALLOWED, READABLE, Excerpt, cited, read_excerpt
+from shared.sources.excerpt import NOT_ALLOWED, READABLE, TRANSCRIPT, Excerpt, cited, read_excerpt
 from shared.sources.scope import Scope
 
 SECRET = "the secret outside"
@@ -130,6 +130,14 @@ def refusal(workspace: Path, path: str) -> tuple[str, str]:
 )  # fmt: skip
 def test_everything_else_is_refused_with_the_same_words(workspace: Path, path: str) -> None:
     assert refusal(workspace, path) == (NOT_ALLOWED, READABLE)
+
+
+@pytest.mark.parametrize("path", ["sessions/a.jsonl", "./sessions/b.jsonl", "sessions/a.jsonl.reset.1"])
+def test_a_transcript_is_refused_by_its_name_with_words_of_its_own(workspace: Path, path: str) -> None:
+    (workspace / "sessions").mkdir()
+    (workspace / "sessions/a.jsonl").write_text("{}")
+
+    assert refusal(workspace, path) == (TRANSCRIPT, "memline search QUERY --source sessions")
 
 
 def test_the_absolute_path_of_a_note_is_one_of_a_forbidden_file_is_not(workspace: Path) -> None:
