@@ -47,12 +47,15 @@ class Cancelled:
     agent: str
     #: Texts that are not sent out now.
     vectors: int
+    #: Batches whose provider is told to end them; what they have finished is kept.
+    batches: int
     withdrawn: Withdrawn
 
     def to_json(self) -> dict[str, Any]:
         return {
             "agentId": self.agent,
             "vectors": self.vectors,
+            "batches": self.batches,
             "messages": self.withdrawn.messages,
             "files": self.withdrawn.files,
         }
@@ -102,16 +105,18 @@ def start(
 def cancel(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> Cancelled:
     """Stop the backfill of an agent: nothing more of it is sent to the provider.
 
-    What is there stays, requests that are out are kept when they come, live edits go on. The texts stay
-    known as missing; `memline reindex` or `memline index` takes them up.
+    What is there stays, requests that are out are kept when they come, live edits go on. Batches that hold
+    nothing else are ended at the provider; the rows it has finished are kept. The texts stay known as
+    missing; `memline reindex` or `memline index` takes them up.
     """
     clock = clock or SystemClock()
-    vectors = 0
+    vectors = batches = 0
     if settings.index_path.exists():
         with closing(IndexWriter.of(settings, clock=clock)) as writer:
             vectors = writer.cancel_backfill()
+            batches = writer.batches.cancel_set_aside()
     withdrawn = withdraw_backfill(url, settings.agent) if url else Withdrawn(messages=0, files=0)
-    return Cancelled(agent=settings.agent, vectors=vectors, withdrawn=withdrawn)
+    return Cancelled(agent=settings.agent, vectors=vectors, batches=batches, withdrawn=withdrawn)
 
 
 def progress(settings: AgentSettings) -> dict[str, Any]:

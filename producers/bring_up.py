@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import choose, choose_fallback
-from shared.index import chunks, fallback, health, identity, ledger, meta, vectors
+from shared.index import batch_waiting, chunks, fallback, health, identity, ledger, meta, vectors
+from shared.index.batch_waiting import Waiting
+from shared.index.batches import Batch
 from shared.index.driver import faults, open_reader
 from shared.index.plan import Plan, ledger_of, look
 from shared.index.vectors import Backlog
@@ -39,7 +41,7 @@ class Progress:
     files: int = 0
     vectors_done: int = 0
     vectors: int = 0
-    #: Why nothing moves, when it is known: a rate limit that was told to wait, and until when.
+    #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
     waiting: str = ""
 
 
@@ -61,13 +63,17 @@ class Report:
     issues: tuple[str, ...] = field(default=())
     #: Whether a provider was named and none can be used.
     provider_missing: bool = False
+    #: Open batches whose texts come later, and how many texts wait with them.
+    batches: tuple[dict[str, object], ...] = ()
+    in_batches: int = 0
     #: Whether this run could embed; else vectors that wait do so for another process, or another day.
     is_embedding: bool = True
 
     @property
     def failed(self) -> bool:
         """Whether the command ends with 1: something the user asked for is not there."""
-        is_short = (self.vectors["pending"] and self.is_embedding) or self.vectors["failed"]
+        is_missing = self.vectors["pending"] > self.in_batches
+        is_short = (is_missing and self.is_embedding) or self.vectors["failed"]
         return bool(self.failures or is_short or self.provider_missing)
 
     def to_json(self) -> dict[str, object]:
@@ -76,6 +82,7 @@ class Report:
             "files": self.files,
             "chunks": self.chunks,
             "vectors": self.vectors,
+            "batches": list(self.batches),
             "provider": self.provider,
             "model": self.model,
             "seconds": round(self.seconds, 3),
@@ -184,7 +191,8 @@ class Run:
             if target:
                 for digest, error, path in vectors.failures(connection, target.id, MAX_FAILURES):
                     failures.append({"textHash": digest, "path": path or "", "reason": error})
-            warning, action = self._trouble(backlog)
+            waiting = self._waiting(target.id) if target else Waiting()
+            warning, action = self._trouble(backlog, waiting)
             return Report(
                 agent=self._settings.agent,
                 files={
@@ -211,7 +219,14 @@ class Run:
                 issues=self._plan.discovery.issues,
                 provider_missing=not self._is_embedding and choice.requested not in ("auto", "none"),
                 is_embedding=self._is_embedding,
+                batches=tuple(_shown(batch) for batch in waiting.parked),
+                # With one in trouble, what the user asked for is not there, and will not come by itself.
+                in_batches=0 if waiting.trouble else waiting.texts + waiting.in_line,
             )
+
+    def _waiting(self, identity_id: int) -> Waiting:
+        settings = self._settings.memory.remote.batch
+        return batch_waiting.waiting(self._reader, identity_id, settings, since=self._started_ns / 1e9)
 
     def _look(self, feed: Feed) -> tuple[Progress, bool]:
         connection = self._reader
@@ -225,6 +240,9 @@ class Run:
         waiting = ""
         if backlog.pending and state.hold_until > now:
             waiting = f"{state.reason}; goes on in {state.hold_until - now:.0f} s"
+        in_batches = self._waiting(target.id)
+        if in_batches.parked and backlog.coming:
+            waiting = _words(in_batches, target.identity.provider)
         progress = Progress(
             files_done=feed.done,
             files=feed.total,
@@ -232,10 +250,14 @@ class Run:
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
         )
-        is_stuck = not self._is_embedding or (state.is_stuck(now) and not backlog.leased)
-        return progress, is_read and (not backlog.coming or is_stuck)
+        left = in_batches.are_left(self._settings.memory.remote.batch)
+        parked = in_batches.texts if left else 0
+        in_line = in_batches.in_line if left else 0
+        is_stuck = not self._is_embedding or (state.is_stuck(now) and backlog.leased <= parked)
+        is_over = backlog.coming <= parked + in_line and not in_batches.is_busy
+        return progress, is_read and (is_over or is_stuck)
 
-    def _trouble(self, backlog: Backlog) -> tuple[str, str]:
+    def _trouble(self, backlog: Backlog, waiting: Waiting) -> tuple[str, str]:
         target = identity.target(self._reader)
         if target is None:
             choice = self._plan.choice
@@ -250,6 +272,10 @@ class Run:
             return f"{state.reason}; {backlog.pending} vectors wait", state.action
         if backlog.cancelled:
             return f"{backlog.cancelled} vectors were cancelled with their backfill", "memline index"
+        if (batch := waiting.trouble) is not None:
+            return f"batch {batch.token[:8]} cannot be collected: {batch.error}", batch.action
+        if waiting.texts and backlog.pending:
+            return _words(waiting, target.identity.provider), "memline batch ls"
         was = meta.get(self._reader, meta.FALLBACK)
         if was:
             return (
@@ -257,3 +283,23 @@ class Run:
                 self._plan.choice.action,
             )
         return "", ""
+
+
+def _shown(batch: Batch) -> dict[str, object]:
+    return {
+        "token": batch.token,
+        "job": batch.job_id,
+        "state": batch.said or batch.state,
+        "texts": batch.rows,
+        "error": batch.error,
+    }
+
+
+def _words(waiting: Waiting, provider: str) -> str:
+    """How far the batches are, in a line."""
+    done = sum(batch.rows_done for batch in waiting.parked)
+    jobs = ", ".join(f"{batch.job_id} {batch.said}" for batch in waiting.parked)
+    count = f"{len(waiting.parked)} batch" + "es" * (len(waiting.parked) > 1)
+    line = f" ({done} done there)" if done else ""
+    more = f"; {waiting.in_line} more wait for a place" if waiting.in_line else ""
+    return f"{waiting.texts} texts wait in {count} at {provider}{line}: {jobs}{more}"

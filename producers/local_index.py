@@ -52,7 +52,7 @@ def _bring_up(
     files = plan.files(force=force)
     url = settings.queue.url
     with closing(Run(agent, plan, started_ns=started_ns, is_fleet=bool(url), clock=clock)) as run:
-        if files or plan.known.backlog.pending:
+        if files or plan.known.backlog.pending or plan.known.open_batches:
             # Imported only when there is work: a run that finds nothing stays cheap.
             from producers.feed import Feed
             from producers.fleet import Fleet

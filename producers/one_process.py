@@ -14,14 +14,19 @@ from types import TracebackType
 import dramatiq
 
 from shared.clock import Clock
-from shared.config.schema import Settings
+from shared.config.schema import AgentSettings, Settings
 from shared.errors import IndexFault
+from shared.index.batches import open_batches
+from shared.index.driver import reading_if_any
 from shared.queue import broker as queue_broker
 from shared.queue.messages import Sweep
 from shared.queue.send import send
 
 #: Threads a queue. Reading and splitting hold the interpreter lock: two hide the disk, more do not help.
-THREADS = {"chunk": 2, "store": 1, "embed": 4, "query": 2, "flush": 1}
+THREADS = {"chunk": 2, "store": 1, "embed": 4, "batch": 2, "query": 2, "flush": 1}
+
+#: The queues of a command that brings an index up to date.
+INDEXING = ("chunk", "store", "embed")
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for commands that end,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.
@@ -39,12 +44,14 @@ class OneProcess:
         self,
         settings: Settings,
         *,
-        queues: tuple[str, ...] = ("chunk", "store", "embed"),
+        queues: tuple[str, ...] = INDEXING,
         long_lived: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings
-        self._queues = queues
+        """A worker for batches is there when some agent uses them, or has left one open."""
+        is_any_batch = any(_has_batches(agent) for agent in settings.agents.values())
+        self._queues = (*queues, "batch") if is_any_batch else queues
         self._check_ms = IDLE_CHECK_MS if long_lived else STOP_CHECK_MS
         self._clock = clock
         self._workers: dict[str, dramatiq.Worker] = {}
@@ -59,6 +66,7 @@ class OneProcess:
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
         self.runtime = runtime.Runtime(self._settings, clock=self._clock)
+        self.runtime.serves_batches = lambda: "batch" in self._queues
         runtime.use(self.runtime)
         self.runtime.bell.start()
         for queue in self._queues:
@@ -78,6 +86,7 @@ class OneProcess:
         from workers import runtime
 
         self.runtime.bell.stop()
+        self.runtime.stopping.set()
         # Those who make work stop first, together, so that what was paid for is still stored.
         store = self._workers.pop("store", None)
         with ThreadPoolExecutor(max_workers=len(THREADS)) as pool:
@@ -99,3 +108,14 @@ class OneProcess:
     def fault(self) -> BaseException | None:
         """The last error an actor ended with, if any: the one a waiting command ends with."""
         return queue_broker.faults(self._broker).last
+
+
+def _has_batches(agent: AgentSettings) -> bool:
+    if agent.memory.remote.batch.enabled:
+        return True
+    try:
+        with reading_if_any(agent.index_path) as reader:
+            return reader is not None and bool(open_batches(reader))
+    except IndexFault:
+        # Whoever opens it for the work says what is wrong with it.
+        return False

@@ -9,6 +9,6 @@ if broker is None:
     broker = join_fleet()
 
 # After the broker: an actor belongs to the broker that is current when it is declared.
-from workers import chunk, embed, flush, query, store  # noqa: E402
+from workers import batch, chunk, embed, flush, query, store  # noqa: E402
 
-__all__ = ["broker", "chunk", "embed", "flush", "query", "store"]
+__all__ = ["batch", "broker", "chunk", "embed", "flush", "query", "store"]

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
 from shared.config import environment
 from shared.config.resolve import away_from_files
 from shared.config.schema import AgentSettings, Settings
+from shared.embedders.batch import BatchApi
+from shared.embedders.batch_apis import BatchApis
 from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
 from shared.errors import ProviderStop, QueueError
 from shared.index import fallback
+from shared.index.batch_dispatch import BatchRules
+from shared.index.batch_submit import Timing
 from shared.index.dispatch import LEASE_S
 from shared.index.driver import reading
 from shared.index.plan import ledger_of, look
@@ -66,6 +70,8 @@ class Runtime:
         self.replies: Replies = InProcessReplies()
         #: Knows which requests are still on the queue; None in one process, where they die with it.
         self.deliveries: Deliveries | None = None
+        #: Whether somebody works on batches; without, none is made.
+        self.serves_batches: Callable[[], bool] = lambda: False
         self._owner = owner
         self._lease_s = lease_s
         #: Set when the process is told to stop: whoever waits here waits no longer.
@@ -79,6 +85,7 @@ class Runtime:
         self._choices: dict[str, Choice] = {}
         self._stand_ins: dict[str, Choice | None] = {}
         self._embedders: dict[str, Embedder] = {}
+        self._batch_apis = BatchApis()
         self._memories: dict[str, MemorySearch] = {}
         self._behind: dict[str, FilesBehind] = {}
 
@@ -89,6 +96,7 @@ class Runtime:
         from shared.queue.redis_credits import RedisCredits
         from shared.queue.redis_limits import RedisLimits
         from shared.queue.redis_replies import RedisReplies
+        from shared.queue.served import Served
 
         url = settings.queue.url
         here = cls(settings, owner=FLEET_OWNER, lease_s=environment.lease_s(LEASE_S))
@@ -96,6 +104,7 @@ class Runtime:
         here.replies = RedisReplies(url)
         here.deliveries = Deliveries(url)
         here.credits = RedisCredits(url)
+        here.serves_batches = Served(url, "batch")
         return here
 
     def agent(self, agent: str) -> AgentSettings:
@@ -170,13 +179,14 @@ class Runtime:
         if choice.identity is not None and choice.identity.key == heard_of.key:
             fallback.turn(self.writer(agent), choice, self.stand_in(agent))
 
-    def wait_for_room(self) -> None:
-        """Wait while the store queue is long, so that the text of many files never lies in memory or Redis.
+    def wait_for_room(self, max_depth: int = MAX_STORE_DEPTH) -> None:
+        """Wait while more messages than that wait for the store worker, so that the text of many files, or
+        the vectors of a batch, never lie in memory or Redis.
 
         Gives up after a while: then the store worker is away, and a file more or less does not matter.
         """
         until = time.monotonic() + ROOM_PATIENCE_S
-        while time.monotonic() < until and self._store_depth() > MAX_STORE_DEPTH:
+        while time.monotonic() < until and self._store_depth() > max_depth:
             if self.stopping.wait(ROOM_EVERY_S):
                 return
 
@@ -189,6 +199,14 @@ class Runtime:
                 return 0
         broker = queue_broker.current()
         return broker.queues["store"].qsize() if broker is not None else 0
+
+    def is_feeding(self) -> bool:
+        """Whether files are being looked at whose texts are not in the index yet. For the store thread."""
+        if self.deliveries is not None:
+            return self.deliveries.is_any_chunking()
+        broker = queue_broker.current()
+        # Those that a worker has taken and not finished are among them.
+        return broker is not None and broker.queues["chunk"].unfinished_tasks > 0
 
     def take_place(self, agent: str, provider: str, texts: Sequence[str]) -> float:
         """Take a place for one call within the provider's limits; 0, or the seconds it would have to wait."""
@@ -220,6 +238,31 @@ class Runtime:
         with self._lock:
             return self._embedders.setdefault(key, built)
 
+    def batch_rules(self, agent: str, choice: Choice) -> BatchRules | None:
+        """What goes by batch with a provider; None when nothing does. For the store thread."""
+        batch = self.agent(agent).memory.remote.batch
+        if not batch.enabled or choice.identity is None or not self.serves_batches():
+            return None
+        api = self.batch_api(agent, choice.identity, choice.base_url)
+        if not api.caps.max_rows:
+            return None
+        return BatchRules(
+            concurrency=batch.concurrency,
+            min_texts=batch.min_texts,
+            max_rows=api.caps.max_rows,
+            max_bytes=api.caps.max_bytes,
+        )
+
+    def batch_timing(self, agent: str) -> Timing:
+        """When batches of an agent are looked at, and given up."""
+        batch = self.agent(agent).memory.remote.batch
+        timeout_s = batch.timeout_minutes * 60.0 if batch.wait else 0.0
+        return Timing(poll_s=batch.poll_interval_ms / 1000, timeout_s=timeout_s)
+
+    def batch_api(self, agent: str, of: Identity, base_url: str) -> BatchApi:
+        """The Batch API behind an identity; see `shared.embedders.batch_apis`."""
+        return self._batch_apis.of(self.agent(agent), of, base_url)
+
     def memory(self, agent: str) -> MemorySearch:
         """The warm memory of an agent, to be asked. For query threads."""
         settings = self.agent(agent)
@@ -249,6 +292,7 @@ class Runtime:
             writer.close()
         for embedder in self._embedders.values():
             embedder.close()
+        self._batch_apis.close()
         for memory in self._memories.values():
             memory.close()
         self._writers.clear()

@@ -7,12 +7,26 @@ from typing import Any
 
 import dramatiq
 
-from shared.index import dispatch, fallback
+from shared.embedders.choice import Choice
+from shared.embedders.protocol import Identity, RequestCaps
+from shared.index import dispatch, fallback, identity
+from shared.index.batches import Verdict
 from shared.index.rows import LearnedCaps
 from shared.index.writer import IndexWriter
 from shared.logs import Log
 from shared.queue.credits import rows_per_request
-from shared.queue.messages import ChunkFiles, EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, decode
+from shared.queue.messages import (
+    ChunkFiles,
+    EmbedFailed,
+    EmbedTexts,
+    PollBatch,
+    SettleBatch,
+    StoreFiles,
+    StoreVectors,
+    SubmitBatch,
+    Sweep,
+    decode,
+)
 from shared.queue.send import send
 from workers import runtime
 
@@ -82,6 +96,32 @@ def embed_failed(raw: dict[str, Any]) -> None:
 
 
 @dramatiq.actor(queue_name="store")
+def settle_batch(raw: dict[str, Any]) -> None:
+    """End a batch behind all that it brought: the texts it brought nothing for go out again.
+
+    Safe twice, late and out of order: it counts once, and only when no more texts are missing than the batch
+    worker knows of.
+    """
+    message = decode(raw, SettleBatch)
+    here = runtime.current()
+    batch = here.writer(message.agent).batches.settle(message.token, missing=message.missing)
+    if batch is not None:
+        _LOG.info(
+            "batch.settled",
+            batch=batch.token,
+            outcome=batch.outcome,
+            rows=batch.rows,
+            stored=batch.stored,
+            failed=batch.failed,
+            error=batch.error,
+        )
+        of = identity.by_id(here.writer(message.agent).connection, batch.identity_id)
+        if batch.verdict == Verdict.STOP and of is not None:
+            here.settle_provider(message.agent, of.identity)
+    _dispatch(here, message.agent, only_full=False)
+
+
+@dramatiq.actor(queue_name="store")
 def sweep(raw: dict[str, Any]) -> None:
     """Send out what waits; when deep, first free what is overdue. Safe at any time, any number of times."""
     message = decode(raw, Sweep)
@@ -90,6 +130,7 @@ def sweep(raw: dict[str, Any]) -> None:
         writer = here.writer(message.agent)
         before = writer.lease_tokens()
         writer.sweep()
+        writer.batches.sweep(here.choice(message.agent).identity)
         if here.deliveries is not None:
             leases = writer.lease_tokens()
             here.deliveries.withdraw(set(before) - set(leases))
@@ -103,9 +144,9 @@ def _give_up(writer: IndexWriter, lease: str, error: str) -> None:
     """A request became a dead letter: its texts count a failure, or they would go out and die for ever."""
     found = dispatch.content(writer.connection, lease)
     if found is not None:
-        identity, hashes = found
+        of, hashes = found
         writer.embed_failed(
-            identity,
+            of,
             lease,
             hashes,
             kind="broken",
@@ -118,20 +159,50 @@ def _give_up(writer: IndexWriter, lease: str, error: str) -> None:
 
 
 def _dispatch(here: runtime.Runtime, agent: str, *, only_full: bool) -> None:
-    """Lease what the credits allow and send it to the embed workers, one request a message."""
-    writer = here.writer(agent)
+    """Send out what there is to do: requests to the embed workers, due batches to the batch worker."""
     choice = here.sender(agent)
-    if choice.identity is None or choice.caps is None:
-        return
+    if choice.identity is not None and choice.caps is not None:
+        _request(here, agent, choice, choice.identity, choice.caps, only_full=only_full)
+    _hand_out(here, agent)
+
+
+def _request(
+    here: runtime.Runtime,
+    agent: str,
+    choice: Choice,
+    of: Identity,
+    usual: RequestCaps,
+    *,
+    only_full: bool,
+) -> None:
+    """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
+    writer = here.writer(agent)
     credits = here.credits.now()
-    caps = replace(choice.caps, max_rows=rows_per_request(choice.caps.max_rows, credits))
-    requests = writer.lease(caps, credits=credits, only_full=only_full, only=choice.identity)
+    caps = replace(usual, max_rows=rows_per_request(usual.max_rows, credits))
+    rules = here.batch_rules(agent, choice)
+    gathered = writer.batches.gather(rules, only=of, is_feeding=rules is not None and here.is_feeding())
+    requests = writer.lease(caps, credits=credits, only_full=only_full, only=of, above=gathered.above)
     if not only_full:
         first = fallback.probe(writer, here.choice(agent), here.stand_in(agent))
         requests += [first] if first else []
     for request in requests:
         send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
-    if only_full:
+    if gathered.again_s:
+        here.bell.ask(agent, gathered.again_s)
+    elif only_full:
         here.bell.ask(agent, LINGER_S)
     elif not requests and (wait_s := writer.next_try_s()):
+        here.bell.ask(agent, wait_s)
+
+
+def _hand_out(here: runtime.Runtime, agent: str) -> None:
+    """Send the batch worker what is due, and come back when the next batch is."""
+    if not here.serves_batches():
+        return
+    handed = here.writer(agent).batches
+    for batch in handed.hand_out():
+        is_new = batch.state in ("intent", "uploaded")
+        send((SubmitBatch if is_new else PollBatch)(agent=agent, token=batch.token))
+    wait_s = handed.next_due_s()
+    if wait_s is not None:
         here.bell.ask(agent, wait_s)

@@ -29,7 +29,7 @@ def index_agents(
     reports = []
     for agent in agents:
         fetch_model(agent)
-        with progress_bar(agent.agent) as show:
+        with _telling_of_batches(agent), progress_bar(agent.agent) as show:
             report = bring_up_to_date(
                 settings,
                 agent,
@@ -41,6 +41,26 @@ def index_agents(
             )
         reports.append(report)
     return reports
+
+
+@contextmanager
+def _telling_of_batches(agent: AgentSettings) -> Iterator[None]:
+    """When the block is interrupted, say what goes on at the provider without it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from shared.index.batches import open_batches
+        from shared.index.driver import reading_if_any
+
+        with reading_if_any(agent.index_path) as reader:
+            jobs = [batch.job_id for batch in open_batches(reader) if batch.job_id] if reader else []
+        if jobs:
+            click.echo(
+                f"Still open at the provider: {', '.join(jobs)}. The next memline index, or memline up,"
+                " collects them; memline batch cancel ends one.",
+                err=True,
+            )
+        raise
 
 
 def fetch_model(agent: AgentSettings) -> None:

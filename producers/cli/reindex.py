@@ -109,6 +109,8 @@ def _cancel(agents: list[AgentSettings], url: str, as_json: bool) -> None:
             f"{one.agent}: {one.vectors} texts will not be embedded, and {one.withdrawn.files} files in"
             f" {one.withdrawn.messages} messages not be looked at. memline reindex takes them up again."
         )
+        if one.batches:
+            click.echo(f"  {one.batches} batches are being ended at the provider (memline batch ls).")
 
 
 def _status(agents: list[AgentSettings], as_json: bool) -> None:

@@ -30,26 +30,12 @@ def _joined(weaker: Leaf, stronger: Leaf) -> Leaf:
     return tuple(dict.fromkeys(both)), f"{weaker[1]}; {stronger[1]}"
 
 
-#: Keys of OpenClaw whose part of Memline is not there yet. They keep their place in a file, and whoever sets
-#: one is told.
-LATER = {
-    "remote.batch.enabled": "the use of Batch APIs",
-    "remote.batch.wait": "the use of Batch APIs",
-    "remote.batch.concurrency": "the use of Batch APIs",
-    "remote.batch.pollIntervalMs": "the use of Batch APIs",
-    "remote.batch.timeoutMinutes": "the use of Batch APIs",
-}
-
-
 def settle(leaves: Leaves, report: Report) -> Leaves:
     """The leaves with those corrected that cannot stand beside another; `report` learns of each."""
     settled = dict(leaves)
     _settle_sources(settled, report)
     _settle_overlap(settled, report)
     _settle_weights(settled, report)
-    for path, what in LATER.items():
-        if path in settled:
-            report.warn(f"{settled[path][1]}: accepted, but {what} comes with a later release")
     return settled
 
 

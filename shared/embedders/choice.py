@@ -127,7 +127,12 @@ def choose_fallback(settings: AgentSettings, stopped: Choice, *, reason: str, ac
 def build_for_identity(
     settings: AgentSettings, identity: Identity, base_url: str, *, vector_dims: int = 0
 ) -> Embedder:
-    """The embedder of an identity that is not the chosen one (an older model, or another host's choice).
+    """The embedder of an identity that is not the chosen one; see `choice_of`."""
+    return choice_of(settings, identity, base_url).build(vector_dims=vector_dims)
+
+
+def choice_of(settings: AgentSettings, identity: Identity, base_url: str) -> Choice:
+    """The way to an identity that is not the chosen one (an older model, or another host's choice).
 
     Raises ProviderStop when these settings no longer lead to its provider and endpoint: a key is never sent,
     and vectors are never compared, across endpoints. `base_url` only names the old place in that message.
@@ -138,7 +143,7 @@ def build_for_identity(
         if candidate is None or candidate.identity is None:
             continue
         if (candidate.provider, candidate.identity.endpoint) == (identity.provider, identity.endpoint):
-            return replace(candidate, model=identity.model, identity=identity).build(vector_dims=vector_dims)
+            return replace(candidate, model=identity.model, identity=identity)
     place = f" at {base_url}" if base_url else ""
     raise ProviderStop(
         f"the settings do not lead to {identity.provider} {identity.model}{place}"

@@ -18,8 +18,8 @@ from shared.values import value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: The states in which the provider works on the rows.
-AT_PROVIDER = ("submitted", "collecting")
+#: The states in which the texts of a batch wait for it.
+UNFINISHED = ("filling", "intent", "uploaded", "submitted")
 
 #: The schema since which there are batches; a reader may look at an older index.
 _SINCE_SCHEMA = 2
@@ -35,6 +35,8 @@ class Batch:
     state: str
     #: done, partial, failed, expired, cancelled, timed out or lost; empty while the provider works on it.
     outcome: str
+    #: What it tells of the provider: one of the words of `Verdict`; empty until it is over.
+    verdict: str
     #: Texts in it, and what became of them so far: vectors stored, texts that brought an error instead.
     rows: int
     stored: int
@@ -53,6 +55,8 @@ class Batch:
     created_at: float
     #: When the call was begun whose answer is not known; 0 when every answer is.
     calling_at: float
+    #: Times an upload was begun.
+    uploads: int
     submitted_at: float
     looked_at: float
     closed_at: float
@@ -76,9 +80,31 @@ class Batch:
         return self.state != "closed"
 
     @property
-    def is_submitted(self) -> bool:
-        """Whether the provider has it: from here on it needs nobody to wait for it."""
-        return self.state in AT_PROVIDER
+    def is_unfinished(self) -> bool:
+        """Whether the provider is not done with it, or has not got it yet."""
+        return self.state in UNFINISHED
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether some process said that it works on it; it may have died since."""
+        return bool(self.owner)
+
+
+class Verdict:
+    """What a batch that is over tells of the provider, and so what happens to the texts it did not bring."""
+
+    #: It brought vectors.
+    WORKED = "worked"
+    #: The breaker counts a failure.
+    FAILED = "failed"
+    #: There is no Batch API here: the breaker opens at once.
+    UNAVAILABLE = "unavailable"
+    #: Bad key, no quota: the provider is paused, for requests too.
+    STOP = "stop"
+    #: The job was above a cap: smaller ones from now on.
+    TOO_BIG = "too_big"
+    #: Somebody ended it.
+    NONE = "none"
 
 
 _COLUMNS = ", ".join(Batch.__annotations__)
@@ -128,6 +154,14 @@ def texts_left(connection: Connection, token: str) -> int:
     return int(row[0])
 
 
+def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 0) -> bool:
+    """Add to what became of a batch's texts, inside the caller's transaction; False when it is no batch."""
+    added = connection.execute(
+        "UPDATE batches SET stored = stored + ?, failed = failed + ? WHERE token = ?", (stored, failed, token)
+    )
+    return bool(added.rowcount)
+
+
 def ask_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
     """Ask for the end of a batch; False when it is over, or all of it has come back already.
 
@@ -136,18 +170,12 @@ def ask_cancel(connection: Connection, token: str, *, reason: str, now: float) -
     """
     with transaction(connection):
         asked = connection.execute(
-            "UPDATE batches SET cancel_asked = ?, cancel_reason = ?, due = min(due, ?)"
-            " WHERE token = ? AND state IN ('filling', 'intent', 'uploaded', 'submitted')"
-            " AND cancel_asked = 0",
+            "UPDATE batches SET cancel_asked = iif(cancel_asked, cancel_asked, ?),"
+            " cancel_reason = iif(cancel_asked, cancel_reason, ?), due = min(due, ?)"
+            " WHERE token = ? AND state IN ('filling', 'intent', 'uploaded', 'submitted')",
             (now, reason, now, token),
         )
-        is_asked = bool(asked.rowcount)
-        row = connection.execute(
-            "SELECT cancel_asked FROM batches WHERE token = ? AND state IN"
-            " ('filling', 'intent', 'uploaded', 'submitted')",
-            (token,),
-        ).fetchone()
-    return is_asked or bool(row and row[0])
+    return bool(asked.rowcount)
 
 
 def _are_there(connection: Connection) -> bool:

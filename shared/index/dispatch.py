@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity, RequestCaps
-from shared.index import breaker, health
-from shared.index.backfill import SET_ASIDE
+from shared.index import breaker, health, vectors
+from shared.index.backfill import BACKFILL, LIVE, SET_ASIDE
 from shared.index.driver import transaction
 from shared.index.identity import IdentityRow, by_id
 from shared.index.rows import TextRow
@@ -54,12 +54,15 @@ def lease(
     now: float,
     only_full: bool,
     lease_s: float = LEASE_S,
+    above: int = -1,
 ) -> list[Request]:
     """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
 
     `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
     a live edit waits behind seconds of work, not hours. With `only_full`, a rest that would make a small
     request waits while another request is out (Nagle's rule): more texts may join it meanwhile.
+    `above`: texts with a row id up to it wait for a batch (`shared.index.batch_dispatch`), but for those that
+    a batch could not bring.
     """
     requests: list[Request] = []
     while True:
@@ -67,7 +70,7 @@ def lease(
             in_flight = _in_flight(connection, identity.id, now)
             if in_flight >= credits:
                 return requests
-            ids, is_full = _next_rows(connection, identity.id, caps, now)
+            ids, is_full = _next_rows(connection, identity.id, caps, now, above)
             if not ids or (only_full and not is_full and in_flight):
                 return requests
             token = uuid.uuid4().hex
@@ -98,7 +101,7 @@ def probe(
         if after is None or _in_flight(connection, identity.id, now):
             # What went out before it opened is not over yet.
             return None
-        ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now)
+        ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, -1)
         until = now + lease_s
         request = (
             _take(connection, identity, ids, token=token, owner=owner, until=until)
@@ -137,13 +140,28 @@ def settle(connection: Connection, token: str) -> None:
 def free_overdue(connection: Connection, now: float) -> int:
     """Texts of leases that ran out, or were lost, are wanted again, inside the caller's transaction."""
     connection.execute("DELETE FROM leases WHERE until <= ?", (now,))
-    return int(
-        connection.execute(
-            "UPDATE vectors SET state = 'wanted', lease = NULL"
-            " WHERE state = 'leased' AND state <> 'ready'"
-            " AND (lease IS NULL OR lease NOT IN (SELECT token FROM leases))"
+    freed = 0
+    for (token,) in connection.execute(_LOST_TOKENS).fetchall():
+        freed += connection.execute(
+            "UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", (token,)
         ).rowcount
-    )
+    if freed:
+        vectors.drop_unneeded(connection)
+    return freed
+
+
+#: Leases that rows hold and nobody keeps. From token to token through the index: an open batch holds tens of
+#: thousands of rows, and this is asked every few seconds.
+_LOST_TOKENS = """
+WITH RECURSIVE held (token) AS (
+    SELECT min(lease) FROM vectors WHERE lease IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(lease) FROM vectors WHERE lease > held.token) FROM held WHERE held.token IS NOT NULL
+)
+SELECT token FROM held WHERE token IS NOT NULL
+    AND token NOT IN (SELECT token FROM leases)
+    AND token NOT IN (SELECT token FROM batches WHERE state <> 'closed')
+"""
 
 
 def free(connection: Connection, tokens: Sequence[str], now: float) -> int:
@@ -156,29 +174,51 @@ def free_orphans(connection: Connection, now: float) -> int:
     """End the leases of processes of this host that are gone, inside the caller's transaction."""
     owners = [row[0] for row in connection.execute("SELECT DISTINCT owner FROM leases")]
     for owner in owners:
-        if not _is_alive(owner):
+        if not is_alive(owner):
             connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
     return free_overdue(connection, now)
 
 
 def _next_rows(
-    connection: Connection, identity_id: int, caps: RequestCaps, now: float
+    connection: Connection, identity_id: int, caps: RequestCaps, now: float, above: int
 ) -> tuple[list[int], bool]:
     """Ids of the rows of the next request, and whether it is as large as the caps allow."""
     ids: list[int] = []
     tokens = 0
-    for row_id, row_tokens in connection.execute(
-        "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
-        # The second condition on the state is what lets SQLite use the partial index `vectors_backlog`.
-        " AND due <= ? AND backfill < ?"
-        " ORDER BY backfill, id LIMIT ?",
-        (identity_id, now, SET_ASIDE, caps.max_rows),
-    ).fetchall():
+    for row_id, row_tokens in _wanted(connection, identity_id, caps.max_rows, now, above):
         if ids and tokens + row_tokens > caps.max_tokens:
             return ids, True
         ids.append(row_id)
         tokens += row_tokens
     return ids, len(ids) >= caps.max_rows
+
+
+def _wanted(
+    connection: Connection, identity_id: int, limit: int, now: float, above: int
+) -> list[tuple[int, int]]:
+    """(id, tokens) of the next texts that may go out in a request."""
+    # The second condition on the state is what lets SQLite use the partial indexes.
+    if above < 0:
+        return connection.execute(
+            "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
+            " AND due <= ? AND backfill < ? ORDER BY backfill, id LIMIT ?",
+            (identity_id, now, SET_ASIDE, limit),
+        ).fetchall()
+    # Each turn by itself: with a range of turns SQLite would walk over all texts that wait for a batch.
+    found = connection.execute(
+        "SELECT backfill, id, tokens FROM vectors WHERE identity_id = ? AND by_request = 1"
+        " AND state <> 'ready' AND state = 'wanted' AND due <= ? AND backfill < ?"
+        " ORDER BY backfill, id LIMIT ?",
+        (identity_id, now, SET_ASIDE, limit),
+    ).fetchall()
+    for turn in (LIVE, BACKFILL):
+        found += connection.execute(
+            "SELECT backfill, id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
+            " AND state <> 'ready' AND backfill = ? AND id > ? AND by_request = 0 AND due <= ?"
+            " ORDER BY id LIMIT ?",
+            (identity_id, turn, above, now, limit),
+        ).fetchall()
+    return [(row_id, tokens) for _, row_id, tokens in sorted(found)[:limit]]
 
 
 def _take(
@@ -233,7 +273,7 @@ def _is_out(connection: Connection, token: str) -> bool:
     return connection.execute("SELECT 1 FROM leases WHERE token = ?", (token,)).fetchone() is not None
 
 
-def _is_alive(owner: str) -> bool:
+def is_alive(owner: str) -> bool:
     """Whether the process behind `owner` still runs; True when it is on another host and nobody can tell."""
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     started = owner.rpartition(":")[2]

@@ -36,6 +36,8 @@ EMBEDDED_LATELY = "embedded_lately"
 PAUSED = "paused"
 #: When a backfill was last cancelled (ns since the epoch): what was asked for before is set aside.
 CANCELLED_NS = "backfill_cancelled_ns"
+#: Texts up to this row id of `vectors` go by batch (`shared.index.batch_dispatch`).
+BATCH_MARK = "batch_mark"
 
 #: Seconds counted together in EMBEDDED_LATELY, and how many of them are kept.
 BUCKET_S = 10

@@ -164,6 +164,7 @@ CREATE TABLE batches (
     state TEXT NOT NULL CHECK (state IN
         ('filling', 'intent', 'uploaded', 'submitted', 'collecting', 'cleaning', 'closed')),
     outcome TEXT NOT NULL DEFAULT '',
+    verdict TEXT NOT NULL DEFAULT '',
     rows INTEGER NOT NULL DEFAULT 0,
     stored INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,
@@ -176,6 +177,7 @@ CREATE TABLE batches (
     action TEXT NOT NULL DEFAULT '',
     created_at REAL NOT NULL,
     calling_at REAL NOT NULL DEFAULT 0,
+    uploads INTEGER NOT NULL DEFAULT 0,
     submitted_at REAL NOT NULL DEFAULT 0,
     looked_at REAL NOT NULL DEFAULT 0,
     closed_at REAL NOT NULL DEFAULT 0,
@@ -193,6 +195,8 @@ CREATE INDEX batches_open ON batches (state) WHERE state <> 'closed';
 
 -- 1: a batch has failed to bring it, so it goes out in a request.
 ALTER TABLE vectors ADD COLUMN by_request INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX vectors_by_request ON vectors (identity_id, backfill, id)
+    WHERE by_request = 1 AND state <> 'ready';
 """
 
 _M003 = """

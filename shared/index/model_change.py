@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
-from shared.index import health, identity, meta, vectors
+from shared.index import batch_settle, health, identity, meta, vectors
 from shared.index.driver import transaction
 from shared.index.identity import IdentityRow
 from shared.index.vec import VecTables
@@ -87,7 +87,10 @@ def _is_complete(connection: Connection) -> bool:
 
 
 def rest_retired(connection: Connection) -> None:
-    """Vectors of identities that are neither searched nor built rest in the cache, in slices."""
+    """Vectors of identities that are neither searched nor built rest in the cache, in slices.
+
+    So do those that are still out, when they come.
+    """
     # Asked again in every statement: another process may take an identity up again at any time.
     retired = (
         "identity_id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?))"
@@ -103,12 +106,12 @@ def rest_retired(connection: Connection) -> None:
         with transaction(connection):
             connection.execute(
                 "UPDATE vectors SET live = 0 WHERE id IN"
-                f" (SELECT id FROM vectors WHERE {retired} AND state = 'ready' LIMIT ?)",
+                f" (SELECT id FROM vectors WHERE {retired} AND state IN ('ready', 'leased') LIMIT ?)",
                 (*kept, SLICE_ROWS),
             )
             connection.execute(
                 "DELETE FROM vectors WHERE id IN"
-                f" (SELECT id FROM vectors WHERE {retired} AND state <> 'ready' LIMIT ?)",
+                f" (SELECT id FROM vectors WHERE {retired} AND state IN ('wanted', 'failed') LIMIT ?)",
                 (*kept, SLICE_ROWS),
             )
 
@@ -118,6 +121,8 @@ def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
     target = identity.target(connection)
     if target is None:
         return
+    # What they would bring are vectors of the kind that is dropped.
+    batch_settle.cancel_of(connection, target.id, reason="all vectors are made anew", now=now)
     with transaction(connection):
         vec.drop(target.id)
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))

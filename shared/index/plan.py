@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.config.schema import AgentSettings
 from shared.embedders.choice import Choice
-from shared.index import identity, ledger, meta, vectors
+from shared.index import batches, identity, ledger, meta, vectors
 from shared.index.changes import Changes, Seen, compare
 from shared.index.vectors import Backlog
 from shared.sources.chunking_digest import chunking_digest, transcript_digest
@@ -28,6 +28,8 @@ class Known:
     backlog: Backlog = field(default_factory=Backlog)
     #: Workspace the index was last brought up to date with; empty for none.
     workspace: str = ""
+    #: Batches that are not over; their texts, if any are left, are in `backlog`.
+    open_batches: int = 0
     #: Whether search still uses the vectors of the model before.
     is_changing_model: bool = False
 
@@ -78,6 +80,7 @@ def ledger_of(connection: Connection) -> Known:
     return Known(
         files=files,
         backlog=vectors.backlog(connection, target.id) if target else Backlog(),
+        open_batches=len(batches.open_batches(connection)),
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
     )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
-from shared.index import breaker, dispatch, health, identity, meta, vectors
+from shared.index import batches, breaker, dispatch, health, identity, meta, vectors
 from shared.index.driver import transaction
 from shared.index.health import Health, tighter
 from shared.index.rows import LearnedCaps, VectorRow
@@ -63,13 +63,17 @@ def keep(
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
         was = health.read(connection, of.provider)
         after = _with_caps(was, learned)
+        failed = 0
         if odd:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             hashes = [vector.hash for vector in odd]
-            _retry_or_give_up(connection, row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
+            failed = retry_or_give_up(connection, row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
             after = health.put_off(after, error, _MODEL_CHANGED, None, now, probe=lease)
         elif good:
             after = breaker.worked(after, probe=lease)
+        if batches.count(connection, lease, stored=stored, failed=failed):
+            # What a batch brings says nothing of requests.
+            after = was
         dispatch.settle(connection, lease)
         if after != was:
             health.write(connection, of.provider, after, now)
@@ -97,6 +101,7 @@ def note_failure(
         was = health.read(connection, of.provider)
         after = _with_caps(was, learned)
         error, action = failure.error, failure.action
+        failed = 0
         if failure.kind == "stop":
             after = breaker.stopped(after, health.REQUEST_RULES, error, action, now, probe=lease)
             vectors.put_back(connection, row.id, lease, hashes, due=0.0, error=error, counts=False)
@@ -109,11 +114,13 @@ def note_failure(
                 # A provider that answers nothing but nonsense is not asked for a whole backlog.
                 after = health.put_off(after, error, action, None, now, probe=lease)
             reason = f"{error}; {action}" if action else error
-            _retry_or_give_up(connection, row.id, lease, hashes, reason, now)
+            failed = retry_or_give_up(connection, row.id, lease, hashes, reason, now)
         else:
             # Who judges a text is well.
             after = breaker.answered(after, probe=lease)
-            vectors.give_up(connection, row.id, lease, hashes, error=error, now=now)
+            failed = vectors.give_up(connection, row.id, lease, hashes, error=error, now=now)
+        if batches.count(connection, lease, failed=failed):
+            after = was
         dispatch.settle(connection, lease)
         if after != was:
             health.write(connection, of.provider, after, now)
@@ -127,13 +134,18 @@ def _with_caps(was: Health, learned: LearnedCaps) -> Health:
     )
 
 
-def _retry_or_give_up(
+def retry_or_give_up(
     connection: Connection, identity_id: int, lease: str, hashes: Sequence[bytes], error: str, now: float
-) -> None:
+) -> int:
+    """Texts whose answers are broken go out again, or fail after some times; returns how many it were."""
+    done = 0
     for digest in hashes:
         tries = vectors.attempts(connection, identity_id, digest) + 1
         if tries >= vectors.MAX_ATTEMPTS:
-            vectors.give_up(connection, identity_id, lease, [digest], error=error, now=now)
+            done += vectors.give_up(connection, identity_id, lease, [digest], error=error, now=now)
         else:
             due = now + vectors.FIRST_RETRY_S * 2.0 ** (tries - 1)
-            vectors.put_back(connection, identity_id, lease, [digest], due=due, error=error, counts=True)
+            done += vectors.put_back(
+                connection, identity_id, lease, [digest], due=due, error=error, counts=True
+            )
+    return done

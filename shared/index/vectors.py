@@ -4,6 +4,9 @@
        ^                |                 |             live = 0: it rests in the cache
        +---- later -----+---- refused --> failed (due: when to try again)
 
+A text whose last chunk goes while it is out stays leased with live = 0: a batch may bring it a day later, and
+if it comes back until then it must not be paid for twice.
+
 All functions run inside the caller's transaction.
 """
 
@@ -79,6 +82,8 @@ def want(
             missing.append((identity.id, digest, int(backfill), tokens))
             continue
         row_id, state, live, was_backfill = row
+        if not live and state == "leased":
+            connection.execute("UPDATE vectors SET live = 1 WHERE id = ?", (row_id,))
         if state == "ready":
             cached += 1
             if not live:
@@ -107,8 +112,11 @@ def release(connection: Connection, vec: VecTables, orphans: Sequence[bytes], no
         ).fetchall()
         for identity_id, row_id in rested:
             vec.delete(identity_id, (row_id,))
-        # A leased row goes too: its vector, when it comes, is put into the cache by `store`.
-        connection.execute("DELETE FROM vectors WHERE text_hash = ? AND state <> 'ready'", (digest,))
+        # What is out comes back into the cache.
+        connection.execute("UPDATE vectors SET live = 0 WHERE text_hash = ? AND state = 'leased'", (digest,))
+        connection.execute(
+            "DELETE FROM vectors WHERE text_hash = ? AND state NOT IN ('ready', 'leased')", (digest,)
+        )
 
 
 def store(
@@ -127,12 +135,14 @@ def store(
     for row in rows:
         found = connection.execute(
             "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
-            " used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready' RETURNING id",
+            " by_request = 0, used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
+            " RETURNING id, live",
             (row.vector, now, identity.id, row.hash),
         ).fetchone()
         if found:
             stored += 1
-            live_rows.append((found[0], row.vector))
+            if found[1]:
+                live_rows.append((found[0], row.vector))
             continue
         # Its chunk is gone meanwhile; it is paid for, so it rests in the cache.
         connection.execute(
@@ -153,13 +163,18 @@ def put_back(
     due: float,
     error: str,
     counts: bool,
-) -> None:
-    """These texts go out again at `due`; `counts` adds an attempt. Only while the lease holds."""
-    connection.executemany(
-        "UPDATE vectors SET state = 'wanted', lease = NULL, due = ?, error = ?, attempts = attempts + ?"
-        " WHERE identity_id = ? AND text_hash = ? AND lease = ?",
-        ((due, error, int(counts), identity_id, digest, lease) for digest in hashes),
+) -> int:
+    """These texts go out again at `due`; returns how many. Only while the lease holds.
+
+    `counts` adds an attempt; from then on the text goes out in a request, where what is wrong shows soonest.
+    """
+    cursor = connection.executemany(
+        "UPDATE vectors SET state = 'wanted', lease = NULL, due = ?, error = ?, attempts = attempts + ?,"
+        " by_request = max(by_request, ?) WHERE identity_id = ? AND text_hash = ? AND lease = ?",
+        ((due, error, int(counts), int(counts), identity_id, digest, lease) for digest in hashes),
     )
+    drop_unneeded(connection)
+    return int(cursor.rowcount)
 
 
 def give_up(
@@ -170,12 +185,22 @@ def give_up(
     *,
     error: str,
     now: float,
-) -> None:
-    """These texts failed for good, as far as we can tell. Only while the lease holds."""
-    connection.executemany(
+) -> int:
+    """These texts failed for good, as far as we can tell; returns how many. Only while the lease holds."""
+    cursor = connection.executemany(
         "UPDATE vectors SET state = 'failed', lease = NULL, due = ?, error = ?, attempts = attempts + 1"
         " WHERE identity_id = ? AND text_hash = ? AND lease = ?",
         ((now + FAILED_RETRY_S, error, identity_id, digest, lease) for digest in hashes),
+    )
+    drop_unneeded(connection)
+    return int(cursor.rowcount)
+
+
+def drop_unneeded(connection: Connection) -> None:
+    """Forget texts that came back without a vector and that no chunk needs any more."""
+    connection.execute(
+        "DELETE FROM vectors WHERE identity_id IN (SELECT id FROM identities) AND live = 0"
+        " AND state IN ('wanted', 'failed')"
     )
 
 
@@ -190,7 +215,8 @@ def attempts(connection: Connection, identity_id: int, digest: bytes) -> int:
 def retry_failed(connection: Connection, identity_id: int, *, due_before: float | None) -> int:
     """Failed texts become wanted again: those due before a time, or all of them when it is None."""
     cursor = connection.execute(
-        "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0"
+        # One by one it shows sooner what is wrong with it, and a batch of one text is worth nobody's while.
+        "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, by_request = 1"
         " WHERE identity_id = ? AND state = 'failed' AND state <> 'ready' AND (? IS NULL OR due < ?)",
         (identity_id, due_before, due_before),
     )
@@ -213,8 +239,7 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
 def is_pending(connection: Connection, identity_id: int) -> bool:
     """Whether any vector of an identity is still to come."""
     row = connection.execute(
-        "SELECT 1 FROM vectors WHERE identity_id = ? AND state IN ('wanted', 'leased')"
-        " AND state <> 'ready' LIMIT 1",
+        "SELECT 1 FROM vectors WHERE identity_id = ? AND live = 1 AND state IN ('wanted', 'leased') LIMIT 1",
         (identity_id,),
     ).fetchone()
     return row is not None
@@ -246,7 +271,11 @@ def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple
 
 def resting(connection: Connection) -> int:
     """Vectors that no live chunk needs: the cache proper."""
-    return int(connection.execute("SELECT count(*) FROM vectors WHERE live = 0").fetchone()[0])
+    row = connection.execute(
+        "SELECT count(*) FROM vectors WHERE identity_id IN (SELECT id FROM identities) AND live = 0"
+        " AND state = 'ready'"
+    ).fetchone()
+    return int(row[0])
 
 
 def cached_entries(connection: Connection) -> int:
@@ -261,7 +290,7 @@ def prune(connection: Connection, keep: int, limit: int) -> int:
         return 0
     cursor = connection.execute(
         "DELETE FROM vectors WHERE id IN"
-        " (SELECT id FROM vectors WHERE live = 0 ORDER BY used_at, id LIMIT ?)",
+        " (SELECT id FROM vectors WHERE live = 0 AND state = 'ready' ORDER BY used_at, id LIMIT ?)",
         (min(excess, limit),),
     )
     return int(cursor.rowcount)

@@ -16,7 +16,20 @@ from shared.config.schema import AgentSettings
 from shared.embedders.choice import NONE, Choice
 from shared.embedders.protocol import Identity, RequestCaps
 from shared.index import backfill as turns
-from shared.index import chunks, dispatch, health, identity, ledger, meta, model_change, results, vectors
+from shared.index import (
+    batch_claims,
+    chunks,
+    dispatch,
+    health,
+    identity,
+    ledger,
+    meta,
+    model_change,
+    results,
+    vectors,
+)
+from shared.index.batch_dispatch import NONE_HELD
+from shared.index.batch_writer import BatchWriter
 from shared.index.driver import BUSY_TIMEOUT_MS, faults, load_vec, open_writer, transaction
 from shared.index.fts import FullText
 from shared.index.health import Health, tighter
@@ -66,6 +79,7 @@ class IndexWriter:
         self.vec = VecTables(self.connection, available=not self.vec_error)
         self._full_text = FullText(self.connection)
         self._owner = owner or dispatch.this_owner()
+        self.batches = BatchWriter(self.connection, path, self._clock)
         #: Seconds its requests may be out.
         self.lease_s = dispatch.LEASE_S
 
@@ -186,11 +200,18 @@ class IndexWriter:
             model_change.switch_when_complete(self.connection, self.vec)
 
     def lease(
-        self, caps: RequestCaps, *, credits: int, only_full: bool, only: Identity | None = None
+        self,
+        caps: RequestCaps,
+        *,
+        credits: int,
+        only_full: bool,
+        only: Identity | None = None,
+        above: int = NONE_HELD,
     ) -> list[dispatch.Request]:
         """Requests to send out now; none while the provider is on hold or paused.
 
         `only`: the identity this process's workers can embed; texts that wait for another are left alone.
+        `above`: as in `dispatch.lease`.
         """
         now = self._clock.now()
         with faults(self.path):
@@ -222,6 +243,7 @@ class IndexWriter:
                 now=now,
                 only_full=only_full,
                 lease_s=self.lease_s,
+                above=above,
             )
 
     def probe(self, of: Identity, caps: RequestCaps) -> dispatch.Request | None:
@@ -276,13 +298,15 @@ class IndexWriter:
                 dispatch.free(self.connection, tokens, self._clock.now())
 
     def start_over(self) -> None:
-        """Somebody asked for work now: failed texts and a paused provider get a new chance at once."""
+        """Somebody asked for work now: failed texts and a paused provider get a new chance at once, and open
+        batches are looked at."""
         now = self._clock.now()
         with faults(self.path), transaction(self.connection):
             target = identity.target(self.connection)
             if target is not None:
                 vectors.retry_failed(self.connection, target.id, due_before=None)
                 health.try_again(self.connection, target.identity.provider, now)
+            batch_claims.look_now(self.connection, now)
 
     def cancel_backfill(self) -> int:
         """Send nothing more of what a reindex or a new model wants; see `shared.index.backfill.cancel`."""

@@ -31,7 +31,7 @@ MIN_BACKOFF_MS = 200
 MAX_BACKOFF_MS = 5_000
 
 #: Queues of the pipeline, as in the Procfile.
-QUEUES = ("chunk", "embed", "store", "query", "flush")
+QUEUES = ("chunk", "embed", "batch", "store", "query", "flush")
 
 
 class MessagePack(Encoder):

@@ -15,6 +15,7 @@ from typing import Any
 import dramatiq
 from dramatiq.middleware import Middleware, SkipMessage
 
+from shared.errors import QueueError
 from shared.queue import server
 from shared.queue.fleet import DEAD_ERRORS, NAMESPACE, FleetBroker
 
@@ -34,6 +35,15 @@ class Deliveries:
         """Messages that wait for the store worker."""
         with server.translated(self._url):
             return int(self._client.llen(f"{NAMESPACE}:store"))
+
+    def is_any_chunking(self) -> bool:
+        """Whether files wait for a chunk worker, or one of them has some."""
+        try:
+            with server.translated(self._url):
+                return bool(self._client.hlen(f"{NAMESPACE}:chunk.msgs"))
+        except QueueError:
+            # Whoever sends next meets the same trouble and says so.
+            return False
 
     def lost(self, leases: Sequence[str], *, asked: float, now: float) -> list[str]:
         """Those of `leases` (tokens) that are on no queue any more.

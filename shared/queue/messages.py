@@ -89,6 +89,30 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     learned: LearnedCaps = LearnedCaps()
 
 
+class SubmitBatch(Wire, frozen=True, kw_only=True):
+    """Queue `batch`: bring a batch, whose texts are leased, to its provider."""
+
+    agent: str
+    #: The batch's token; its row in the index says the rest.
+    token: str
+
+
+class PollBatch(Wire, frozen=True, kw_only=True):
+    """Queue `batch`: look at a batch the provider has; take in what it brought; clean up behind it."""
+
+    agent: str
+    token: str
+
+
+class SettleBatch(Wire, frozen=True, kw_only=True):
+    """Queue `store`: all that a batch brought lies before this message; what it did not bring goes again."""
+
+    agent: str
+    token: str
+    #: Texts nothing came for. When more are still leased, a message was lost and the batch is read again.
+    missing: int
+
+
 class Sweep(Wire, frozen=True, kw_only=True):
     """Queue `store`: send out what waits. Sent by a timer beside the store worker."""
 

@@ -15,8 +15,11 @@ ROUTES: dict[type[Wire], tuple[str, str]] = {
     messages.StoreFiles: ("store", "store_files"),
     messages.StoreVectors: ("store", "store_vectors"),
     messages.EmbedFailed: ("store", "embed_failed"),
+    messages.SettleBatch: ("store", "settle_batch"),
     messages.Sweep: ("store", "sweep"),
     messages.EmbedTexts: ("embed", "embed_texts"),
+    messages.SubmitBatch: ("batch", "submit_batch"),
+    messages.PollBatch: ("batch", "poll_batch"),
     messages.RunQuery: ("query", "run_query"),
     messages.FlushMemory: ("flush", "flush_memory"),
 }

@@ -116,7 +116,9 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
 
     out = place.vector_states()["leased"]
-    assert done == [{"agentId": "main", "vectors": 3 * NOTES - out, "messages": 1, "files": NOTES}]
+    assert done == [
+        {"agentId": "main", "vectors": 3 * NOTES - out, "batches": 0, "messages": 1, "files": NOTES}
+    ]
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
         until(lambda: place.vector_states() == {"ready": out, "wanted": 3 * NOTES - out})

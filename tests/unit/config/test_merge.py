@@ -82,14 +82,6 @@ def test_two_weights_of_zero_mean_the_defaults() -> None:
     assert warnings
 
 
-def test_a_key_without_effect_in_this_release_is_named() -> None:
-    _, warnings = settled(remote__batch__enabled=(True, "f: remote.batch.enabled"))
-
-    assert warnings == [
-        "f: remote.batch.enabled: accepted, but the use of Batch APIs comes with a later release"
-    ]
-
-
 def test_one_weight_alone_leaves_the_rest_to_the_other() -> None:
     found, warnings = settled(query__hybrid__vectorWeight=(0.7, "f"))
 

@@ -1,0 +1,149 @@
+"""Who works on a batch: one process at a time, and what it did is written down only while that holds.
+
+A claim ends when its work is done, when its time is over, or when its process is found dead. Every record is
+a compare-and-set: a process that was suspended and comes back learns that the batch is another's.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from shared.clock import Clock
+from shared.errors import IndexFault
+from shared.index import batches, dispatch
+from shared.index.batches import Batch
+from shared.index.driver import transaction
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Seconds a claim holds without a sign of life. Longer than any single call; the long steps renew it.
+CLAIM_S = 300.0
+
+#: Seconds after which a message about a batch that nobody took up is sent again.
+HAND_OUT_S = 30.0
+
+
+class ClaimLost(IndexFault):
+    """Another process works on the batch now; this one must touch it no more."""
+
+
+class Claim:
+    """The right to work on one batch."""
+
+    def __init__(self, connection: Connection, token: str, owner: str, clock: Clock) -> None:
+        self._connection = connection
+        self._token = token
+        self._owner = owner
+        self._clock = clock
+        self._renewed = clock.now()
+        found = batches.get(connection, token)
+        assert found is not None
+        self.batch: Batch = found
+
+    def record(self, **columns: object) -> Batch:
+        """Write down what is known now; gives the batch as it is then. Raises ClaimLost."""
+        names = ", ".join(f"{name} = ?" for name in columns)
+        with transaction(self._connection):
+            done = self._connection.execute(
+                f"UPDATE batches SET {names}, owner_until = ? WHERE token = ? AND owner = ?",
+                (*columns.values(), self._clock.now() + CLAIM_S, self._token, self._owner),
+            )
+            if not done.rowcount:
+                raise ClaimLost(f"batch {self._token}: another process works on it now")
+        self._renewed = self._clock.now()
+        found = batches.get(self._connection, self._token)
+        assert found is not None
+        self.batch = found
+        return found
+
+    def renew(self) -> None:
+        """Give a sign of life, if the last one is not of a moment ago. Raises ClaimLost."""
+        if self._clock.now() - self._renewed > CLAIM_S / 10:
+            self.record(attempts=self.batch.attempts)
+
+
+@contextmanager
+def claimed(
+    connection: Connection, token: str, states: Collection[str], clock: Clock
+) -> Iterator[Claim | None]:
+    """The claim on a batch for a block; None when it is in another state, or another process has it."""
+    # The process that can be found dead, and the one message it works on.
+    owner = f"{dispatch.this_owner()}/{uuid.uuid4().hex[:8]}"
+    now = clock.now()
+    found = batches.get(connection, token)
+    if found is None or found.state not in states or (found.owner_until > now and is_at_work(found)):
+        yield None
+        return
+    with transaction(connection):
+        taken = connection.execute(
+            "UPDATE batches SET owner = ?, owner_until = ? WHERE token = ? AND owner = ? AND state = ?",
+            (owner, now + CLAIM_S, token, found.owner, found.state),
+        )
+    if not taken.rowcount:
+        yield None
+        return
+    try:
+        yield Claim(connection, token, owner, clock)
+    finally:
+        with transaction(connection):
+            connection.execute(
+                "UPDATE batches SET owner = '', owner_until = 0 WHERE token = ? AND owner = ?", (token, owner)
+            )
+
+
+def is_at_work(batch: Batch) -> bool:
+    """Whether the process that claimed a batch still lives."""
+    return bool(batch.owner) and dispatch.is_alive(batch.owner.partition("/")[0])
+
+
+def free_dead(connection: Connection, now: float) -> int:
+    """Batches whose process died are due at once; returns how many."""
+    freed = 0
+    for batch in batches.open_batches(connection):
+        if batch.owner and (batch.owner_until <= now or not is_at_work(batch)):
+            with transaction(connection):
+                freed += connection.execute(
+                    "UPDATE batches SET owner = '', owner_until = 0, due = ? WHERE token = ? AND owner = ?",
+                    (now, batch.token, batch.owner),
+                ).rowcount
+    return freed
+
+
+def hand_out(connection: Connection, now: float) -> list[Batch]:
+    """The batches that are due and that nobody works on; each is given once in a while.
+
+    Whoever gets one sends the message about it. Two processes never get the same one.
+    """
+    due = [
+        batch
+        for batch in batches.open_batches(connection)
+        if batch.state != "filling" and batch.due <= now and not batch.is_claimed
+    ]
+    given = []
+    for batch in due:
+        with transaction(connection):
+            taken = connection.execute(
+                "UPDATE batches SET due = ? WHERE token = ? AND due = ? AND owner = ''",
+                (now + HAND_OUT_S, batch.token, batch.due),
+            )
+        if taken.rowcount:
+            given.append(batch)
+    return given
+
+
+def look_now(connection: Connection, now: float) -> None:
+    """Every open batch is due, inside the caller's transaction, unless a call must show its outcome first."""
+    connection.execute(
+        "UPDATE batches SET due = min(due, ?) WHERE state <> 'closed' AND calling_at = 0", (now,)
+    )
+
+
+def next_due(connection: Connection) -> float | None:
+    """When the next batch that nobody works on is due (seconds since the epoch)."""
+    return min(
+        (batch.due for batch in batches.open_batches(connection) if not batch.is_claimed), default=None
+    )

@@ -1,0 +1,136 @@
+"""Taking in what a finished batch brought, and judging what that says of its provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from shared.clock import Clock
+from shared.embedders.batch import BatchApi, BatchLook, BatchResult
+from shared.errors import ProviderBrokenAnswer, ProviderError
+from shared.index.batch_claims import HAND_OUT_S, Claim
+from shared.index.batch_over import MAX_TRIES, TIMED_OUT, action_of, over, put_off_s
+from shared.index.batches import Verdict
+from shared.index.rows import VectorRow
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Rows a message brings to the store worker.
+PIECE_ROWS = 100
+
+
+class Sink(Protocol):
+    """Where what a batch brought goes: the store worker."""
+
+    def vectors(self, rows: tuple[VectorRow, ...]) -> None:
+        """Keep these. May take its time; raises Interrupted when this process is told to stop."""
+
+    def failures(self, hashes: tuple[bytes, ...], *, kind: str, error: str, action: str) -> None:
+        """These texts brought an error: `refused`, `too_big` or `broken`."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows on their way to one message."""
+
+    vectors: list[VectorRow] = field(default_factory=list)
+    #: (kind, message, hint) -> hashes
+    failures: dict[tuple[str, str, str], list[bytes]] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, digest: bytes, result: BatchResult) -> None:
+        self.size += 1
+        if result.vector is not None:
+            self.vectors.append(VectorRow(hash=digest, vector=result.vector))
+            return
+        error = result.error or ProviderBrokenAnswer("the row has neither a vector nor an error")
+        # In a batch, a row that may work later goes out in a request, whatever kept it.
+        kind = error.kind if error.kind in ("refused", "too_big") else "broken"
+        self.failures.setdefault((kind, error.message, error.hint), []).append(digest)
+
+
+def collect(
+    claim: Claim,
+    api: BatchApi,
+    connection: Connection,
+    sink: Sink,
+    *,
+    look: BatchLook | None,
+    clock: Clock,
+) -> int | None:
+    """Bring what a finished job has to the store worker; the number of texts it has nothing of.
+
+    None when that broke off and is to be done again: what has been stored by then is skipped. Rows of texts
+    that the batch does not hold (any more) are, too: those of another job, and those that come twice.
+    """
+    batch = claim.batch
+    rows = connection.execute("SELECT text_hash FROM vectors WHERE lease = ?", (batch.token,))
+    left = {row[0] for row in rows}
+    is_empty = not left and not batch.stored
+    brought, first_error = 0, ""
+    try:
+        if look is None and batch.job_id and batch.outcome != "lost":
+            look = api.look(batch.job_id)
+        piece = _Piece()
+        for result in api.results(look) if look and (look.output or look.errors) else ():
+            digest = _digest(result.key)
+            if digest not in left:
+                continue
+            left.discard(digest)
+            brought += result.vector is not None
+            first_error = first_error or (result.error.message if result.error else "")
+            piece.add(digest, result)
+            if piece.size >= PIECE_ROWS:
+                _send(piece, sink)
+                piece = _Piece()
+                claim.renew()
+        _send(piece, sink)
+    except ProviderError as error:
+        attempts = batch.attempts + 1
+        if attempts < MAX_TRIES:
+            due = clock.now() + put_off_s(attempts, error)
+            claim.record(attempts=attempts, error=error.message, action=action_of(error), due=due)
+            return None
+        over(claim, batch.outcome, Verdict.FAILED, error.message, clock, action=error.hint)
+        return len(left)
+    if batch.verdict:
+        claim.record(due=clock.now() + HAND_OUT_S)
+    elif is_empty:
+        over(claim, batch.outcome, Verdict.NONE, "its texts are gone", clock)
+    else:
+        _judge(claim, look, brought or batch.stored, first_error, clock)
+    return len(left)
+
+
+def _judge(claim: Claim, look: BatchLook | None, brought: int, first_error: str, clock: Clock) -> None:
+    """Write down what a job that is over says of its provider."""
+    batch = claim.batch
+    reason = (look.reason if look else "") or batch.error
+    if batch.outcome == "done":
+        verdict = Verdict.WORKED if brought else Verdict.FAILED
+        error = "" if brought else first_error or "the job brought no row of ours"
+        over(claim, "done" if brought else "failed", verdict, error, clock)
+    elif batch.outcome == "cancelled":
+        over(claim, "cancelled", Verdict.NONE, batch.cancel_reason or "cancelled at the provider", clock)
+    elif batch.outcome == TIMED_OUT:
+        error = reason or f"job {batch.job_id} was not done in time ({batch.said})"
+        hint = "set remote.batch.timeoutMinutes higher, or remote.batch.wait to false"
+        over(claim, batch.outcome, Verdict.FAILED, error, clock, action=hint)
+    else:
+        error = reason or first_error or f"job {batch.job_id}: {batch.outcome}"
+        over(claim, batch.outcome, Verdict.FAILED, error, clock)
+
+
+def _digest(key: str) -> bytes:
+    try:
+        return bytes.fromhex(key)
+    except ValueError:
+        return b""
+
+
+def _send(piece: _Piece, sink: Sink) -> None:
+    if piece.vectors:
+        sink.vectors(tuple(piece.vectors))
+    for (kind, message, hint), hashes in piece.failures.items():
+        sink.failures(tuple(hashes), kind=kind, error=message, action=hint)

@@ -1,0 +1,101 @@
+"""The store worker's side of batches: made out of the backlog, handed to the batch worker, settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shared.clock import Clock
+from shared.embedders.protocol import Identity
+from shared.index import (
+    batch_claims,
+    batch_dispatch,
+    batch_settle,
+    batches,
+    dispatch,
+    health,
+    identity,
+    meta,
+)
+from shared.index.batch_dispatch import NONE_HELD, BatchRules, Gathered, Growth
+from shared.index.batches import Batch
+from shared.index.driver import faults, transaction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from sqlite3 import Connection
+
+
+class BatchWriter:
+    """Batches of one open index. For the thread of its writer."""
+
+    def __init__(self, connection: Connection, path: Path, clock: Clock) -> None:
+        self._connection = connection
+        self._path = path
+        self._owner = dispatch.this_owner()
+        self._clock = clock
+        self._growth = Growth()
+
+    def gather(self, rules: BatchRules | None, *, only: Identity, is_feeding: bool) -> Gathered:
+        """What goes by batch, and what may go in requests now; see `shared.index.batch_dispatch.gather`.
+
+        `rules`: None when nothing goes by batch. `only`: as in `IndexWriter.lease`.
+        """
+        with faults(self._path):
+            target = identity.target(self._connection)
+            if target is None or target.identity.key != only.key:
+                return Gathered(above=NONE_HELD)
+            if rules is None:
+                batch_dispatch.forget_mark(self._connection)
+                return Gathered(above=NONE_HELD)
+            state = health.read(self._connection, target.identity.provider)
+            if state.paused or meta.get(self._connection, meta.PAUSED, False):
+                # Nothing goes out; a probe of the provider is a request.
+                return Gathered(above=NONE_HELD)
+            return batch_dispatch.gather(
+                self._connection,
+                target,
+                rules,
+                self._growth,
+                is_feeding=is_feeding,
+                owner=self._owner,
+                now=self._clock.now(),
+            )
+
+    def hand_out(self) -> Sequence[Batch]:
+        """Batches somebody should work on now; see `shared.index.batch_claims.hand_out`."""
+        with faults(self._path):
+            return batch_claims.hand_out(self._connection, self._clock.now())
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the next batch is due; None when none is open."""
+        with faults(self._path):
+            due = batch_claims.next_due(self._connection)
+        return None if due is None else max(due - self._clock.now(), 0.0)
+
+    def settle(self, token: str, *, missing: int) -> Batch | None:
+        """End a batch; see `shared.index.batch_settle.settle`."""
+        with faults(self._path):
+            return batch_settle.settle(self._connection, token, missing=missing, now=self._clock.now())
+
+    def cancel_set_aside(self) -> int:
+        """Ask for the end of batches all of whose texts belong to a backfill that was cancelled; how many."""
+        with faults(self._path):
+            return batch_settle.cancel_set_aside(self._connection, self._clock.now())
+
+    def sweep(self, chosen: Identity | None = None) -> None:
+        """Go on with what a dead process left, and end what nobody wants any more.
+
+        `chosen`: the identity of the settings, also while a fallback stands in.
+        """
+        now = self._clock.now()
+        with faults(self._path):
+            for batch in batches.open_batches(self._connection):
+                # Of this thread none can be under way now: what it began was broken off by an error.
+                is_ours = batch.owner == self._owner
+                if batch.state == "filling" and (is_ours or not batch_claims.is_at_work(batch)):
+                    batch_dispatch.finish_filling(self._connection, batch.token, now)
+            batch_claims.free_dead(self._connection, now)
+            batch_settle.cancel_foreign(self._connection, chosen, now)
+            with transaction(self._connection):
+                batch_settle.prune(self._connection)

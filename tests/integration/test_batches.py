@@ -1,0 +1,99 @@
+"""The life of a batch in one process, over real HTTP: made, submitted, collected, cleaned up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.voyage_server import VoyageServer
+from tests.support.workspace import Place, note, remote
+
+#: Texts of a note, and notes that are worth a batch here.
+TEXTS, NOTES = 3, 8
+
+BATCH = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
+
+
+@pytest.fixture(params=["openai", "gemini", "voyage"])
+def provider(request: pytest.FixtureRequest) -> Iterator[tuple[str, EmbeddingServer]]:
+    """Each provider that has a Batch API."""
+    servers = {"openai": EmbeddingServer, "gemini": GeminiServer, "voyage": VoyageServer}
+    with servers[request.param](dims=16) as running:
+        yield request.param, running
+
+
+def use(place: Place, server: EmbeddingServer, **batch: Any) -> None:
+    """Make the stub the provider, by batch."""
+    place.configure(**remote(server.url, batch=BATCH | batch))
+
+
+def write(place: Place, notes: int = NOTES, *, first: int = 0) -> int:
+    """Write notes; how many texts they have."""
+    for number in range(first, first + notes):
+        place.write(f"memory/note-{number}.md", note(number))
+    return TEXTS * notes
+
+
+def jobs(server: EmbeddingServer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.log()["batch"]["jobs"]
+    return found
+
+
+def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(
+    place: Place, provider: tuple[str, EmbeddingServer]
+) -> None:
+    name, server = provider
+    use(place, server)
+    place.configure(provider=name, model="")
+    texts = write(place)
+
+    report = place.index()
+
+    assert not report.failed
+    assert report.vectors == {"embedded": texts, "cached": 0, "pending": 0, "failed": 0}
+    (job,) = jobs(server)
+    assert (job["rows"], job["agent"]) == (texts, "main")
+    assert server.log()["batch"]["files"] == 0
+    assert server.requests == [], "no text went out in a request"
+    assert place.rows("SELECT state, outcome, rows, stored FROM batches") == [
+        ("closed", "done", texts, texts)
+    ]
+    assert len(place.contents().vec_table) == texts
+
+
+def test_a_few_texts_go_out_in_a_request(place: Place, server: EmbeddingServer) -> None:
+    use(place, server)
+    texts = write(place, 3)
+
+    report = place.index()
+
+    assert report.vectors["embedded"] == texts
+    assert jobs(server) == []
+    assert len(server.requests) == 1
+
+
+def test_without_waiting_the_run_ends_and_the_next_one_collects(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"looks": 1}})
+    use(place, server, wait=False, pollIntervalMs=60_000)
+    texts = write(place)
+
+    first = place.index()
+    place.write("memory/new.md", "# New\n\nplugh\n")
+    second = place.index()
+    third = place.index()
+
+    assert not first.failed
+    assert first.vectors["pending"] == texts
+    assert f"{texts} texts wait in 1 batch at openai" in first.warning
+    assert first.action == "memline batch ls"
+    assert not second.failed
+    assert (second.vectors["embedded"], second.vectors["pending"]) == (1, texts)
+    assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)
+    assert len(jobs(server)) == 1
+    assert server.log()["batch"]["files"] == 0
