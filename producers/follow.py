@@ -91,7 +91,8 @@ class Follow:
     def describe(self) -> list[str]:
         """A line an agent: what is followed, and how."""
         return [
-            f"memline: agent {settings.agent} follows {settings.workspace}: {how}"
+            f"memline: agent {settings.agent} follows {settings.workspace}"
+            f"{' and its sessions' * (settings.agent in self._growth)}: {how}"
             for settings, how in self._modes()
         ]
 

@@ -119,8 +119,8 @@ def _hide_value(match: re.Match[str]) -> str:
 
 
 def _is_secret_key(match: re.Match[str]) -> bool:
-    before = match.string[max(0, match.start() - 16) : match.start()].lower().rstrip(" _-")
-    return before.endswith(SECRET_KEYS)
+    before = match.string[max(0, match.start() - 16) : match.start()].lower()
+    return before.endswith(("_", "-")) or before.rstrip().endswith(SECRET_KEYS)
 
 
 def _hide_random(match: re.Match[str]) -> str:

@@ -46,6 +46,7 @@ FORMS = tuple(
         ("gsk_", r"gsk_[A-Za-z0-9_-]{10,}"),
         ("aiza", r"AIza[0-9A-Za-z_-]{20,}"),
         ("ya29.", r"ya29\.[0-9A-Za-z_-]{20,}"),
+        ("1//0", r"1//0[0-9A-Za-z_-]{20,}"),
         ("gocspx-", r"GOCSPX-[0-9A-Za-z_-]{16,}"),
         ("pplx-", r"pplx-[A-Za-z0-9_-]{10,}"),
         ("xai-", r"xai-[A-Za-z0-9_-]{20,}"),

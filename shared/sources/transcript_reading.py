@@ -142,9 +142,10 @@ class _Reader:
                 for chunk in cutter.push(piece):
                     chunks.append(chunk)
                     chars += len(chunk.text)
-            if chars > SLICE_CHARS:
-                yield self._slice(keeps, chunks, self._progress(cutter, talk), is_last=False)
-                keeps, chunks, chars = cutter.ordinal, [], 0
+                # Also within a message: the rest of it is read again from where the open chunk begins.
+                if chars > SLICE_CHARS:
+                    yield self._slice(keeps, chunks, self._progress(cutter, talk), is_last=False)
+                    keeps, chunks, chars = cutter.ordinal, [], 0
         if last := cutter.open_chunk():
             chunks.append(last)
         yield self._slice(keeps, chunks, self._progress(cutter, talk), is_last=True)

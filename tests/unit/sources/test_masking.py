@@ -122,6 +122,14 @@ def test_of_a_key_enough_is_shown_to_tell_it_from_others() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["API_KEY", "stripe_key", "apikey", "secret key", "KEY", "x-api-key", "signingKey"]
+)
+def test_a_key_is_masked_also_when_it_is_a_plain_word(name: str) -> None:
+    assert mask(f"{name}=opensesame") == f"{name}=***"
+    assert mask(f"{name}: opensesame") == f"{name}: ***"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "the key: simple design",

@@ -187,6 +187,25 @@ def test_a_long_transcript_comes_in_slices_of_bounded_size(
     assert kept.last.progress == at_once.last.progress
 
 
+def test_also_one_endless_message_comes_in_slices_and_goes_on_after_any(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.append(said("user", "go") + said("assistant", "This is a sentence. " * 3_000) + said("user", "stop"))
+    expected = whole(kept)
+    monkeypatch.setattr(transcript_reading, "SLICE_CHARS", 5_000)
+
+    slices = kept.read()
+
+    assert len(slices) > 8
+    assert kept.chunks == expected
+    for number, part in enumerate(slices[:-1]):
+        again = Kept(kept.folder)
+        again.chunks, again.last = expected[: slices[number + 1].keeps], part
+        again.read()
+        assert again.chunks == expected
+        assert again.last.progress == slices[-1].progress
+
+
 def test_reading_goes_on_after_any_slice(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transcript_reading, "SLICE_CHARS", 5_000)
     kept.append(opening() + talk(100))
