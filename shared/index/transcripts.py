@@ -76,11 +76,16 @@ def _progress(row: tuple[int, int, str, str, int, int, int, int, int, str, str])
     from shared.sources.transcript_progress import Counts, Place, Progress, Standing
 
     consumed, lines, resume, title, messages, broken, compactions, tokens, reported, first_day, last_day = row
-    place = json.loads(resume)
+    try:
+        place = json.loads(resume)
+        begin = Place(**{**place, "standing": Standing(**place["standing"])})
+    except (ValueError, TypeError, KeyError):
+        # Written by another version: nothing is known of where it ended, so all of it is read again.
+        consumed, lines, begin = 0, 0, Place()
     return Progress(
         consumed=consumed,
         lines=lines,
-        resume=Place(**{**place, "standing": Standing(**place["standing"])}),
+        resume=begin,
         title=title,
         counts=Counts(
             messages=messages,

@@ -45,8 +45,6 @@ class Place:
     line: int = 1
     #: Which piece of the line, from 0.
     piece: int = 0
-    #: Pieces from here on that the chunk before has as well.
-    repeated: int = 0
     #: Number of the chunk in the transcript, from 0.
     ordinal: int = 0
     #: What holds before the line.

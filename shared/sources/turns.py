@@ -49,7 +49,7 @@ class Piece:
     weight: int
     #: How good it is to cut before it.
     rank: int
-    #: Where it stands; the last two fields of a place mean nothing here.
+    #: Where it stands; its `ordinal` means nothing here.
     place: Place
     #: What holds after its line.
     standing: Standing
@@ -59,14 +59,12 @@ class Cutter:
     """Makes chunks of pieces as they come."""
 
     def __init__(self, begin: Place, *, max_tokens: int, overlap_tokens: int) -> None:
-        """`begin` is where the first chunk starts: its first pieces may be those of the chunk before."""
+        """`begin` is where the first chunk starts."""
         self._limit = max(1, max_tokens) * CHARS_PER_TOKEN
         self._overlap = min(max(0, overlap_tokens) * CHARS_PER_TOKEN, self._limit // 2)
         self._is_labelled = self._limit >= _LABELLED_FROM
         self._open: list[Piece] = []
         self._weight = 0
-        self._fresh = 0
-        self._to_repeat = begin.repeated
         self.ordinal = begin.ordinal
 
     def pieces(self, message: Message, place: Place, standing: Standing) -> Iterator[Piece]:
@@ -90,37 +88,34 @@ class Cutter:
 
     def push(self, piece: Piece) -> Iterator[Chunk]:
         """Take the next piece; the chunks it closes."""
-        while self._open[self._fresh :] and self._weight + 1 + piece.weight > self._limit:
+        while self._open and self._weight + 1 + piece.weight > self._limit:
             stop = self._end(piece)
             yield self._chunk(self._open[:stop])
             start = self._start(stop, self._open[stop] if stop < len(self._open) else piece)
             self._open = self._open[start:]
-            self._fresh = stop - start
             self._weight = _weight(self._open)
             self.ordinal += 1
         self._weight += piece.weight + bool(self._open)
         self._open.append(piece)
-        if self._to_repeat:
-            self._to_repeat -= 1
-            self._fresh += 1
 
     def open_chunk(self) -> Chunk | None:
-        """The chunk as it would be if nothing more came; None when it has nothing of its own."""
-        return self._chunk(self._open) if len(self._open) > self._fresh else None
+        """The chunk as it would be if nothing more came; None before the first piece."""
+        return self._chunk(self._open) if self._open else None
 
     def resume(self) -> Place | None:
         """Where the open chunk begins; None before the first piece."""
         if not self._open:
             return None
-        return replace(self._open[0].place, repeated=self._fresh, ordinal=self.ordinal)
+        return replace(self._open[0].place, ordinal=self.ordinal)
 
     def _end(self, following: Piece) -> int:
         """The piece before which the open chunk ends."""
         best, best_rank = len(self._open), following.rank
         weight = self._weight
-        for stop in range(len(self._open) - 1, self._fresh, -1):
+        for stop in range(len(self._open) - 1, 0, -1):
             weight -= self._open[stop].weight + 1
-            if weight < self._limit * 2 // 3:
+            # What is not heavier than the overlap may be nothing but that.
+            if weight < self._limit * 2 // 3 or weight <= self._overlap:
                 break
             if self._open[stop].rank > best_rank:
                 best, best_rank = stop, self._open[stop].rank

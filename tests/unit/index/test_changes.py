@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.index.changes import Changes, Seen, compare
+from shared.index.ledger import PARTLY
 from shared.sources.discover import Discovery, Found
 from shared.sources.outcomes import LINKED, MISNAMED, Problem
 
@@ -82,3 +83,37 @@ def test_nothing_is_removed_from_where_nothing_could_be_listed() -> None:
     assert scan([], ledger, "memory/private", "/vault").removed == ("memory/gone.md",)
     assert scan([], ledger, ".").removed == ("/vault/a.md",)
     assert scan([], ledger, ".").announced(force=True) == ("/vault/a.md",)
+
+
+def grown(by: int, was: Seen | None = None, path: str = "sessions/a.jsonl") -> Changes:
+    """A transcript that grew, below a threshold of 100 bytes."""
+    was = was or seen(chunking="t1", size=50)
+    discovery = Discovery(found=(found(path, size=50 + by, mtime_ns=11),), issues=())
+    return compare(discovery, {path: was}, "c1", transcript_chunking="t1", growth=100)
+
+
+def test_a_transcript_that_grew_a_little_is_growing_and_not_behind() -> None:
+    changes = grown(99)
+
+    assert changes == Changes(growing=("sessions/a.jsonl",))
+    assert changes.count == 0
+    assert changes.announced() == changes.announced(force=True) == ("sessions/a.jsonl",)
+    assert changes.announced(tails=False) == ()
+
+
+def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise() -> None:
+    for changes in (
+        grown(100),
+        grown(0),
+        grown(-1),
+        grown(1, seen(chunking="t0", size=50)),
+        grown(1, seen("unreadable", chunking="t1", size=50)),
+        # It is not read to its end yet.
+        grown(1, seen(chunking="t1", size=50, mtime_ns=PARTLY)),
+    ):
+        assert changes == Changes(changed=("sessions/a.jsonl",))
+    assert grown(1, seen(size=50), path="a.md") == Changes(changed=("a.md",))
+
+
+def test_a_transcript_without_words_so_far_may_grow_too() -> None:
+    assert grown(1, seen("empty", chunking="t1", size=50)).growing == ("sessions/a.jsonl",)

@@ -161,6 +161,24 @@ def test_slices_out_of_order_end_right_once_the_rest_is_read_again(
     assert ledger.is_done(writer.connection, PATH, 0)
 
 
+def test_when_only_the_open_chunk_is_missing_it_comes_with_the_next_look(
+    file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A slice for every chunk that is closed: the last but one has read all bytes.
+    monkeypatch.setattr(transcript_reading, "SLICE_CHARS", 1)
+    append(file, opening() + talk(3, words=120))
+    *parts, last = look(file, writer, clock)
+    assert parts[-1].hash == last.hash
+    for row in parts:
+        writer.store_file(row)
+
+    (row,) = look(file, writer, clock)
+    writer.store_file(row)
+
+    assert texts(writer) == whole(file, tmp_path, clock)
+    assert ledger.is_done(writer.connection, PATH, 0)
+
+
 def test_until_its_last_slice_a_transcript_that_is_read_anew_stays_searchable(
     file: Path, writer: IndexWriter, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +231,22 @@ def test_reading_all_of_it_again_changes_no_chunk_and_embeds_nothing(
 
     assert texts(writer) == before
     assert lease_all(writer) == []
+
+
+def test_a_place_that_another_version_kept_means_reading_all_of_it_again(
+    file: Path, writer: IndexWriter, clock: ManualClock
+) -> None:
+    append(file, opening() + talk(10))
+    for row in look(file, writer, clock):
+        writer.store_file(row)
+    before = texts(writer)
+    writer.connection.execute("UPDATE transcripts SET resume = '{}'")
+
+    (row,) = look(file, writer, clock)
+    writer.store_file(row)
+
+    assert row.base == ""
+    assert texts(writer) == before
 
 
 def test_what_is_gone_or_no_longer_allowed_leaves_nothing_behind(

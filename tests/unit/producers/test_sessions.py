@@ -118,7 +118,7 @@ def test_a_transcript_that_came_to_rest_is_read_however_little_it_grew(place: Pl
     measured = growth(place, clock)
     assert measured.of([PATH]).due == ()
 
-    clock.advance(QUIET_S)
+    clock.advance(QUIET_S + 1)
 
     assert measured.of([PATH]).due == (PATH,)
 
