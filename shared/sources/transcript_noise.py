@@ -73,7 +73,7 @@ def is_timer(text: str) -> bool:
 
 def user_words(text: str) -> str:
     """What the user wrote; empty when a timer or the runtime did."""
-    text = text.lstrip()
+    text = _without_envelope(text.lstrip())
     if "(untrusted" in text:
         text = _METADATA.sub("", text)
     if text.startswith("Untrusted context") or "\nUntrusted context" in text:
@@ -84,10 +84,7 @@ def user_words(text: str) -> str:
     text = text.lstrip()
     if text.startswith("System"):
         text = _SYSTEM.sub("", text, count=1).lstrip()
-    if text.startswith("["):
-        text = _STAMP.sub("", text, count=1)
-        found = _ENVELOPE.match(text)
-        text = text[found.end() :] if found else text
+    text = _without_envelope(text)
     if "[message_id:" in text:
         text = _MESSAGE_ID.sub("", text)
     text = text.strip()
@@ -108,6 +105,13 @@ def assistant_words(text: str) -> str:
     if "NO_REPLY" in text or "HEARTBEAT_OK" in text:
         text = _SILENT_END.sub("", text)
     return text.strip()
+
+
+def _without_envelope(text: str) -> str:
+    for pattern in (_STAMP, _ENVELOPE):
+        if text.startswith("[") and (found := pattern.match(text)):
+            text = text[found.end() :]
+    return text
 
 
 def _is_silent(text: str) -> bool:

@@ -242,6 +242,6 @@ def _outcome(chunks: int, progress: Progress) -> tuple[str, str]:
     broken = progress.counts.broken
     if chunks:
         return INDEXED, f"{broken} lines are no records and were left out" if broken else ""
-    if broken and broken == progress.lines:
-        return NOT_TEXT, f"none of its {broken} lines is a record"
+    if broken > progress.lines // 2:
+        return NOT_TEXT, f"{broken} of its {progress.lines} lines are no records"
     return EMPTY, "nobody has said anything in it" if progress.lines else "no complete line yet"

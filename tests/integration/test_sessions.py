@@ -184,6 +184,25 @@ def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path
     assert not report.failed
 
 
+def test_while_the_folder_cannot_be_listed_nothing_is_taken_for_gone(place: Place, folder: Path) -> None:
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    (folder / "shut.jsonl").write_text(opening() + said("user", "Where do otters sleep?"))
+    (folder / "shut.jsonl").chmod(0)
+    shut = place.run_without_rights("index", "--json")
+    assert shut.status == 1
+    assert shut.json[0]["failures"] == [{"path": "sessions/shut.jsonl", "reason": "not readable (EACCES)"}]
+
+    folder.chmod(0)
+    try:
+        status = place.run_without_rights("status", "--json").json[0]
+        found = place.run_without_rights("search", "pelicans", "--json").json
+    finally:
+        folder.chmod(0o700)
+
+    assert status["scan"]["issues"][-1] == f"sessions directory not accessible ({folder}): EACCES"
+    assert [hit["path"] for hit in found["results"]] == ["sessions/abc.jsonl"]
+
+
 def test_no_secret_leaves_the_process_or_reaches_the_index(
     place: Place, folder: Path, server: EmbeddingServer
 ) -> None:

@@ -31,6 +31,8 @@ Sender (untrusted metadata):
         ("[Wed 2026-03-11 23:51 PDT] what is up?", "what is up?"),
         ("[Telegram Alice id:12 +5m 2026-01-02T03:04Z] what is up?\n[message_id: 77]", "what is up?"),
         (METADATA + "what is up?", "what is up?"),
+        ("[Wed 2026-03-11 23:51 PDT] " + METADATA + "what is up?", "what is up?"),
+        (METADATA + "[Wed 2026-03-11 23:51 PDT] what is up?", "what is up?"),
         ("[Wed 2026-03-11 23:51 PDT] hi\n\n" + METADATA.strip(), "hi"),
         (
             "System: [2026-02-06 10:00] Node connected\nSystem: [2026-02-06 10:01] again\n\nwhat is up?",

@@ -265,7 +265,7 @@ def test_the_name_of_a_session_holds_from_where_it_was_given(kept: Kept) -> None
         (b"", "empty", "no complete line yet"),
         (b'{"type":', "empty", "no complete line yet"),
         (opening().encode(), "empty", "nobody has said anything in it"),
-        (b"PK\x03\x04 something\nbinary\n", "not_text", "none of its 2 lines is a record"),
+        (b"PK\x03\x04 something\nbinary\n", "not_text", "2 of its 2 lines are no records"),
         (b"\n\n\n", "empty", "nobody has said anything in it"),
     ],
 )
