@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import Any
 
@@ -30,6 +31,8 @@ class DiskState:
     files_behind: int = 0
     warning: str = ""
     action: str = ""
+    #: Seconds it took to find that out, without what was stored.
+    look_s: float = 0.0
 
 
 def answer(settings: Settings, agent: AgentSettings, request: SearchRequest) -> dict[str, Any]:
@@ -66,17 +69,20 @@ def bring_in(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
 
     `may_write`: False leaves the index to its own writer, whatever the settings say.
     """
+    began = time.perf_counter()
     plan = look(settings, choice, _known(settings))
+    took_s = time.perf_counter() - began
     behind = plan.changes.count
     if plan.known.workspace not in ("", str(settings.workspace)):
         return DiskState(
             files_behind=behind,
             warning=f"this index is of another workspace, {plan.known.workspace}; hits come from there",
             action=f"memline --workspace {settings.workspace} index",
+            look_s=took_s,
         )
     if plan.changes.announced() and settings.memory.sync.on_search and may_write:
         behind -= _catch_up(settings, plan, clock)
-    return DiskState(files_behind=behind)
+    return DiskState(files_behind=behind, look_s=took_s)
 
 
 def _known(settings: AgentSettings) -> Known:

@@ -53,7 +53,6 @@ class Freshness:
             self._take()
 
     def _take(self) -> None:
-        began = self._monotonic()
         self._state = self._look()
-        ended = self._monotonic()
-        self._due = ended + min(LONGEST_S, SHARE * (ended - began))
+        # What was stored meanwhile is no reason to look less often.
+        self._due = self._monotonic() + min(LONGEST_S, SHARE * self._state.look_s)

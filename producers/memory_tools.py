@@ -196,7 +196,9 @@ class MemoryTools:
                     bring_in, settings, choice, clock=self._clock, may_write=not self._settings.queue.url
                 )
                 self._opened[settings.agent] = _Opened(
-                    memory=MemorySearch(settings, choice=choice, long_lived=True, clock=self._clock),
+                    memory=MemorySearch(
+                        settings, choice=choice, long_lived=True, remembers=True, clock=self._clock
+                    ),
                     freshness=Freshness(look),
                 )
             return self._opened[settings.agent]

@@ -47,6 +47,8 @@ class SearchIndex:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._opened: tuple[int, int] | None = None
+        #: How often the file was opened: a version counts for one connection only.
+        self._opens = 0
         self._vec_loaded: bool | None = None
         self._matrix: VectorMatrix | None = None
 
@@ -75,6 +77,16 @@ class SearchIndex:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
 
+    def version(self) -> tuple[int, int]:
+        """A mark that is another one whenever anything was committed to the index since it was read last.
+
+        Raises IndexMissing while there is none, and the other IndexFaults.
+        """
+        with self._lock:
+            connection = self._open()
+            with driver.faults(self.path):
+                return self._opens, int(connection.execute("PRAGMA data_version").fetchone()[0])
+
     def active_identity(self) -> IdentityRow | None:
         """The identity a question must be embedded with; None while there are no vectors."""
         with self.snapshot() as connection:
@@ -99,6 +111,7 @@ class SearchIndex:
         if self._connection is None:
             self._opened = _file_id(self.path)
             self._connection = driver.open_reader(self.path)
+            self._opens += 1
         return self._connection
 
     def _has_vec(self, connection: Connection) -> bool:

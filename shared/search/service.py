@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
@@ -13,6 +14,9 @@ from shared.search.answer import Context, search
 from shared.search.query_vector import QueryEmbedder
 from shared.search.reader import SearchIndex
 from shared.search.results import Answer, Behind, SearchRequest
+
+if TYPE_CHECKING:
+    from shared.search.remembered import Remembered
 
 
 class MemorySearch:
@@ -24,8 +28,10 @@ class MemorySearch:
         *,
         choice: Choice | None = None,
         long_lived: bool = False,
+        remembers: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        """`remembers`: a question that was answered a moment ago is not looked up again."""
         self._settings = settings
         self._choice = choice or choose(settings)
         self._clock = clock or SystemClock()
@@ -36,6 +42,11 @@ class MemorySearch:
             extension_path=settings.memory.store.vector.extension_path,
         )
         self._embedder = QueryEmbedder(settings, self._choice, clock=self._clock)
+        self._remembered: Remembered | None = None
+        if remembers:
+            from shared.search.remembered import Remembered
+
+            self._remembered = Remembered()
 
     def close(self) -> None:
         self._embedder.close()
@@ -50,6 +61,18 @@ class MemorySearch:
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
+        if self._remembered is None or warning:
+            return self._answer(request, files_behind, warning, action)
+        # Read before the answer: what is committed meanwhile must not count as seen.
+        version = self._index.version()
+        question = (request, files_behind)
+        found = self._remembered.get(question, version)
+        if found is None:
+            found = self._answer(request, files_behind, warning, action)
+            self._remembered.put(question, version, found)
+        return found
+
+    def _answer(self, request: SearchRequest, files_behind: int, warning: str, action: str) -> Answer:
         with self._index.snapshot() as connection:
             active = identity.active(connection)
             target = identity.target(connection)

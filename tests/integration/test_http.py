@@ -16,7 +16,7 @@ from jsonschema import validate
 from producers import contract
 from producers.http import guard, server
 from tests.support.http_api import serving
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 
 ALL, WORK = "token-for-all", "token-for-work"
 
@@ -71,10 +71,7 @@ def test_a_saved_note_is_found_by_the_same_server(client: httpx.Client, notes: P
 
     notes.write("memory/new.md", "The umbrella is in the cellar.\n")
 
-    for _ in range(1_000):
-        if client.get("/search", params={"query": "umbrella"}).json()["results"]:
-            return
-    pytest.fail("the note was not found")
+    until(lambda: client.get("/search", params={"query": "umbrella"}).json()["results"], "the note")
 
 
 def test_the_server_says_that_it_is_there_and_ready(client: httpx.Client, notes: Place) -> None:

@@ -14,6 +14,7 @@ from producers import contract
 from producers.memory_tools import Caller, MemoryTools
 from shared.config.load import Options, load
 from shared.errors import AccessDenied, BadRequest, PathNotAllowed
+from tests.support.workspace import until
 
 Maker = Callable[..., MemoryTools]
 MAIN = Caller(agent="main")
@@ -67,10 +68,7 @@ def test_a_note_saved_between_two_searches_is_found(made: Maker, workspace: Path
 
     (workspace / "memory" / "new.md").write_text("The umbrella is in the cellar.\n")
 
-    def found() -> bool:
-        return bool(tools.search(MAIN, {"query": "umbrella"})["results"])
-
-    assert any(found() for _ in range(10_000))
+    until(lambda: bool(tools.search(MAIN, {"query": "umbrella"})["results"]), "the note")
 
 
 def test_with_sync_on_search_off_a_search_only_says_that_files_are_behind(
