@@ -11,7 +11,18 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from benchmarks import backfill, batch_memory, fleet, indexing, memory, one_shot, saving, session_growth, warm
+from benchmarks import (
+    backfill,
+    batch_memory,
+    faces,
+    fleet,
+    indexing,
+    memory,
+    one_shot,
+    saving,
+    session_growth,
+    warm,
+)
 from benchmarks.bench import Bench
 from benchmarks.figures import Figure, table
 
@@ -26,6 +37,8 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "memory": memory.resident,
     "session-growth": session_growth.growth,
     "batch-memory": batch_memory.resident,
+    "http": faces.http,
+    "mcp": faces.mcp,
     "fleet-search": fleet.search,
     "fleet-idle": fleet.idle,
     "fleet-files": fleet.files,

@@ -139,6 +139,16 @@ CONTEXT = _object(
     }
 )
 
+OVERVIEW = _object(
+    {
+        "agents": _list(STATUS),
+        "queues": {
+            "type": ["object", "null"],
+            "description": "Queues, backlog and workers of a fleet; null without one.",
+        },
+    }
+)
+
 ERROR = _object(
     {
         "error": _of("string", "What happened."),

@@ -2,7 +2,7 @@
 
 A look walks the workspace: 2 ms for 100 notes, 100 ms for 10,000. Taken by every search it would be most of
 the work; taken by a clock, a note that was just saved would be missed. So a look is due when the last one has
-been paid for `SHARE` times over: with 100 notes at every search of a person, with 10,000 every two seconds.
+been paid for `SHARE` times over: with 100 notes at every search of a person, with 10,000 every five seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from producers.ask import DiskState
 
 #: A look may take one part in so many of the time.
-SHARE = 20
+SHARE = 50
 
 #: Seconds between two looks at most, however long they take.
 LONGEST_S = 5.0

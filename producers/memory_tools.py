@@ -19,7 +19,15 @@ from producers.freshness import Freshness
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
 from shared.embedders.choice import choose
-from shared.errors import AccessDenied, BadRequest, ConfigError, IndexFault, IndexMissing, UnknownAgent
+from shared.errors import (
+    AccessDenied,
+    BadRequest,
+    ConfigError,
+    IndexFault,
+    IndexMissing,
+    QueueError,
+    UnknownAgent,
+)
 from shared.search import parameters
 from shared.search.chats import Chat, chat_of, gets_citations, may_use_memory
 from shared.search.dates import day_of_time, parse_bound
@@ -136,6 +144,19 @@ class MemoryTools:
         self._demand(settings, caller)
         chat = chat_of(caller.session_key)
         return session_context(settings, chat, is_private=found.get("private", False), clock=self._clock)
+
+    def overview(self, agents: tuple[str, ...], *, with_queues: bool) -> dict[str, Any]:
+        """The status of these agents, and of the queues of a fleet."""
+        from producers.queue_report import report
+
+        found: dict[str, Any] = {
+            "agents": [self.status(Caller(agent=agent), {}) for agent in agents],
+            "queues": None,
+        }
+        if with_queues and self._settings.queue.url:
+            with suppress(QueueError):
+                found["queues"] = report(self._settings, [self.agent(agent) for agent in agents])
+        return found
 
     def check(self) -> None:
         """Raises IndexFault when the index of an agent is there and cannot be read."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 #: What a client may put before the model at the start of a conversation.
 INSTRUCTIONS = (
     "Memline is the long-term memory of this agent: Markdown notes, and past conversations where that"
-    " is set up. Before you answer about earlier work, decisions, dates, people, preferences or to-"
-    " dos, call memory_search first; then memory_get for the lines around a hit when the snippet is"
+    " is set up. Before you answer about earlier work, decisions, dates, people, preferences or"
+    " to-dos, call memory_search first; then memory_get for the lines around a hit when the snippet is"
     " not enough. Cite what you use as path#L5-L7. If nothing is found, say that you looked. If an"
     " answer has a warning, tell the user and suggest its action."
 )
@@ -27,8 +27,8 @@ SEARCH = (
 GET = (
     "Read lines of a note that memory_search found: give its path, or its citation path#L5-L7, and"
     " from and lines for more around it. 120 lines unless you say otherwise; when truncated is true,"
-    " go on at nextFrom. Only notes of this memory can be read. status not_found means that there is"
-    " no such note."
+    " go on at nextFrom. Only notes of this memory can be read; of past conversations (sessions/…)"
+    " the snippet is all there is. status not_found means that there is no such note."
 )
 
 STATUS = (
@@ -38,9 +38,9 @@ STATUS = (
 )
 
 APPEND = (
-    "Write one entry into memory, to be found later: by default into today's log, memory/YYYY-MM-"
-    " DD.md; with target longTerm into MEMORY.md, for facts, decisions and preferences that will"
-    " matter in months. Only adds, never changes what is there. One entry a call, understandable on"
-    " its own, with names and dates instead of 'he' and 'yesterday'. No secrets. Returns where the"
-    " entry stands."
+    "Write one entry into memory, to be found later: by default into today's log,"
+    " memory/YYYY-MM-DD.md; with target longTerm into MEMORY.md, for facts, decisions and"
+    " preferences that will matter in months. Only adds, never changes what is there. One entry a"
+    " call, understandable on its own, with names and dates instead of 'he' and 'yesterday'. No"
+    " secrets. Returns where the entry stands."
 )

@@ -23,6 +23,7 @@ from starlette.routing import Route
 from producers.http.access import Doorkeeper
 from producers.http.guard import Guard, access_of
 from producers.http.openapi import describe
+from producers.http.page import page
 from producers.http.replies import Json, refusal, refusal_of
 from producers.mcp import HttpEndpoint, server
 from producers.memory_tools import Caller, MemoryTools
@@ -60,10 +61,12 @@ class Api:
             self._route("/status", tools.status, "GET"),
             self._route("/context", tools.context, "GET"),
             self._route("/append", tools.append, "POST"),
+            Route("/overview", self._overview, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
             Route("/openapi.json", _openapi, methods=["GET"]),
             Route("/mcp", self._mcp, methods=["POST"]),
+            Route("/", page, methods=["GET"]),
         )
         self.app = Starlette(
             routes=self.routes,
@@ -87,16 +90,27 @@ class Api:
                 given, is_text = await _given(request)
                 caller = _caller(request, given)
                 return Json(await self._in_thread(partial(call, caller, given, is_text=is_text)))
-            except MemlineError as error:
-                return refusal_of(error)
-            except TimeoutError:
-                return refusal(
-                    503, f"no answer within {self._serve.timeout_seconds} s", "try again, or ask less"
-                )
-            except anyio.WouldBlock:
-                return refusal(503, "too many searches at once", "try again", headers={"retry-after": "1"})
+            except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
+                return self._refused(error)
 
         return Route(path, answer, methods=list(methods))
+
+    def _refused(self, error: Exception) -> Response:
+        if isinstance(error, MemlineError):
+            return refusal_of(error)
+        if isinstance(error, TimeoutError):
+            return refusal(503, f"no answer within {self._serve.timeout_seconds} s", "try again, or ask less")
+        return refusal(503, "too many searches at once", "try again", headers={"retry-after": "1"})
+
+    async def _overview(self, request: Request) -> Response:
+        """The state of every agent that the token opens, and with the token for all also the queues."""
+        access = access_of(request.scope)
+        agents = (access.only,) if access.only else self._tools.agents
+        try:
+            overview = partial(self._tools.overview, agents, with_queues=not access.only)
+            return Json(await self._in_thread(overview))
+        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
+            return self._refused(error)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         if self._threads.statistics().tasks_waiting >= MAX_WAITING:

@@ -75,8 +75,9 @@ class Guard:
                 421, "this server does not answer to that Host", "add the name to serve.allowedHosts"
             )
         origin = headers.get("origin", "")
-        own = f"://{headers['host']}".lower()
-        is_foreign = bool(origin) and not origin.lower().endswith(own) and not self._allowed_origin(headers)
+        host = headers["host"].lower()
+        is_own = origin.lower() in (f"http://{host}", f"https://{host}")
+        is_foreign = bool(origin) and not is_own and not self._allowed_origin(headers)
         # Without an Origin a browser says this much: a picture or a form of another page asks.
         is_foreign = is_foreign or (
             not origin and headers.get("sec-fetch-site") in ("cross-site", "same-site")

@@ -55,6 +55,8 @@ def describe(version: str) -> Schema:
     paths: Schema = {
         path: {method: _operation(path, method) for method in methods} for path, methods in _METHODS.items()
     }
+    paths["/overview"] = {"get": _overview()}
+    paths["/"] = {"get": _plain("A page for people", "page", ("200",), kind="text/html")}
     paths["/health"] = {"get": _plain("Whether the server is there", "health", ("200",))}
     paths["/ready"] = {"get": _plain("Whether questions can be answered", "ready", ("200", "503"))}
     paths["/openapi.json"] = {"get": _plain("This description", "openapi", ("200",))}
@@ -76,6 +78,7 @@ def describe(version: str) -> Schema:
                 "Status": contract.STATUS,
                 "Context": contract.CONTEXT,
                 "Append": contract.APPEND,
+                "Overview": contract.OVERVIEW,
                 "Error": contract.ERROR,
             },
         },
@@ -96,7 +99,7 @@ def _operation(path: str, method: str) -> Schema:
                 "description": "The answer.",
                 "content": {"application/json": {"schema": _ref(_GIVES[path])}},
             },
-            **{status: _failure(text) for status, text in _FAILURES.items()},
+            **_failures(),
         },
     }
     if method == "get":
@@ -118,8 +121,17 @@ def _operation(path: str, method: str) -> Schema:
     return operation
 
 
-def _plain(summary: str, name: str, statuses: tuple[str, ...]) -> Schema:
-    any_object = {"application/json": {"schema": {"type": "object"}}}
+def _overview() -> Schema:
+    answer = {"application/json": {"schema": _ref("Overview")}}
+    return {
+        "operationId": "overview",
+        "summary": "State of all agents that the token opens, and of the queues",
+        "responses": {"200": {"description": "The answer.", "content": answer}, **_failures()},
+    }
+
+
+def _plain(summary: str, name: str, statuses: tuple[str, ...], *, kind: str = "application/json") -> Schema:
+    any_object = {kind: {"schema": {"type": "object" if kind == "application/json" else "string"}}}
     responses: Schema = {"200": {"description": "Yes.", "content": any_object}}
     if "503" in statuses:
         responses["503"] = _failure("An index cannot be read.")
@@ -134,6 +146,10 @@ def _mcp() -> Schema:
         "requestBody": {"required": True, "content": message},
         "responses": {"200": {"description": "An answer of the protocol.", "content": message}},
     }
+
+
+def _failures() -> Schema:
+    return {status: _failure(text) for status, text in _FAILURES.items()}
 
 
 def _failure(description: str) -> Schema:

@@ -328,3 +328,19 @@ def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> 
 
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(200)))
+
+
+def test_the_page_holds_no_data_and_runs_only_its_own_script(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        page = client.get("/")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "script-src 'sha256-" in page.headers["content-security-policy"]
+        assert "innerHTML" not in page.text and "MEMORY.md" not in page.text
+
+        refused(client.get("/overview"), 401)
+        whole, part = (client.get("/overview", headers=bearer(token)).json() for token in (ALL, WORK))
+
+    for overview in (whole, part):
+        validate(overview, contract.OVERVIEW)
+    assert [agent["agentId"] for agent in whole["agents"]] == ["main", "work"]
+    assert [agent["agentId"] for agent in part["agents"]] == ["work"]
