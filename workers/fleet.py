@@ -58,6 +58,7 @@ def join_fleet() -> dramatiq.Broker:
                 DeadLetters(),
                 Presence(),
                 StoreGuard(settings),
+                TakeUpBatches(settings),
             ],
         )
         runtime.use(runtime.Runtime.of_fleet(settings, patience))
@@ -67,6 +68,18 @@ def join_fleet() -> dramatiq.Broker:
         logs.configure(stream=sys.__stderr__)
         Log("worker").error("worker.cannot_start", error=error.message, action=error.hint)
         raise SystemExit(error.exit_code) from None
+
+
+class TakeUpBatches(Middleware):
+    """Lets a batch worker that starts take up at once what the one before was killed in the middle of."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def after_worker_boot(self, broker: dramatiq.Broker, worker: dramatiq.Worker) -> None:
+        if "batch" in (worker.consumer_whitelist or {"batch"}):
+            for agent in self._settings.agents:
+                send(Sweep(agent=agent, deep=True))
 
 
 class StoreGuard(Middleware):

@@ -115,6 +115,7 @@ class IndexWriter:
     def recover(self) -> None:
         """After a start: free what a dead process of this host held, mend full-text index and vec0 tables."""
         with faults(self.path):
+            batch_claims.free_dead(self.connection, self._clock.now())
             with transaction(self.connection):
                 dispatch.free_orphans(self.connection, self._clock.now())
             self._full_text.mend()

@@ -1,0 +1,126 @@
+"""kill -9 in the middle of batches: each has one job, every vector is stored, none is paid for twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.errors import IndexMissing
+from tests.acceptance.conftest import TEXTS, write_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fleet import Fleet
+from tests.support.process import end, running_memline
+from tests.support.redis_server import RedisServer
+from tests.support.undisturbed import assert_as_undisturbed
+from tests.support.workspace import Place, remote, until
+
+KILLS = 20
+
+#: Notes that come together: enough for a batch here.
+NOTES = 8
+
+#: Milliseconds of a call of the Batch API, so that half of the kills hit one that is on its way.
+LATENCY_MS = 80
+
+#: Calls of the Batch API between two kills at most; the whole life of a batch has eight or more.
+CALLS = 4
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=16) as running:
+        running.control({"batch": {"looks": 2, "latency_ms": LATENCY_MS}})
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path, server: EmbeddingServer) -> Place:
+    batch = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
+    place = Place(folder=tmp_path / "user", memory=remote(server.url, batch=batch))
+    place.configure(sync={"watchDebounceMs": 20})
+    (place.workspace / "memory").mkdir()
+    return place
+
+
+def test_a_batch_worker_that_is_killed_twenty_times_makes_each_job_once(
+    place: Place, server: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
+) -> None:
+    dice = random.Random(22)
+    texts = rounds = 0
+
+    with Fleet(place, redis_server.url) as fleet:
+        fleet.start("watch", "chunk", "embed", "batch", "store")
+        for number in range(KILLS):
+            if _open(place) == 0:
+                texts += write_notes(place, NOTES * number, NOTES)
+                rounds += 1
+            until(lambda: _open(place) > 0, "a batch")
+            _let_live(server, dice, lambda: _open(place) == 0)
+            # Now and then the one that hands the batches out, and stores what they bring.
+            fleet.restart("store" if number % 5 == 4 else "batch")
+        fleet.until(lambda: fleet.vectors() == {"ready": texts}, "every vector")
+        fleet.until(lambda: _open(place) == 0, "the end of the last batch")
+
+        assert fleet.dead() == []
+    _assert_once(place, server, texts)
+    assert rounds >= 2
+    assert_as_undisturbed(place, tmp_path)
+
+
+def test_an_index_run_that_is_killed_twenty_times_makes_each_job_once(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    dice = random.Random(23)
+    texts = 0
+
+    for number in range(KILLS):
+        if _open(place) == 0:
+            texts += write_notes(place, NOTES * number, NOTES)
+        with running_memline(*place.arguments("index")) as process:
+            _let_live(server, dice, lambda: process.poll() is not None)
+            end(process, signal.SIGKILL)
+    last = place.run("index", "--json")
+
+    assert last.status == 0, last.stderr
+    assert last.json[0]["vectors"]["pending"] == 0
+    _assert_once(place, server, texts)
+    assert_as_undisturbed(place, tmp_path)
+
+
+def _let_live(server: EmbeddingServer, dice: random.Random, is_over: Any) -> None:
+    """Wait for the moment of a kill: so many calls later, and then in the middle of one or between two."""
+    goal = _calls(server) + dice.randint(1, CALLS)
+    until(lambda: _calls(server) >= goal or is_over(), "a call")
+    time.sleep(dice.uniform(0, 1.5 * LATENCY_MS / 1000))
+
+
+def _calls(server: EmbeddingServer) -> int:
+    return sum(server.log()["batch"]["calls"].values())
+
+
+def _open(place: Place) -> int:
+    try:
+        (count,) = place.rows("SELECT count(*) FROM batches WHERE state <> 'closed'")[0]
+    except IndexMissing:
+        return 0
+    return int(count)
+
+
+def _assert_once(place: Place, server: EmbeddingServer, texts: int) -> None:
+    jobs = server.log()["batch"]["jobs"]
+    per_batch = Counter(job["tag"] for job in jobs)
+    assert set(per_batch.values()) == {1}, "a batch has one job in the provider's list"
+    assert sum(job["rows"] for job in jobs) == texts
+    assert server.repeated() == {}, "no text was paid twice"
+    assert server.requests == [], "no text went out in a request as well"
+    assert server.log()["batch"]["files"] == 0, "nothing is left at the provider"
+    assert place.rows("SELECT sum(stored) FROM batches") == [(texts,)]
+    assert len(place.contents().vectors) == texts
+    assert texts % TEXTS == 0
