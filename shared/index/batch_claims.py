@@ -136,9 +136,14 @@ def hand_out(connection: Connection, now: float) -> list[Batch]:
 
 
 def look_now(connection: Connection, now: float) -> None:
-    """Every open batch is due, inside the caller's transaction, unless a call must show its outcome first."""
+    """Somebody asked: every open batch is due, whatever was wrong with it, inside the caller's transaction.
+
+    But not where the outcome of a call has to show first.
+    """
     connection.execute(
-        "UPDATE batches SET due = min(due, ?) WHERE state <> 'closed' AND calling_at = 0", (now,)
+        "UPDATE batches SET due = min(due, ?), attempts = 0, action = ''"
+        " WHERE state <> 'closed' AND calling_at = 0",
+        (now,),
     )
 
 

@@ -92,7 +92,7 @@ def collect(
             due = clock.now() + put_off_s(attempts, error)
             claim.record(attempts=attempts, error=error.message, action=action_of(error), due=due)
             return None
-        over(claim, batch.outcome, Verdict.FAILED, error.message, clock, action=error.hint)
+        over(claim, "lost", Verdict.FAILED, error.message, clock, action=error.hint)
         return len(left)
     if batch.verdict:
         claim.record(due=clock.now() + HAND_OUT_S)

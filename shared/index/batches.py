@@ -33,7 +33,8 @@ class Batch:
     identity_id: int
     #: filling, intent, uploaded, submitted, collecting, cleaning or closed.
     state: str
-    #: done, partial, failed, expired, cancelled, timed out or lost; empty while the provider works on it.
+    #: done, partial, failed, expired, cancelled, timed out, or lost (the provider does not know it any more,
+    #: or cannot give what it made); empty while the provider works on it.
     outcome: str
     #: What it tells of the provider: one of the words of `Verdict`; empty until it is over.
     verdict: str

@@ -97,3 +97,14 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(
     assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)
     assert len(jobs(server)) == 1
     assert server.log()["batch"]["files"] == 0
+
+
+def test_batches_at_a_time_are_bounded_and_none_is_left_over(place: Place, server: EmbeddingServer) -> None:
+    server.control({"batch": {"looks": 1}})
+    use(place, server, concurrency=1)
+    texts = write(place, 12)
+
+    report = place.index()
+
+    assert report.vectors["embedded"] == texts
+    assert len(jobs(server)) == 1

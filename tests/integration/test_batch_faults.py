@@ -1,0 +1,211 @@
+"""Batches that fail, at every call of their life: what is kept, what goes out again, what the user sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from producers.bring_up import Report
+from shared.index import batch_dispatch, batch_over, batch_submit, vectors
+from shared.index.batches import latest
+from shared.index.driver import reading
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.workspace import Place, note, remote
+
+#: Texts in all: eight notes of three.
+TEXTS = 24
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    """Notes that are worth a batch, and a provider that has a Batch API."""
+    batch = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
+    place.configure(**remote(server.url, batch=batch))
+    for number in range(TEXTS // 3):
+        place.write(f"memory/note-{number}.md", note(number))
+    return place
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that is put off or waited for takes hundredths of a second."""
+    monkeypatch.setattr(batch_dispatch, "LINGER_S", 0.1)
+    monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(batch_over, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(batch_over, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(batch_submit, "SETTLE_S", 0.05)
+
+
+def jobs(server: EmbeddingServer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.log()["batch"]["jobs"]
+    return found
+
+
+def batches(place: Place) -> list[tuple[str, str]]:
+    """(state, outcome) of all batches, the oldest first."""
+    with reading(place.index_path) as reader:
+        return [(batch.state, batch.outcome) for batch in reversed(latest(reader, 10))]
+
+
+def is_complete(report: Report, place: Place) -> bool:
+    return not report.failed and place.vector_states() == {"ready": TEXTS}
+
+
+@pytest.mark.parametrize(
+    ("call", "faults"),
+    [
+        ("upload", ["500", "429:0", "reset-after"]),
+        ("upload", ["reset", "html", "500-after"]),
+        ("create", ["500", "429:0", "reset-after"]),
+        ("create", ["reset", "html"]),
+        ("create", ["500-after"]),
+        ("look", ["500", "429:0", "html", "reset"]),
+        ("output", ["500", "429:0", "html", "reset"]),
+        ("delete", ["500", "429:0", "html", "reset"]),
+    ],
+)
+def test_a_call_that_fails_some_times_costs_nothing_but_time(
+    place: Place, server: EmbeddingServer, call: str, faults: list[str]
+) -> None:
+    server.control({"batch": {"faults": {call: faults}}})
+
+    report = place.index()
+    # Files that did not go are left to the next run.
+    place.index()
+
+    assert is_complete(report, place)
+    assert len(jobs(server)) == 1
+    assert server.repeated() == {}
+    assert server.requests == []
+    assert batches(place) == [("closed", "done")]
+    assert server.log()["batch"]["files"] == 0
+
+
+@pytest.mark.parametrize("call", ["upload", "create", "output"])
+def test_a_call_that_never_works_ends_in_requests(place: Place, server: EmbeddingServer, call: str) -> None:
+    server.control({"batch": {"faults": {call: "500"}}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert len(server.requests) == 1
+    assert {outcome for _, outcome in batches(place)} == {"lost" if call == "output" else "failed"}
+    assert server.log()["batch"]["files"] == 0
+
+
+@pytest.mark.parametrize("end", ["failed", "expired", "cancelled"])
+@pytest.mark.parametrize("done", [0, 9])
+def test_what_a_job_finished_before_it_ended_is_kept_and_the_rest_goes_out_again(
+    place: Place, server: EmbeddingServer, end: str, done: int
+) -> None:
+    server.control({"batch": {"end": end, "done": done}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert sum(server.texts.values()) == TEXTS, "no text was paid for twice"
+    assert batches(place)[0] == ("closed", end)
+    assert len(jobs(server)) == (2 if end == "failed" else 1)
+    assert server.log()["batch"]["files"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "again"),
+    [
+        ("permuted,duplicate,foreign,not-json,no-object,nul,blank,huge:1", 0),
+        ("missing:word1x,nan:word2x,zero:word3x,empty:word4x", 12),
+        ("wrong-dims:word1x,no-key:word2x,429:word3x,500:word4x", 12),
+        ("half", 1),
+    ],
+)
+def test_odd_rows_harm_no_other_and_their_texts_go_out_in_a_request(
+    place: Place, server: EmbeddingServer, rows: str, again: int
+) -> None:
+    server.control({"batch": {"rows": rows}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert len(jobs(server)) == 1
+    assert sum(request.rows for request in server.requests) == again
+    found = place.contents()
+    assert found.vectors == found.vec_table
+
+
+def test_a_row_that_is_refused_fails_with_its_reason_and_all_others_are_stored(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"rows": "refused:word1x1x7"}})
+
+    report = place.index()
+
+    assert report.vectors == {"embedded": TEXTS - 1, "cached": 0, "pending": 0, "failed": 1}
+    (failure,) = report.failures
+    assert failure["path"] == "memory/note-1.md"
+    assert server.requests == []
+
+
+def test_a_provider_without_a_batch_api_is_asked_once_and_gets_requests(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"enabled": False}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert sum(server.texts.values()) == TEXTS
+    assert batches(place) == [("closed", "failed")]
+    with reading(place.index_path) as reader:
+        (batch,) = latest(reader, 1)
+    assert "remote.batch.enabled" in batch.action
+
+
+def test_a_bad_key_pauses_the_provider_and_the_right_one_goes_on_by_batch(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.key = "sk-right"
+
+    wrong = place.index()
+    place.configure(remote={**place.memory["remote"], "apiKey": "sk-right"})
+    right = place.index()
+
+    assert wrong.failed
+    assert wrong.vectors["pending"] == TEXTS
+    assert wrong.action
+    assert is_complete(right, place)
+    assert [job["rows"] for job in jobs(server)] == [TEXTS]
+    assert server.requests == []
+
+
+def test_a_batch_endpoint_that_breaks_and_is_mended(place: Place, server: EmbeddingServer) -> None:
+    server.control({"batch": {"end": "failed"}})
+
+    broken = place.index()
+    server.control({"batch": {"end": "completed"}})
+    for number in range(8):
+        place.write(f"memory/more-{number}.md", note(100 + number))
+    meanwhile = place.index()
+
+    assert not broken.failed
+    assert len(jobs(server)) == 2, "after two failures batches stop"
+    assert not meanwhile.failed
+    assert place.vector_states() == {"ready": 2 * TEXTS}
+    assert server.repeated() == {}
+
+
+def test_a_key_that_is_revoked_while_a_job_runs_is_said_and_the_job_is_collected_later(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"looks": 3, "faults": {"look": "401"}}})
+
+    revoked = place.index()
+    server.control({"batch": {"faults": {}}})
+    again = place.index()
+
+    assert revoked.failed
+    assert "cannot be collected" in revoked.warning
+    assert revoked.action
+    assert is_complete(again, place)
+    assert len(jobs(server)) == 1
+    assert server.repeated() == {}
