@@ -19,6 +19,7 @@ from benchmarks import (
     indexing,
     memory,
     one_shot,
+    rate_limits,
     saving,
     session_growth,
     warm,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "fleet-files": fleet.files,
     "fleet-backfill": backfill.backfill,
     "fleet-store": backfill.store_rate,
+    "rate-limits": rate_limits.kept,
 }
 
 

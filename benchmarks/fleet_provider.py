@@ -45,18 +45,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         began = time.monotonic()
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = _answer(len(body["input"]), self.dims)
+        content = answer(len(body["input"]), self.dims)
         time.sleep(max(0.0, self.latency_s - (time.monotonic() - began)))
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(content)
         self.wfile.flush()
 
 
 @lru_cache(maxsize=512)
-def _answer(rows: int, dims: int) -> bytes:
+def answer(rows: int, dims: int) -> bytes:
     import numpy as np
 
     source = np.random.default_rng(rows)

@@ -113,7 +113,7 @@ def prepare(
             fallback.come_back(writer, choice)
         else:
             fallback.begin(writer, choice, choose_fallback(settings, choice, reason="", action=""))
-            writer.start_over()
+            writer.start_over(is_asked=False)
         writer.take_up_backfill()
         if re_embed:
             writer.forget_vectors()

@@ -8,6 +8,7 @@ from typing import Any
 
 import dramatiq
 
+from shared.embedders import tries
 from shared.embedders.request import embed
 from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
 from shared.index.rows import LearnedCaps, VectorRow
@@ -17,6 +18,9 @@ from workers import runtime
 
 #: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
 MAX_WAIT_S = 5.0
+
+#: Seconds that such texts stay in the rows at least.
+MIN_PUT_OFF_S = 1.0
 
 #: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it. Longer
 #: than a worker waits for its place: what was out with the no goes back to the rows without a call.
@@ -35,11 +39,13 @@ def embed_texts(raw: dict[str, Any]) -> None:
     provider = message.identity.provider
     try:
         embedder = here.embedder(message.agent, message.identity)
-        outcome = embed(
-            embedder,
-            [text.text for text in message.texts],
-            before_call=partial(_take_place, here, message.agent, provider),
-        )
+        is_counted = message.is_probe or here.is_counted(message.agent, provider)
+        with tries.at_most(1 if is_counted else tries.USUAL):
+            outcome = embed(
+                embedder,
+                [text.text for text in message.texts],
+                before_call=partial(_take_place, here, message.agent, provider),
+            )
     except ProviderError as error:
         _report(message, range(len(message.texts)), error)
         return
@@ -74,18 +80,27 @@ def embed_texts(raw: dict[str, Any]) -> None:
         )
 
 
+class _AtLimit(ProviderLater):
+    """There is no place within the limits that somebody set; the provider was not asked."""
+
+
 def _take_place(here: runtime.Runtime, agent: str, provider: str, texts: Sequence[str]) -> None:
     """Wait for a place within the provider's limits. Raises ProviderLater when that takes too long."""
-    wait_s = here.take_place(agent, provider, texts)
-    if 0 < wait_s <= MAX_WAIT_S:
-        here.clock.sleep(wait_s)
-        wait_s = here.take_place(agent, provider, texts)
+    wait_s = here.take_place(agent, provider, texts, patience_s=MAX_WAIT_S)
+    if wait_s > MAX_WAIT_S:
+        # Until the place is near enough to be waited for.
+        raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_PUT_OFF_S))
     if wait_s > 0:
-        raise ProviderLater(f"{provider} is at its limit", retry_after_s=wait_s)
+        here.clock.sleep(wait_s)
+        # Somebody may have heard a no meanwhile.
+        if held_s := here.limits.held(provider):
+            raise _AtLimit(f"{provider} is on hold", retry_after_s=held_s)
 
 
 def _hold(here: runtime.Runtime, provider: str, error: ProviderError) -> None:
     """Keep the other workers from running into the same no."""
+    if isinstance(error, _AtLimit):
+        return
     if error.retry_after_s is not None:
         here.limits.hold(provider, error.retry_after_s)
     elif error.kind == "stop":

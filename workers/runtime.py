@@ -208,15 +208,31 @@ class Runtime:
         # Those that a worker has taken and not finished are among them.
         return broker is not None and broker.queues["chunk"].unfinished_tasks > 0
 
-    def take_place(self, agent: str, provider: str, texts: Sequence[str]) -> float:
-        """Take a place for one call within the provider's limits; 0, or the seconds it would have to wait."""
-        remote = self.agent_away(agent).memory.remote
+    def take_place(self, agent: str, provider: str, texts: Sequence[str], *, patience_s: float) -> float:
+        """Take a place for one call within the provider's limits; the seconds until it.
+
+        Longer than `patience_s`, nothing was taken.
+        """
+        max_requests, max_tokens = self._budget(agent, provider)
         return self.limits.take(
             provider,
             tokens=sum(map(estimate_tokens, texts)),
-            max_requests=remote.requests_per_minute,
-            max_tokens=remote.tokens_per_minute,
+            max_requests=max_requests,
+            max_tokens=max_tokens,
+            patience_s=patience_s,
         )
+
+    def is_counted(self, agent: str, provider: str) -> bool:
+        """Whether every request to the provider counts against a limit that somebody set."""
+        return any(self._budget(agent, provider))
+
+    def _budget(self, agent: str, provider: str) -> tuple[int, int]:
+        """Requests and tokens a minute; what is set is meant for the provider that was asked for."""
+        remote = self.agent_away(agent).memory.remote
+        choice = self.choice(agent)
+        if choice.provider != provider or choice.fallback_from:
+            return 0, 0
+        return remote.requests_per_minute, remote.tokens_per_minute
 
     def embedder(self, agent: str, identity: Identity) -> Embedder:
         """The embedder of an identity. Raises ProviderStop when this process's settings do not give it."""

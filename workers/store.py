@@ -9,7 +9,7 @@ import dramatiq
 
 from shared.embedders.choice import Choice
 from shared.embedders.protocol import Identity, RequestCaps
-from shared.index import dispatch, fallback, identity
+from shared.index import dispatch, fallback, health, identity
 from shared.index.batches import Verdict
 from shared.index.rows import LearnedCaps
 from shared.index.writer import IndexWriter
@@ -104,7 +104,9 @@ def settle_batch(raw: dict[str, Any]) -> None:
     """
     message = decode(raw, SettleBatch)
     here = runtime.current()
-    batch = here.writer(message.agent).batches.settle(message.token, missing=message.missing)
+    rules = health.batch_rules(here.agent(message.agent).memory.remote.batch)
+    writer = here.writer(message.agent)
+    batch = writer.batches.settle(message.token, missing=message.missing, rules=rules)
     if batch is not None:
         _LOG.info(
             "batch.settled",
@@ -115,7 +117,7 @@ def settle_batch(raw: dict[str, Any]) -> None:
             failed=batch.failed,
             error=batch.error,
         )
-        of = identity.by_id(here.writer(message.agent).connection, batch.identity_id)
+        of = identity.by_id(writer.connection, batch.identity_id)
         if batch.verdict == Verdict.STOP and of is not None:
             here.settle_provider(message.agent, of.identity)
     _dispatch(here, message.agent, only_full=False)
@@ -186,7 +188,15 @@ def _request(
         first = fallback.probe(writer, here.choice(agent), here.stand_in(agent))
         requests += [first] if first else []
     for request in requests:
-        send(EmbedTexts(agent=agent, identity=request.identity, lease=request.lease, texts=request.texts))
+        send(
+            EmbedTexts(
+                agent=agent,
+                identity=request.identity,
+                lease=request.lease,
+                texts=request.texts,
+                is_probe=request.is_probe,
+            )
+        )
     if gathered.again_s:
         here.bell.ask(agent, gathered.again_s)
     elif only_full:

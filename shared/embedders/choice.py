@@ -27,6 +27,9 @@ NONE = "none"
 #: The provider that is a model in this process.
 LOCAL = "local"
 
+#: Requests that a minute's budget of tokens is good for at least.
+BUDGET_PARTS = 20
+
 _SET_UP = (
     "export OPENAI_API_KEY=… (or GEMINI_API_KEY, VOYAGE_API_KEY), or set "
     "agents.defaults.memorySearch.remote.baseUrl to a server of your own, e.g. http://127.0.0.1:11434/v1"
@@ -298,8 +301,13 @@ def _model(provider: Provider, configured: str, endpoint: Endpoint) -> str:
 
 def _caps(usual: RequestCaps, settings: AgentSettings, *, own: bool) -> RequestCaps:
     remote = settings.memory.remote
+    max_tokens = (remote.max_tokens if own else 0) or usual.max_tokens
+    if own and remote.tokens_per_minute:
+        # Small beside the budget of a minute, or what is left of it fits no request and is lost.
+        parts = min(remote.requests_per_minute or BUDGET_PARTS, BUDGET_PARTS)
+        max_tokens = max(1, min(max_tokens, remote.tokens_per_minute // parts))
     return RequestCaps(
         max_rows=(remote.max_rows if own else 0) or usual.max_rows,
-        max_tokens=(remote.max_tokens if own else 0) or usual.max_tokens,
+        max_tokens=max_tokens,
         max_text_tokens=usual.max_text_tokens,
     )

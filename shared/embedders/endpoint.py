@@ -71,6 +71,14 @@ class Endpoint:
         values += [v for n, v in parse_qsl(urlsplit(self.base_url).query) if _AUTH_LIKE.search(n)]
         return tuple(value for value in values if value)
 
+    @property
+    def secrets_mark(self) -> str:
+        """Tells whether the key or a header was changed: 32 bits of a digest, too few to find them by."""
+        import hashlib
+
+        canonical = json.dumps([self.provider, self.base_url, *self.secrets], separators=(",", ":"))
+        return hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()[:8]
+
 
 def primary_endpoint(provider: Provider, settings: AgentSettings) -> Endpoint:
     """The endpoint of the configured provider: `remote.*`, then the environment, then `models.providers`."""

@@ -20,10 +20,8 @@ from shared.embedders.classify import classify
 from shared.embedders.connection import EMBEDDINGS, Call, Connection, File, Query, Reply, Upload, timed_out
 from shared.embedders.endpoint import Endpoint
 from shared.embedders.masking import shown
+from shared.embedders.tries import most
 from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
-
-#: Tries of one call, the first one counted.
-MAX_TRIES = 3
 
 #: Waits between tries: 0.2 s, doubled, plus a jitter, never above 2 s.
 FIRST_WAIT_S = 0.2
@@ -191,7 +189,7 @@ class HttpClient:
 
     def _tries(self, deadline: float, *, once: bool) -> tenacity.Retrying:
         return tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(MAX_TRIES),
+            stop=tenacity.stop_after_attempt(most()),
             wait=tenacity.wait_exponential(multiplier=FIRST_WAIT_S, max=MAX_WAIT_S - JITTER_S)
             + tenacity.wait_random(0, JITTER_S),
             retry=tenacity.retry_if_exception(lambda error: self._soon_better(error, deadline, once=once)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from shared.index import batches, breaker, health, identity, vectors
 from shared.index.backfill import SET_ASIDE
 from shared.index.batches import Batch, Verdict
+from shared.index.breaker import Rules
 from shared.index.driver import transaction
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ KEPT = 100
 _NOT_AGAIN = frozenset({"done", "partial", "expired", "cancelled", "timed out", "lost"})
 
 
-def settle(connection: Connection, token: str, *, missing: int, now: float) -> Batch | None:
+def settle(
+    connection: Connection, token: str, *, missing: int, now: float, rules: Rules = health.BATCH_RULES
+) -> Batch | None:
     """End a batch of which all but `missing` texts have been sent to the store worker.
 
     Returns the batch when that ended it; None when it had ended before, or when more texts are missing than
@@ -62,7 +65,7 @@ def settle(connection: Connection, token: str, *, missing: int, now: float) -> B
         )
         if not ended.rowcount:
             return None
-        _tell_breaker(connection, batch, provider, now)
+        _tell_breaker(connection, batch, provider, now, rules)
     return batches.get(connection, token)
 
 
@@ -130,13 +133,13 @@ def _give_back(connection: Connection, batch: Batch, now: float) -> None:
             return
 
 
-def _tell_breaker(connection: Connection, batch: Batch, provider: str, now: float) -> None:
+def _tell_breaker(connection: Connection, batch: Batch, provider: str, now: float, rules: Rules) -> None:
     error, action, tag = batch.error, batch.action, batch.token
     if batch.verdict == Verdict.WORKED:
         health.batch_worked(connection, provider, now, tag=tag)
     elif batch.verdict in (Verdict.FAILED, Verdict.UNAVAILABLE):
         for_good = batch.verdict == Verdict.UNAVAILABLE
-        health.batch_failed(connection, provider, error, action, now, tag=tag, for_good=for_good)
+        health.batch_failed(connection, provider, error, action, now, tag=tag, for_good=for_good, rules=rules)
     else:
         health.batch_lost(connection, provider, now, tag=tag)
     if batch.verdict == Verdict.STOP:

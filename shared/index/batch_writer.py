@@ -19,6 +19,7 @@ from shared.index import (
 )
 from shared.index.batch_dispatch import NONE_HELD, BatchRules, Gathered, Growth
 from shared.index.batches import Batch
+from shared.index.breaker import Rules
 from shared.index.driver import faults, transaction
 
 if TYPE_CHECKING:
@@ -73,10 +74,11 @@ class BatchWriter:
             due = batch_claims.next_due(self._connection)
         return None if due is None else max(due - self._clock.now(), 0.0)
 
-    def settle(self, token: str, *, missing: int) -> Batch | None:
-        """End a batch; see `shared.index.batch_settle.settle`."""
+    def settle(self, token: str, *, missing: int, rules: Rules = health.BATCH_RULES) -> Batch | None:
+        """End a batch, and tell its breaker, by `rules`; see `shared.index.batch_settle.settle`."""
+        now = self._clock.now()
         with faults(self._path):
-            return batch_settle.settle(self._connection, token, missing=missing, now=self._clock.now())
+            return batch_settle.settle(self._connection, token, missing=missing, now=now, rules=rules)
 
     def cancel_set_aside(self) -> int:
         """Ask for the end of batches all of whose texts belong to a backfill that was cancelled; how many."""

@@ -36,6 +36,8 @@ class Request:
     lease: str
     identity: Identity
     texts: tuple[TextRow, ...]
+    #: Whether it only finds out if the provider is well again.
+    is_probe: bool = False
 
 
 def this_owner() -> str:
@@ -108,9 +110,10 @@ def probe(
             if ids
             else _take_any(connection, identity, token=token, owner=owner, until=until)
         )
-        if request is not None:
-            health.write(connection, provider, after, now)
-        return request
+        if request is None:
+            return None
+        health.write(connection, provider, after, now)
+        return replace(request, is_probe=True)
 
 
 def requests_out(connection: Connection) -> int:

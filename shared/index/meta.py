@@ -24,7 +24,7 @@ FTS_STALE = "fts_stale"
 FALLBACK = "fallback"
 #: Row ids of the identities of a provider and of its fallback, once that stood in for it.
 FALLBACK_PAIR = "fallback_pair"
-#: Provider -> key of the identity whose health is kept under its name.
+#: Provider -> key of the identity, and mark of the secrets, whose health is kept under its name.
 HEALTH_OF = "health_of"
 
 #: Running totals, so that a command can tell what happened while it waited, whoever did it.

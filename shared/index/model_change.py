@@ -27,7 +27,12 @@ MAX_FAILED_SHARE = 0.05
 
 
 def retarget(
-    connection: Connection, vec: VecTables, wanted: Identity | None, base_url: str, now: float
+    connection: Connection,
+    vec: VecTables,
+    wanted: Identity | None,
+    base_url: str,
+    now: float,
+    secrets_mark: str = "",
 ) -> None:
     """Embed texts with `wanted` from now on (None: with nothing); nothing happens when it is so already."""
     with transaction(connection):
@@ -36,11 +41,12 @@ def retarget(
             return
         row = identity.ensure(connection, wanted, base_url, now)
         known: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
-        if known.get(wanted.provider) != wanted.key:
+        now_known = f"{wanted.key} {secrets_mark}".strip()
+        if known.get(wanted.provider) != now_known:
             if wanted.provider in known:
-                # Trouble and caps are those of a model behind an address: another one begins anew.
+                # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
                 health.forget(connection, wanted.provider)
-            meta.put(connection, meta.HEALTH_OF, {**known, wanted.provider: wanted.key})
+            meta.put(connection, meta.HEALTH_OF, {**known, wanted.provider: now_known})
         meta.put(connection, meta.TARGET, row.id)
         meta.put(connection, meta.FALLBACK, None)
         active = identity.active(connection)

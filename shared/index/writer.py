@@ -147,10 +147,14 @@ class IndexWriter:
             path=row.path, change=done.change, outcome=row.outcome, reason=row.reason, cached=cached
         )
 
-    def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
-        """From now on texts are embedded with `wanted`; search keeps the old vectors until it is complete."""
+    def retarget(self, wanted: Identity | None, base_url: str = "", *, secrets_mark: str = "") -> None:
+        """From now on texts are embedded with `wanted`; search keeps the old vectors until it is complete.
+
+        `secrets_mark` tells one key from another: with a new one a provider's troubles are forgotten.
+        """
+        now = self._clock.now()
         with faults(self.path):
-            model_change.retarget(self.connection, self.vec, wanted, base_url, self._clock.now())
+            model_change.retarget(self.connection, self.vec, wanted, base_url, now, secrets_mark)
 
     def use(self, choice: Choice) -> None:
         """Embed with the provider that was chosen.
@@ -158,7 +162,8 @@ class IndexWriter:
         A process that merely lacks a key changes nothing for those that have it: its texts wait.
         """
         if choice.identity is not None or choice.requested == NONE:
-            self.retarget(choice.identity, choice.base_url)
+            mark = choice.endpoint.secrets_mark if choice.endpoint is not None else ""
+            self.retarget(choice.identity, choice.base_url, secrets_mark=mark)
 
     def store_vectors(self, of: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps) -> int:
         """Keep vectors that came back; returns how many were new. See `shared.index.results.keep`."""
@@ -298,15 +303,15 @@ class IndexWriter:
             with faults(self.path), transaction(self.connection):
                 dispatch.free(self.connection, tokens, self._clock.now())
 
-    def start_over(self) -> None:
-        """Somebody asked for work now: failed texts and a paused provider get a new chance at once, and open
-        batches are looked at."""
+    def start_over(self, *, is_asked: bool = True) -> None:
+        """Failed texts get a new chance and open batches are looked at; if asked, so does the provider."""
         now = self._clock.now()
         with faults(self.path), transaction(self.connection):
             target = identity.target(self.connection)
             if target is not None:
                 vectors.retry_failed(self.connection, target.id, due_before=None)
-                health.try_again(self.connection, target.identity.provider, now)
+                if is_asked:
+                    health.try_again(self.connection, target.identity.provider, now)
             batch_claims.look_now(self.connection, now)
 
     def cancel_backfill(self) -> int:

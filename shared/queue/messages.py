@@ -58,6 +58,8 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     #: Token of the lease on these rows.
     lease: str
     texts: tuple[TextRow, ...]
+    #: The one request to a provider that has stopped: it is tried once.
+    is_probe: bool = False
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from shared.queue.broker import QUEUES, MessagePack
 from shared.queue.dead import DeadLetters
 from shared.queue.deliveries import Deliveries, OnlyOurs
 from shared.queue.fleet import FleetBroker
+from shared.queue.limits import WINDOW_S
 from shared.queue.messages import EmbedTexts, encode
 from shared.queue.patience import Patience
 from shared.queue.redis_limits import RedisLimits
@@ -451,7 +452,7 @@ def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServe
         thread.join()
 
     assert waits.count(0.0) == 7
-    assert all(50 < wait <= 60 for wait in waits if wait)
+    assert all(50 < wait <= WINDOW_S for wait in waits if wait)
 
 
 def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
@@ -460,10 +461,10 @@ def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
 
     assert one.take("openai", tokens=500, max_tokens=100) == 0
-    assert 50 < two.take("openai", tokens=1, max_tokens=100) <= 60
+    assert 50 < two.take("openai", tokens=1, max_tokens=100) <= WINDOW_S
     assert two.take("voyage", tokens=60, max_tokens=100) == 0
     assert one.take("voyage", tokens=40, max_tokens=100) == 0
-    assert 50 < one.take("voyage", tokens=1, max_tokens=100) <= 60
+    assert 50 < one.take("voyage", tokens=1, max_tokens=100) <= WINDOW_S
 
 
 def test_a_hold_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
@@ -473,7 +474,23 @@ def test_a_hold_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: Red
     one.hold("openai", 1)
 
     assert 55 < two.take("openai", tokens=1) <= 60
+    assert 55 < two.held("openai") <= 60
+    assert two.held("gemini") == 0
     assert two.take("gemini", tokens=1) == 0
+
+
+def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> None:
+    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+    one.hold("openai", 3)
+
+    waits = [
+        limits.take("openai", tokens=60, max_requests=3, max_tokens=100, patience_s=5)
+        for limits in (one, two, one)
+    ]
+
+    # The first has its place at the end of the hold; the others' tokens fit into no minute with it.
+    assert 2 < waits[0] <= 3
+    assert all(60 < wait <= 3 + WINDOW_S for wait in waits[1:])
 
 
 # The server.

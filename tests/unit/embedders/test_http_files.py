@@ -9,7 +9,8 @@ import pytest
 from shared.clock import ManualClock
 from shared.embedders.connection import Upload
 from shared.embedders.endpoint import Endpoint
-from shared.embedders.http import MAX_TRIES, HttpClient
+from shared.embedders.http import HttpClient
+from shared.embedders.tries import USUAL
 from shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.voyage_server import VoyageServer
@@ -114,7 +115,7 @@ def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask: A
         with pytest.raises(ProviderLater):
             client.delete("/files/x", what="delete")
 
-        assert server.batches.calls == {"create": 1, "look": MAX_TRIES, "delete": MAX_TRIES}
+        assert server.batches.calls == {"create": 1, "look": USUAL, "delete": USUAL}
 
 
 def test_a_body_is_sent_piece_by_piece_with_its_size(ask: Ask) -> None:

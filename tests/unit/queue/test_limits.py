@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import random
+
 from shared.clock import ManualClock
-from shared.queue.limits import InProcessLimits
+from shared.queue.limits import WINDOW_S, InProcessLimits
 
 
 def test_without_limits_everything_goes_at_once() -> None:
@@ -35,7 +37,7 @@ def test_the_wait_is_as_long_as_it_takes_and_no_longer() -> None:
     wait_s = limits.take("openai", tokens=50, max_tokens=100)
     clock.advance(wait_s)
 
-    assert wait_s == 45
+    assert wait_s == WINDOW_S - 15
     assert limits.take("openai", tokens=50, max_tokens=100) == 0
 
 
@@ -44,7 +46,54 @@ def test_a_request_above_the_whole_budget_goes_alone() -> None:
     limits = InProcessLimits(clock)
 
     assert limits.take("openai", tokens=500, max_tokens=100) == 0
-    assert limits.take("openai", tokens=1, max_tokens=100) == 60
+    assert limits.take("openai", tokens=1, max_tokens=100) == WINDOW_S
+
+
+def test_places_are_given_ahead_in_order_to_those_who_wait_for_them() -> None:
+    clock = ManualClock()
+    limits = InProcessLimits(clock)
+
+    def take(patience_s: float) -> float:
+        return limits.take("openai", tokens=1, max_requests=2, patience_s=patience_s)
+
+    assert [take(0), take(0)] == [0, 0]
+    clock.advance(60)
+    waits = [take(1), take(5), take(5), take(100)]
+
+    # The first had no patience and got none; the next two have the places of the first two.
+    assert waits == [2, 2, 2, 64]
+    clock.advance(2)
+    assert take(0) == WINDOW_S
+
+
+def test_no_minute_holds_more_tokens_than_allowed_whatever_the_sizes_and_the_patience() -> None:
+    clock = ManualClock()
+    limits = InProcessLimits(clock)
+    source = random.Random(7)
+    went: list[tuple[float, int]] = []
+
+    for _ in range(2_000):
+        tokens, patience_s = source.randint(1, 30), source.choice([0.0, 5.0])
+        wait_s = limits.take("p", tokens=tokens, max_requests=12, max_tokens=100, patience_s=patience_s)
+        if wait_s <= patience_s:
+            went.append((clock.now() + wait_s, tokens))
+        clock.advance(source.random())
+
+    for begin, _ in went:
+        inside = [tokens for at, tokens in went if begin <= at < begin + 60]
+        assert sum(inside) <= 100
+        assert len(inside) <= 12
+    served = sum(tokens for _, tokens in went)
+    assert served > 0.85 * 100 * (went[-1][0] - went[0][0]) / 60
+
+
+def test_a_hold_is_known_to_those_who_ask() -> None:
+    clock = ManualClock()
+    limits = InProcessLimits(clock)
+    limits.hold("openai", 10)
+    clock.advance(4)
+
+    assert (limits.held("openai"), limits.held("voyage")) == (6, 0)
 
 
 def test_a_hold_keeps_everybody_waiting_and_is_never_cut_short() -> None:

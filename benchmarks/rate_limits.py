@@ -1,0 +1,90 @@
+"""Limits of a provider, kept by a fleet: never above them in any minute, and hardly below.
+
+The server refuses what is above 60 requests or 100,000 tokens in any sliding minute. Each run lasts
+`_MEASURED_S` after the first minute's allowance; what counts is what the server saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from benchmarks import limited_provider
+from benchmarks.backfill import backlog
+from benchmarks.bench import Bench, Place
+from benchmarks.figures import Figure, at_least, at_most
+from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
+from benchmarks.limited_provider import WINDOW_S, Arrival
+
+_REQUESTS, _TOKENS = 60, 100_000
+_PROCESSES = 4
+_MEASURED_S = float(os.environ.get("MEMLINE_BENCH_LIMIT_SECONDS", "190"))
+
+#: Rows of a request, 300 tokens each: five make requests and tokens run out nearly together, the usual ones
+#: are so large that tokens run out alone.
+_ROWS = {"requests": 5, "tokens": 0}
+
+
+@needs_redis
+def kept(bench: Bench) -> list[Figure]:
+    """60 requests and 100,000 tokens a minute, 4 embed processes: the most in any minute, and the use."""
+    figures: list[Figure] = []
+    for bound, rows in _ROWS.items():
+        seen = _seen(bench, rows)
+        most = {"requests": _most(seen, tokens=False), "tokens": _most(seen, tokens=True)}
+        limit = {"requests": _REQUESTS, "tokens": _TOKENS}
+        used = _rate(seen, tokens=bound == "tokens") / limit[bound]
+        detail = (
+            f"{len(seen)} requests in {seen[-1].at:.0f} s, {sum(one.refused for one in seen)} refused;"
+            f" at most {most['requests']} requests and {most['tokens']:,} tokens in a minute"
+        )
+        above = max(most[name] / limit[name] for name in limit)
+        figures += [
+            at_most(f"limits, {bound} run out: most in any minute", 100 * above, 100, "%", detail=detail),
+            at_least(f"limits, {bound} run out: use of them", 100 * used, 90, "%"),
+        ]
+    return figures
+
+
+def _seen(bench: Bench, rows: int) -> list[Arrival]:
+    with limited_provider.serving(requests=_REQUESTS, tokens=_TOKENS) as url:
+        place = backlog(bench, url, rows)
+        _limit(place)
+        with FleetProcesses(place) as fleet:
+            fleet.start("embed", processes=_PROCESSES)
+            fleet.start("store")
+            wait_until(lambda: bool(limited_provider.arrivals(url)), "the first request")
+            wait_until(
+                lambda: limited_provider.arrivals(url)[-1].at >= WINDOW_S + _MEASURED_S,
+                "the last request",
+                2 * (WINDOW_S + _MEASURED_S),
+            )
+            return limited_provider.arrivals(url)
+
+
+def _limit(place: Place) -> None:
+    content = json.loads(place.config.read_text())
+    remote = content["agents"]["defaults"]["memorySearch"]["remote"]
+    remote |= {"requestsPerMinute": _REQUESTS, "tokensPerMinute": _TOKENS}
+    place.config.write_text(json.dumps(content))
+
+
+def _most(seen: list[Arrival], *, tokens: bool) -> int:
+    """The most that came in any minute, refused requests among them."""
+    most = total = first = 0
+    for last, one in enumerate(seen):
+        total += one.tokens if tokens else 1
+        while seen[first].at <= one.at - WINDOW_S:
+            total -= seen[first].tokens if tokens else 1
+            first += 1
+        assert first <= last
+        most = max(most, total)
+    return most
+
+
+def _rate(seen: list[Arrival], *, tokens: bool) -> float:
+    """What was served a minute, from the end of the first minute's allowance to the last request."""
+    start = max(one.at for one in seen if one.at < WINDOW_S)
+    after = [one for one in seen if one.at > start and not one.refused]
+    amount = sum(one.tokens if tokens else 1 for one in after)
+    return amount * 60 / (after[-1].at - start)

@@ -1,0 +1,213 @@
+"""A provider that stops, in whole runs: who is asked meanwhile, and how it comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from producers.bring_up import prepare
+from producers.one_process import OneProcess
+from shared.index import fallback, health
+from shared.queue import broker as queue_broker
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.voyage_server import VoyageServer
+from tests.support.workspace import Place, note, until
+
+NOTES = 3
+TEXTS = 3 * NOTES
+
+
+@pytest.fixture
+def second() -> Iterator[EmbeddingServer]:
+    """The fallback."""
+    with VoyageServer(dims=24) as running:
+        yield running
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer, second: EmbeddingServer) -> Place:
+    for number in range(NOTES):
+        place.write(f"memory/note-{number}.md", note(number))
+    configure(place, server, second)
+    return place
+
+
+def configure(place: Place, first: EmbeddingServer, second: EmbeddingServer, **memory: Any) -> None:
+    defaults = {
+        "workspace": str(place.workspace),
+        "memorySearch": {"provider": "openai", "model": "stub", **memory},
+    }
+    providers = {
+        "openai": {"baseUrl": first.url, "apiKey": "sk-first-0123456789"},
+        "voyage": {"baseUrl": second.url, "apiKey": "pa-second-0123456789"},
+    }
+    place.config.write_text(
+        json.dumps({"agents": {"defaults": defaults}, "models": {"providers": providers}})
+    )
+
+
+@contextmanager
+def working(place: Place) -> Iterator[OneProcess]:
+    """The workers of `memline up`, without its watcher."""
+    prepare(place.agent, is_asked=False)
+    with OneProcess(place.settings, long_lived=True) as process:
+        process.wake("main")
+        yield process
+
+
+def breaker(place: Place, provider: str = "openai") -> dict[str, Any]:
+    return next(one for one in place.status()["breakers"] if one["provider"] == provider)
+
+
+def target(place: Place) -> str:
+    found: str = place.status()["identity"]["target"]["provider"]
+    return found
+
+
+def ready(place: Place) -> int:
+    return int(place.status()["vector"]["ready"])
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
+    rules = replace(health.REQUEST_RULES, cool_down_s=cool_down_s, max_cool_down_s=cool_down_s)
+    monkeypatch.setattr(health, "REQUEST_RULES", rules)
+    queue_broker.in_process()
+    from workers import embed
+
+    # What keeps requests back that are out when a no comes.
+    monkeypatch.setattr(embed, "STOP_HOLD_S", cool_down_s / 2)
+
+
+def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"fault": "401"})
+    place.index()
+    asked = len(server.requests)
+    server.control({"fault": ""})
+
+    for _ in range(2):
+        with running_memline(*place.arguments("up")) as up:
+            place.write("memory/new.md", f"# New\n\nfigs {asked}\n")
+            until(lambda: ready(place) == 0 and place.status()["vector"]["wanted"] > TEXTS, "the new text")
+            end(up)
+
+    state = breaker(place)
+    assert len(server.requests) == asked
+    assert (state["state"], state["mode"]) == ("open", "requests")
+    assert state["nextProbe"] - state["since"] == health.REQUEST_RULES.cool_down_s
+    assert state["reason"]
+    assert state["action"]
+
+
+def test_a_new_key_is_tried_at_once(place: Place, server: EmbeddingServer, second: EmbeddingServer) -> None:
+    server.control({"fault": "401"})
+    place.index()
+    server.control({"fault": ""})
+    content = place.config.read_text()
+    place.config.write_text(content.replace("sk-first", "sk-other"))
+
+    with working(place):
+        until(lambda: ready(place) == TEXTS, "all vectors")
+
+    assert breaker(place)["state"] == "closed"
+
+
+def test_a_probe_closes_it_and_only_then_the_others_go(
+    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, 0.3)
+    server.control({"fault": "401"})
+    place.index()
+    # Two more that fail: each a single request of a single text.
+    server.control({"clear_log": True, "script": ["401", "401"], "fault": ""})
+
+    with working(place):
+        until(lambda: ready(place) == TEXTS, "all vectors")
+
+    sizes = [len(request.body["input"]) for request in server.requests]
+    assert sizes[:3] == [1, 1, 1]
+    assert sum(sizes[2:]) == TEXTS
+    assert breaker(place)["state"] == "closed"
+    times = [request.at for request in server.requests]
+    assert times[1] - times[0] >= 0.3
+    assert times[2] - times[1] >= 0.3
+
+
+def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: EmbeddingServer) -> None:
+    server.control({"fault": "429-quota"})
+    place.index()
+    server.control({"fault": ""})
+
+    with working(place) as process:
+        shown = place.run("queue", "resume", "--json").json
+        process.wake("main")
+        until(lambda: ready(place) == TEXTS, "all vectors")
+
+    assert shown[0]["breakers"][0]["state"] == "closed"
+    assert breaker(place)["failures"] == 0
+
+
+def test_a_pause_by_hand_is_shown_and_ended_by_hand(place: Place, server: EmbeddingServer) -> None:
+    place.run("queue", "pause", "--provider", "openai", "--mode", "requests")
+    status = place.run("status")
+    with running_memline(*place.arguments("up")) as up:
+        until(lambda: place.status()["vector"]["wanted"] == TEXTS, "the texts")
+        end(up)
+    asked = len(server.requests)
+    place.run("queue", "resume", "--provider", "openai")
+
+    assert "openai requests paused by hand" in status.stdout
+    assert "memline queue resume --provider openai --mode requests" in status.stdout
+    assert asked == 0
+    assert not place.index().failed
+
+
+def test_the_fallback_works_on_over_a_restart_until_a_probe_finds_the_first_one_well(
+    place: Place, server: EmbeddingServer, second: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, 0.3)
+    configure(place, server, second, fallback="voyage")
+    server.control({"fault": "429-quota"})
+    by_fallback = place.index()
+    with working(place):
+        after_restart = target(place)
+        server.control({"fault": "", "clear_log": True})
+        until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the first one's vectors")
+
+    sizes = [len(request.body["input"]) for request in server.requests]
+    assert (by_fallback.provider, after_restart) == ("voyage", "voyage")
+    assert sizes[0] == 1, "the probe"
+    # The probe's text is one of those that it had to embed anyway.
+    assert sum(sizes) == TEXTS
+    assert place.status()["fallback"] is None
+
+
+def test_the_fallback_stays_when_the_first_one_would_have_to_be_paid_again(
+    place: Place, server: EmbeddingServer, second: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, 0.2)
+    monkeypatch.setattr(fallback, "RETURN_TEXTS", 0)
+    configure(place, server, second, fallback="voyage")
+    server.control({"fault": "401"})
+    place.index()
+    with working(place):
+        server.control({"fault": "", "clear_log": True})
+        until(lambda: all(one["provider"] != "openai" for one in place.status()["breakers"]), "the probe")
+    status = place.run("status").stdout
+    doctor = place.run("doctor").stdout
+    probed = len(server.requests)
+    resumed = place.run("queue", "resume", "--provider", "openai")
+
+    assert target(place) == "openai"
+    assert probed == 1
+    assert "openai is well again" in status
+    assert "stands in for openai" in doctor
+    assert resumed.status == 0
+    assert not place.index().failed
