@@ -49,6 +49,8 @@ class Feed:
         self._force = force
         self._backfill = backfill
         self._moved = time.monotonic()
+        #: When the last part of a file that has not arrived as a whole was observed (ns).
+        self._parts: dict[str, int] = {}
         self._stall_s = STALL_S
         self.total = len(self._waiting)
 
@@ -56,6 +58,11 @@ class Feed:
     def all_announced(self) -> bool:
         """Whether nothing is left here: the rest is the workers' business."""
         return not self._waiting
+
+    @property
+    def is_within_file(self) -> bool:
+        """Whether a part of a file arrived a moment ago: the next is on its way, however long that takes."""
+        return bool(self._parts) and time.monotonic() - self._moved < STALL_S
 
     @property
     def done(self) -> int:
@@ -67,10 +74,15 @@ class Feed:
         if connection is not None:
             # One by one: the window is small, and the ledger may have a million rows.
             for path in list(self._sizes):
-                if ledger.is_done(connection, path, self._looked_ns):
-                    del self._sizes[path]
-                    self._moved = time.monotonic()
-                    self._stall_s = STALL_S
+                observed_ns, is_whole = ledger.looked_at(connection, path)
+                if observed_ns < self._looked_ns or observed_ns == self._parts.get(path):
+                    continue
+                # A long transcript comes in parts.
+                self._parts[path] = observed_ns
+                self._moved = time.monotonic()
+                self._stall_s = STALL_S
+                if is_whole:
+                    del self._sizes[path], self._parts[path]
         paths: list[str] = []
         if self._sizes and time.monotonic() - self._moved > self._stall_s:
             paths.extend(self._sizes)

@@ -181,7 +181,7 @@ class Follow:
     def _advance(self, settings: AgentSettings, feed: Feed) -> None:
         with driver.reading_if_any(settings.index_path) as reader:
             feed.advance(reader)
-        is_late = self._clock.now() >= self._next_look_s[settings.agent]
+        is_late = self._clock.now() >= self._next_look_s[settings.agent] and not feed.is_within_file
         if feed.done:
             self._in_vain[settings.agent] = 0
         if feed.done == feed.total or is_late:

@@ -64,6 +64,9 @@ def _of_index(reader: Connection, settings: AgentSettings, choice: Choice) -> di
     backlog = vectors.backlog(reader, target.id) if target else Backlog()
     status = _frame(settings, choice, plan)
     sources = ledger.source_counts(reader)
+    there = {source for source, _, _ in sources}
+    # A source that is switched on and holds nothing yet is told as well.
+    sources = sorted([*sources, *((name, 0, 0) for name in settings.memory.sources if name not in there)])
     outcomes = ledger.outcome_counts(reader)
     body = status["status"]
     body["files"] = sum(files for _, files, _ in sources)

@@ -85,12 +85,10 @@ def entry(connection: Connection, path: str) -> LedgerEntry | None:
     return replace(found, progress=transcripts.read(connection, path)) if found.source == SESSIONS else found
 
 
-def is_done(connection: Connection, path: str, since_ns: int) -> bool:
-    """Whether a look at the file that began after `since_ns` has come to its end."""
-    row = connection.execute(
-        "SELECT 1 FROM files WHERE path = ? AND observed_ns >= ? AND mtime_ns <> ?", (path, since_ns, PARTLY)
-    ).fetchone()
-    return row is not None
+def looked_at(connection: Connection, path: str) -> tuple[int, bool]:
+    """When the row of a file was observed (ns; 0 without a row), and whether the file was read to its end."""
+    row = connection.execute("SELECT observed_ns, mtime_ns FROM files WHERE path = ?", (path,)).fetchone()
+    return (row[0], row[1] != PARTLY) if row else (0, False)
 
 
 def record(connection: Connection, row: FileRow) -> int:

@@ -180,6 +180,8 @@ def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path
 
     report = place.index()
 
+    assert place.status()["sourceCounts"][1] == {"source": "sessions", "files": 0, "chunks": 0}
+
     assert f"sessions directory missing ({folder})" in report.issues
     assert not report.failed
 

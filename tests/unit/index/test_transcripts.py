@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.clock import ManualClock
 from shared.config.schema import Chunking
@@ -13,12 +18,25 @@ from shared.index import ledger, transcripts
 from shared.index.rows import FileRow
 from shared.index.transcript_intake import look_at_transcript
 from shared.index.writer import IndexWriter
+from shared.queue.messages import StoreFiles
 from shared.sources import transcript_reading
 from shared.sources.transcript_files import TranscriptScope
 from tests.support.index_rows import MODEL_A, answer, lease_all
-from tests.support.transcripts import opening, sessions_folder, talk
+from tests.support.transcripts import opening, said, sessions_folder, talk
 
 PATH = "sessions/a.jsonl"
+
+#: Behind every prefix: letters of both cases and digits, as keys have them.
+SECRETS = st.from_regex(r"[a-z][A-Z][0-9][A-Za-z0-9]{21,50}", fullmatch=True)
+PLANTED = st.sampled_from(
+    [
+        "sk-{}", "ghp_{}", "xoxb-{}", "AIza{}", "Bearer {}", "Authorization: Basic {}", "API_KEY={}",
+        "password: {}", '{{"token": "{}"}}', '{{\\"secret\\": \\"{}\\"}}', "--api-key {}", "https://me:{}@example.org/x",
+        "Cookie: sid={}", "?access_token={}&x=1",
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    ]
+)  # fmt: skip
+WORDS = st.text(alphabet="aeiou ,.;\n中é\"'", max_size=600)
 
 
 @pytest.fixture
@@ -27,7 +45,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def look(
-    file: Path, writer: IndexWriter, clock: ManualClock, *, force: bool = False, allowed: bool = True
+    file: Path,
+    writer: IndexWriter,
+    clock: ManualClock,
+    *,
+    force: bool = False,
+    allowed: bool = True,
+    chunking: Chunking | None = None,
 ) -> list[FileRow]:
     """The rows of a look at the transcript as it is now, not stored yet."""
     clock.advance(1)
@@ -36,7 +60,7 @@ def look(
         look_at_transcript(
             PATH,
             scope=scope if allowed else None,
-            chunking=Chunking(),
+            chunking=chunking or Chunking(),
             known=ledger.entry(writer.connection, PATH),
             force=force,
             clock=clock,
@@ -153,12 +177,12 @@ def test_slices_out_of_order_end_right_once_the_rest_is_read_again(
 
     changes = [writer.store_file(row).change for row in (rows[0], rows[2], rows[1], rows[3])]
     assert changes == ["added", "unknown", "changed", "unknown"]
-    assert not ledger.is_done(writer.connection, PATH, 0)
+    assert not ledger.looked_at(writer.connection, PATH)[1]
 
     for row in look(file, writer, clock):
         writer.store_file(row)
     assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.is_done(writer.connection, PATH, 0)
+    assert ledger.looked_at(writer.connection, PATH)[1]
 
 
 def test_when_only_the_open_chunk_is_missing_it_comes_with_the_next_look(
@@ -176,7 +200,7 @@ def test_when_only_the_open_chunk_is_missing_it_comes_with_the_next_look(
     writer.store_file(row)
 
     assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.is_done(writer.connection, PATH, 0)
+    assert ledger.looked_at(writer.connection, PATH)[1]
 
 
 def test_until_its_last_slice_a_transcript_that_is_read_anew_stays_searchable(
@@ -265,6 +289,41 @@ def test_what_is_gone_or_no_longer_allowed_leaves_nothing_behind(
     clock.advance(10_000)
     writer.sweep()
     assert writer.connection.execute("SELECT count(*) FROM files").fetchone() == (0,)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SECRETS, PLANTED, WORDS, WORDS, st.sampled_from(["user", "assistant"]), st.sampled_from([400, 20]))
+def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
+    tmp_path_factory: pytest.TempPathFactory,
+    secret: str,
+    around: str,
+    before: str,
+    after: str,
+    role: str,
+    tokens: int,
+) -> None:
+    clock = ManualClock()
+    folder = tmp_path_factory.mktemp("t")
+    file = sessions_folder(folder / "state") / "a.jsonl"
+    planted = said(role, f"{before} {around.format(secret)} {after}")
+    name = json.dumps({"type": "session_info", "name": around.format(secret)}) + "\n"
+    file.write_text(opening() + planted + name + said("user", "and then") + planted)
+
+    with closing(IndexWriter(folder / "index.sqlite", clock=clock)) as writer:
+        writer.retarget(MODEL_A)
+        rows = look(file, writer, clock, chunking=Chunking(tokens=tokens, overlap=tokens // 5))
+        for row in rows:
+            writer.store_file(row)
+        requests = lease_all(writer)
+    message = msgspec.msgpack.encode(StoreFiles(agent="main", files=tuple(rows)))
+    kept = (folder / "index.sqlite").read_bytes()
+    sent = "".join(text.text for request in requests for text in request.texts)
+
+    assert sent
+    for haystack in (sent.encode(), message, kept):
+        assert secret.encode() not in haystack
+        # Neither a part of it that tells more than its ends.
+        assert secret[6:-4].encode() not in haystack
 
 
 def test_the_figures_of_a_transcript_are_kept_with_it(
