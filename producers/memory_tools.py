@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from producers.ask import bring_in
 from producers.freshness import Freshness
@@ -37,6 +37,9 @@ from shared.search.service import MemorySearch
 from shared.sources.excerpt import cited, read_excerpt
 from shared.sources.scope import Scope
 from shared.values import value
+
+if TYPE_CHECKING:
+    from producers.metrics import FleetCollector
 
 
 @value
@@ -63,6 +66,7 @@ class MemoryTools:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._opened: dict[str, _Opened] = {}
+        self._collector: FleetCollector | None = None
 
     def close(self) -> None:
         with self._lock:
@@ -157,6 +161,16 @@ class MemoryTools:
             with suppress(QueueError):
                 found["queues"] = report(self._settings, [self.agent(agent) for agent in agents])
         return found
+
+    def metrics(self) -> str:
+        """What Prometheus is told of queues, backlog, workers and providers of all agents."""
+        from producers.metrics import FleetCollector, page
+
+        with self._lock:
+            if self._collector is None:
+                agents = [self.agent(agent) for agent in self.agents]
+                self._collector = FleetCollector(self._settings, agents)
+        return page(self._collector)
 
     def check(self) -> None:
         """Raises IndexFault when the index of an agent is there and cannot be read."""

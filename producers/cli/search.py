@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1),
     help="Cosine below which a hit without any matching word is left out.  [default: 0.35]",
 )
-@click.option("--source", type=click.Choice(["memory", "sessions"]), help="Only this source.")
+@click.option("--source", type=click.Choice(["memory", "sessions", "all"]), help="Only this source.")
 @click.option("--path", "path_glob", metavar="GLOB", help="Only files that match, e.g. 'memory/**'.")
 @click.option("--since", metavar="D", help="Only notes from this day on: 2026-02-10, 30d, 2w.")
 @click.option("--until", metavar="D", help="Only notes up to this day.")
@@ -72,7 +72,7 @@ def search(
         query=question,
         max_results=max_results,
         min_score=min_score,
-        source=source or "",
+        source="" if source is None or source == "all" else source,
         path_glob=path_glob or "",
         since=since or "",
         until=until or "",

@@ -40,6 +40,9 @@ MAX_WAITING = 256
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
 
+#: The text format of Prometheus.
+_METRICS_TYPE = "text/plain; version=0.0.4"
+
 Call = Callable[..., dict[str, Any]]
 
 
@@ -62,6 +65,7 @@ class Api:
             self._route("/context", tools.context, "GET"),
             self._route("/append", tools.append, "POST"),
             Route("/overview", self._overview, methods=["GET"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
             Route("/openapi.json", _openapi, methods=["GET"]),
@@ -109,6 +113,15 @@ class Api:
         try:
             overview = partial(self._tools.overview, agents, with_queues=not access.only)
             return Json(await self._in_thread(overview))
+        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
+            return self._refused(error)
+
+    async def _metrics(self, request: Request) -> Response:
+        """What `memline metrics` serves; of all agents, so only for whom all are open."""
+        if access_of(request.scope).only:
+            return refusal(403, "metrics are of all agents", "use serve.token")
+        try:
+            return Response(await self._in_thread(self._tools.metrics), media_type=_METRICS_TYPE)
         except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
             return self._refused(error)
 

@@ -31,6 +31,9 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json", "/"})
 #: Seconds a client has to send a body.
 BODY_TIMEOUT_S = 10.0
 
+#: Bytes above the limit that are read and thrown away: who is cut off while sending may not see the answer.
+_DRAIN_BYTES = 1_048_576
+
 #: Wrong tokens that an address may send in a minute.
 MAX_WRONG_TOKENS = 20
 
@@ -132,16 +135,20 @@ class Guard:
         limit = self._serve.max_body_bytes
         too_large = refusal(413, f"the request is larger than {limit} bytes", "ask shorter", headers=_CLOSE)
         declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > limit:
+        if not declared.isdecimal() or int(declared[:20]) > limit + _DRAIN_BYTES:
             return too_large
         body = bytearray()
+        size = 0
         with anyio.move_on_after(BODY_TIMEOUT_S) as waiting:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
                     break
-                body += message.get("body", b"")
-                if len(body) > limit:
+                block = message.get("body", b"")
+                size += len(block)
+                if size <= limit:
+                    body += block
+                elif size > limit + _DRAIN_BYTES:
                     return too_large
                 if not message.get("more_body", False):
                     break
@@ -149,7 +156,7 @@ class Guard:
             return refusal(
                 408, f"the request did not come within {BODY_TIMEOUT_S:g} s", "send it again", headers=_CLOSE
             )
-        return _again(bytes(body), receive)
+        return _again(bytes(body), receive) if size <= limit else too_large
 
 
 #: What is still on its way belongs to no request.

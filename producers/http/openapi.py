@@ -56,6 +56,7 @@ def describe(version: str) -> Schema:
         path: {method: _operation(path, method) for method in methods} for path, methods in _METHODS.items()
     }
     paths["/overview"] = {"get": _overview()}
+    paths["/metrics"] = {"get": _metrics()}
     paths["/"] = {"get": _plain("A page for people", "page", ("200",), kind="text/html")}
     paths["/health"] = {"get": _plain("Whether the server is there", "health", ("200",))}
     paths["/ready"] = {"get": _plain("Whether questions can be answered", "ready", ("200", "503"))}
@@ -127,6 +128,15 @@ def _overview() -> Schema:
         "operationId": "overview",
         "summary": "State of all agents that the token opens, and of the queues",
         "responses": {"200": {"description": "The answer.", "content": answer}, **_failures()},
+    }
+
+
+def _metrics() -> Schema:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    return {
+        "operationId": "metrics",
+        "summary": "Queues, backlog, workers and providers for Prometheus",
+        "responses": {"200": {"description": "Its text format.", "content": text}, **_failures()},
     }
 
 

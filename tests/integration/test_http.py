@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -17,8 +18,6 @@ from producers import contract
 from producers.http import guard, server
 from tests.support.http_api import serving
 from tests.support.workspace import Place, until
-
-ALL, WORK = "token-for-all", "token-for-work"
 
 
 @pytest.fixture
@@ -135,16 +134,15 @@ JSON = {"content-type": "application/json"}
 
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit(client: httpx.Client) -> None:
-    def chunks() -> Iterator[bytes]:
-        for _ in range(1_000):
+    def chunks(count: int) -> Iterator[bytes]:
+        for _ in range(count):
             yield b" " * 1_000
 
-    try:
-        answer = client.post("/search", content=chunks(), headers=JSON)
-    except httpx.WriteError:
-        # The server had answered and hung up before all was sent.
-        return
-    assert "larger" in refused(answer, 413)
+    assert "larger" in refused(client.post("/search", content=chunks(900), headers=JSON), 413)
+    # Far above the limit the server hangs up before all is sent; what the client then sees is its own affair.
+    with suppress(httpx.TransportError):
+        assert "larger" in refused(client.post("/search", content=chunks(20_000), headers=JSON), 413)
+    assert client.get("/health").status_code == 200
 
 
 def test_another_host_is_not_answered(client: httpx.Client) -> None:
@@ -191,63 +189,6 @@ def test_a_page_of_an_allowed_origin_is_answered_and_told_so(notes: Place) -> No
             204,
             True,
         )
-
-
-def with_agents(place: Place) -> Any:
-    """Settings of two agents, and tokens."""
-    place.write("../other/MEMORY.md", "The vault code is 7341.\n")
-    listed = [
-        {"id": "main", "default": True, "workspace": str(place.workspace)},
-        {"id": "work", "workspace": str(place.folder / "other")},
-    ]
-    place.config.write_text(
-        json.dumps({"agents": {"list": listed}, "serve": {"token": ALL, "tokens": {"work": WORK}}})
-    )
-    return place.settings
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
-
-
-def found(client: httpx.Client, query: str, token: str, **params: str) -> list[str]:
-    answer = client.get("/search", params={"query": query, **params}, headers=bearer(token))
-    assert answer.status_code == 200, answer.text
-    return [hit["path"] for hit in answer.json()["results"]]
-
-
-def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
-        assert "a token is needed" in refused(client.get("/search", params={"query": "x"}), 401)
-        assert "not known" in refused(client.get("/status", headers=bearer("wrong-token")), 401)
-        assert client.get("/status").headers["www-authenticate"] == "Bearer"
-        assert client.get("/health").status_code == client.get("/ready").status_code == 200
-
-        assert found(client, "vault", WORK) == ["MEMORY.md"]
-        assert found(client, "cents", WORK) == []
-        assert found(client, "cents", ALL) == ["MEMORY.md"]
-        assert found(client, "vault", ALL) == []
-        assert found(client, "vault", ALL, agent="work") == ["MEMORY.md"]
-        for agent in ("main", "nobody"):
-            said = refused(client.get("/status", params={"agent": agent}, headers=bearer(WORK)), 403)
-            assert (
-                said.replace(agent, "AGENT")
-                == "this token does not open the agent 'AGENT' | leave agent out, or name work"
-            )
-        assert "the agents are: main, work" in refused(
-            client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
-        )
-
-
-def test_who_sends_wrong_tokens_again_and_again_has_to_wait(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
-        for _ in range(guard.MAX_WRONG_TOKENS):
-            refused(client.get("/status", headers=bearer("wrong-token")), 401)
-
-        answer = client.get("/status", headers=bearer(ALL))
-
-        assert "too many wrong tokens" in refused(answer, 429)
-        assert int(answer.headers["retry-after"]) <= 61
 
 
 def test_a_client_may_not_ask_more_often_than_allowed(notes: Place) -> None:
@@ -328,19 +269,3 @@ def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> 
 
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, range(200)))
-
-
-def test_the_page_holds_no_data_and_runs_only_its_own_script(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
-        page = client.get("/")
-        assert page.headers["content-type"].startswith("text/html")
-        assert "script-src 'sha256-" in page.headers["content-security-policy"]
-        assert "innerHTML" not in page.text and "MEMORY.md" not in page.text
-
-        refused(client.get("/overview"), 401)
-        whole, part = (client.get("/overview", headers=bearer(token)).json() for token in (ALL, WORK))
-
-    for overview in (whole, part):
-        validate(overview, contract.OVERVIEW)
-    assert [agent["agentId"] for agent in whole["agents"]] == ["main", "work"]
-    assert [agent["agentId"] for agent in part["agents"]] == ["work"]

@@ -1,0 +1,108 @@
+"""The HTTP API with tokens and several agents: what each opens, and what the page of the server may show."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from jsonschema import validate
+
+from producers import contract
+from producers.http import guard
+from tests.support.http_api import serving
+from tests.support.workspace import Place
+
+ALL, WORK = "token-for-all", "token-for-work"
+
+
+@pytest.fixture
+def notes(place: Place) -> Place:
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    return place
+
+
+def refused(response: httpx.Response, status: int) -> str:
+    """What an error says; every error has the same shape."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    validate(body, contract.ERROR)
+    return f"{body['error']} | {body['hint']}"
+
+
+def with_agents(place: Place) -> Any:
+    """Settings of two agents, and tokens."""
+    place.write("../other/MEMORY.md", "The vault code is 7341.\n")
+    listed = [
+        {"id": "main", "default": True, "workspace": str(place.workspace)},
+        {"id": "work", "workspace": str(place.folder / "other")},
+    ]
+    place.config.write_text(
+        json.dumps({"agents": {"list": listed}, "serve": {"token": ALL, "tokens": {"work": WORK}}})
+    )
+    return place.settings
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def found(client: httpx.Client, query: str, token: str, **params: str) -> list[str]:
+    answer = client.get("/search", params={"query": query, **params}, headers=bearer(token))
+    assert answer.status_code == 200, answer.text
+    return [hit["path"] for hit in answer.json()["results"]]
+
+
+def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        assert "a token is needed" in refused(client.get("/search", params={"query": "x"}), 401)
+        assert "not known" in refused(client.get("/status", headers=bearer("wrong-token")), 401)
+        assert client.get("/status").headers["www-authenticate"] == "Bearer"
+        assert client.get("/health").status_code == client.get("/ready").status_code == 200
+
+        assert found(client, "vault", WORK) == ["MEMORY.md"]
+        assert found(client, "cents", WORK) == []
+        assert found(client, "cents", ALL) == ["MEMORY.md"]
+        assert found(client, "vault", ALL) == []
+        assert found(client, "vault", ALL, agent="work") == ["MEMORY.md"]
+        for agent in ("main", "nobody"):
+            said = refused(client.get("/status", params={"agent": agent}, headers=bearer(WORK)), 403)
+            assert (
+                said.replace(agent, "AGENT")
+                == "this token does not open the agent 'AGENT' | leave agent out, or name work"
+            )
+        assert "the agents are: main, work" in refused(
+            client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
+        )
+
+
+def test_who_sends_wrong_tokens_again_and_again_has_to_wait(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        for _ in range(guard.MAX_WRONG_TOKENS):
+            refused(client.get("/status", headers=bearer("wrong-token")), 401)
+
+        answer = client.get("/status", headers=bearer(ALL))
+
+        assert "too many wrong tokens" in refused(answer, 429)
+        assert int(answer.headers["retry-after"]) <= 61
+
+
+def test_the_page_holds_no_data_and_runs_only_its_own_script(notes: Place) -> None:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+        page = client.get("/")
+        assert page.headers["content-type"].startswith("text/html")
+        assert "script-src 'sha256-" in page.headers["content-security-policy"]
+        assert "innerHTML" not in page.text and "MEMORY.md" not in page.text
+
+        refused(client.get("/overview"), 401)
+        whole, part = (client.get("/overview", headers=bearer(token)).json() for token in (ALL, WORK))
+
+        metrics = client.get("/metrics", headers=bearer(ALL))
+        refused(client.get("/metrics", headers=bearer(WORK)), 403)
+
+    assert 'memline_index_up{agent="work"} 1.0' in metrics.text
+    for overview in (whole, part):
+        validate(overview, contract.OVERVIEW)
+    assert [agent["agentId"] for agent in whole["agents"]] == ["main", "work"]
+    assert [agent["agentId"] for agent in part["agents"]] == ["work"]
