@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     backfill,
+    batch_backfill,
     batch_memory,
     faces,
     fleet,
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "save": saving.save,
     "memory": memory.resident,
     "session-growth": session_growth.growth,
+    "batch-backfill": batch_backfill.backfill,
     "batch-memory": batch_memory.resident,
     "http": faces.http,
     "mcp": faces.mcp,

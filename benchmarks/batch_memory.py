@@ -57,7 +57,7 @@ print(json.dumps({"good": good, "received": received}))
 def resident(bench: Bench) -> list[Figure]:
     """Peak memory while a batch of 200 MB is uploaded and while an answer of 1 GB is read."""
     code = PEAK + _API
-    with _provider() as base_url:
+    with provider(_DIMS) as base_url:
         uploaded = run([sys.executable, "-c", code + _UPLOAD.format(rows=_ROWS, chars=_TEXT_CHARS), base_url])
         file_id = uploaded.stdout.strip()
         read = run([sys.executable, "-c", code + _RESULTS, base_url, file_id])
@@ -82,9 +82,9 @@ def resident(bench: Bench) -> list[Figure]:
 
 
 @contextmanager
-def _provider() -> Iterator[str]:
+def provider(dims: int) -> Iterator[str]:
     """The base URL of a server with a Batch API whose vectors cost nothing."""
-    command = [sys.executable, "-m", "tests.support.embedding_server", "--cheap", "--dims", str(_DIMS)]
+    command = [sys.executable, "-m", "tests.support.embedding_server", "--cheap", "--dims", str(dims)]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         try:

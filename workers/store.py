@@ -209,10 +209,9 @@ def _hand_out(here: runtime.Runtime, agent: str) -> None:
     """Send the batch worker what is due, and come back when the next batch is."""
     if not here.serves_batches():
         return
-    handed = here.writer(agent).batches
-    for batch in handed.hand_out():
+    given, wait_s = here.writer(agent).batches.hand_out()
+    for batch in given:
         is_new = batch.state in ("intent", "uploaded")
         send((SubmitBatch if is_new else PollBatch)(agent=agent, token=batch.token))
-    wait_s = handed.next_due_s()
     if wait_s is not None:
         here.bell.ask(agent, wait_s)

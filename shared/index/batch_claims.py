@@ -113,26 +113,36 @@ def free_dead(connection: Connection, now: float) -> int:
     return freed
 
 
-def hand_out(connection: Connection, now: float) -> list[Batch]:
-    """The batches that are due and that nobody works on; each is given once in a while.
+def hand_out(connection: Connection, now: float) -> tuple[list[Batch], float | None]:
+    """The batches that are due and that nobody works on, and when the next one is (seconds since the epoch).
 
-    Whoever gets one sends the message about it. Two processes never get the same one.
+    Each is given once in a while. Whoever gets one sends the message about it; two processes never get the
+    same one.
     """
-    due = [
-        batch
-        for batch in batches.open_batches(connection)
-        if batch.state != "filling" and batch.due <= now and not batch.is_claimed
-    ]
-    given = []
-    for batch in due:
-        with transaction(connection):
-            taken = connection.execute(
-                "UPDATE batches SET due = ? WHERE token = ? AND due = ? AND owner = ''",
-                (now + HAND_OUT_S, batch.token, batch.due),
-            )
-        if taken.rowcount:
-            given.append(batch)
-    return given
+    row = connection.execute(
+        "SELECT min(due) FROM batches WHERE state NOT IN ('closed', 'filling') AND state <> 'closed'"
+        " AND owner = ''"
+    ).fetchone()
+    if row[0] is None or row[0] > now:
+        # Nearly always: this is asked at every message.
+        return [], row[0]
+    given: list[Batch] = []
+    next_due: float | None = None
+    for batch in batches.open_batches(connection):
+        due = batch.due
+        if batch.state == "filling" or batch.is_claimed:
+            continue
+        if due <= now:
+            due = now + HAND_OUT_S
+            with transaction(connection):
+                taken = connection.execute(
+                    "UPDATE batches SET due = ? WHERE token = ? AND due = ? AND owner = ''",
+                    (due, batch.token, batch.due),
+                )
+            if taken.rowcount:
+                given.append(batch)
+        next_due = due if next_due is None else min(due, next_due)
+    return given, next_due
 
 
 def look_now(connection: Connection, now: float) -> None:
@@ -144,11 +154,4 @@ def look_now(connection: Connection, now: float) -> None:
         "UPDATE batches SET due = min(due, ?), attempts = 0, action = ''"
         " WHERE state <> 'closed' AND calling_at = 0",
         (now,),
-    )
-
-
-def next_due(connection: Connection) -> float | None:
-    """When the next batch that nobody works on is due (seconds since the epoch)."""
-    return min(
-        (batch.due for batch in batches.open_batches(connection) if not batch.is_claimed), default=None
     )

@@ -17,7 +17,14 @@ from shared.index import (
     identity,
     meta,
 )
-from shared.index.batch_dispatch import NONE_HELD, BatchRules, Gathered, Growth
+from shared.index.batch_dispatch import (
+    ALL_HELD,
+    LOOK_EVERY_S,
+    NONE_HELD,
+    BatchRules,
+    Gathered,
+    Growth,
+)
 from shared.index.batches import Batch
 from shared.index.breaker import Rules
 from shared.index.driver import faults, transaction
@@ -36,12 +43,19 @@ class BatchWriter:
         self._owner = dispatch.this_owner()
         self._clock = clock
         self._growth = Growth()
+        #: What was found at the last look, and when that was.
+        self._gathered = Gathered(above=NONE_HELD)
+        self._looked = 0.0
 
     def gather(self, rules: BatchRules | None, *, only: Identity, is_feeding: bool) -> Gathered:
         """What goes by batch, and what may go in requests now; see `shared.index.batch_dispatch.gather`.
 
         `rules`: None when nothing goes by batch. `only`: as in `IndexWriter.lease`.
         """
+        now = self._clock.now()
+        if self._gathered.above == ALL_HELD and 0 <= now - self._looked < LOOK_EVERY_S:
+            return self._gathered
+        self._gathered = Gathered(above=NONE_HELD)
         with faults(self._path):
             target = identity.target(self._connection)
             if target is None or target.identity.key != only.key:
@@ -53,26 +67,24 @@ class BatchWriter:
             if state.paused or meta.get(self._connection, meta.PAUSED, False):
                 # Nothing goes out; a probe of the provider is a request.
                 return Gathered(above=NONE_HELD)
-            return batch_dispatch.gather(
+            self._gathered = batch_dispatch.gather(
                 self._connection,
                 target,
                 rules,
                 self._growth,
                 is_feeding=is_feeding,
                 owner=self._owner,
-                now=self._clock.now(),
+                now=now,
             )
+            self._looked = now
+        return self._gathered
 
-    def hand_out(self) -> Sequence[Batch]:
-        """Batches somebody should work on now; see `shared.index.batch_claims.hand_out`."""
+    def hand_out(self) -> tuple[Sequence[Batch], float | None]:
+        """Batches somebody should work on now, and seconds until the next one is due; None: none is open."""
+        now = self._clock.now()
         with faults(self._path):
-            return batch_claims.hand_out(self._connection, self._clock.now())
-
-    def next_due_s(self) -> float | None:
-        """Seconds until the next batch is due; None when none is open."""
-        with faults(self._path):
-            due = batch_claims.next_due(self._connection)
-        return None if due is None else max(due - self._clock.now(), 0.0)
+            given, next_due = batch_claims.hand_out(self._connection, now)
+        return given, None if next_due is None else max(next_due - now, 0.0)
 
     def settle(self, token: str, *, missing: int, rules: Rules = health.BATCH_RULES) -> Batch | None:
         """End a batch, and tell its breaker, by `rules`; see `shared.index.batch_settle.settle`."""

@@ -121,6 +121,14 @@ def open_batches(connection: Connection) -> list[Batch]:
     return [_batch(row) for row in rows]
 
 
+def unfinished(connection: Connection) -> int:
+    """How many batches hold a place: those the provider is not done with, or has not got yet."""
+    row = connection.execute(
+        "SELECT count(*) FROM batches WHERE state <> 'closed' AND state NOT IN ('collecting', 'cleaning')"
+    ).fetchone()
+    return int(row[0])
+
+
 def latest(connection: Connection, limit: int) -> list[Batch]:
     """The batches made last, open or closed, newest first."""
     if not _are_there(connection):
