@@ -162,6 +162,7 @@ def _frame(settings: AgentSettings, choice: Choice, plan: Plan) -> dict[str, Any
             "failures": 0,
             "limit": memory.remote.batch.failure_limit,
             "wait": memory.remote.batch.wait,
+            "minTexts": memory.remote.batch.min_texts,
             "concurrency": memory.remote.batch.concurrency,
             "pollIntervalMs": memory.remote.batch.poll_interval_ms,
             "timeoutMs": memory.remote.batch.timeout_minutes * 60_000,

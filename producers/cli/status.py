@@ -103,7 +103,10 @@ def _print(one: dict[str, Any]) -> None:
 def _batch(batch: dict[str, Any]) -> str:
     if not batch["enabled"]:
         return "disabled"
-    words = f"enabled ({batch['open']} open, failures {batch['failures']}/{batch['limit']})"
+    words = (
+        f"enabled from {batch['minTexts']} texts on"
+        f" ({batch['open']} open, failures {batch['failures']}/{batch['limit']})"
+    )
     return words + (f", last: {batch['lastError']}" if batch["lastError"] else "")
 
 

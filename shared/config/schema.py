@@ -49,7 +49,7 @@ class Batch(Block):
 
     enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
-    min_texts: int = key(100, low=1, doc="texts that are worth a batch; fewer go out in requests")
+    min_texts: int = key(50, low=1, doc="texts that are worth a batch; fewer go out in requests")
     concurrency: int = key(2, low=1, doc="batches open at a time")
     poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first time between two looks at a batch")
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")

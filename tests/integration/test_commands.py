@@ -60,6 +60,7 @@ STATUS = {
         "enabled",
         "failures",
         "limit",
+        "minTexts",
         "wait",
         "concurrency",
         "pollIntervalMs",
