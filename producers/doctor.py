@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 
 from producers.status import collect
 from shared.config.schema import AgentSettings
-from shared.errors import IndexFault, IndexMissing
+from shared.errors import IndexFault, IndexMissing, ProviderStop
+from shared.flush import plan, turn
+from shared.flush import state as flush_state
 from shared.index import driver, fts
 
 #: Free bytes below the index under which a backfill may fill the disk.
@@ -114,6 +117,7 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
             level="problem", what=f"{name}: {body['vector']['failed']} texts got no vector", fix=index_again
         )
     yield from _breakers(name, body)
+    yield from _flush(name, settings)
     if body["provider"] == "none":
         explicit = body["requestedProvider"] not in ("auto", "none")
         yield Finding(
@@ -123,6 +127,39 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
         )
     else:
         yield Finding(level="ok", what=f"{name}: embeds with {body['provider']} {body['model']}")
+
+
+def _flush(name: str, settings: AgentSettings) -> Iterator[Finding]:
+    """Whether sessions are written down before they are compacted, where somebody is set up to do it."""
+    if not plan.is_on(settings):
+        return
+    folder = plan.folder_of(settings)
+    try:
+        if not settings.sessions.compaction.memory_flush.command:
+            turn.endpoint_of(settings)
+        sessions = flush_state.read(folder).sessions
+    except ProviderStop as error:
+        yield Finding(level="problem", what=f"{name}: {error.message}", fix=error.hint)
+        return
+    except OSError as error:
+        yield Finding(
+            level="problem", what=f"{name}: memory flush: {folder}: {error}", fix=f"ls -ld {folder}"
+        )
+        return
+    now = time.time()
+    lost = [each for each in sessions.values() if plan.is_given_up(each, now)]
+    if not lost:
+        yield Finding(level="ok", what=f"{name}: sessions are written down before they are compacted")
+        return
+    last = max(lost, key=lambda each: each.at)
+    reason = last.reason
+    if last.outcome == flush_state.ASKED:
+        reason = "nobody took the turn; is memline up, or a worker on the queue flush, running?"
+    yield Finding(
+        level="warning",
+        what=f"{name}: {len(lost)} sessions were not written down; the last: {reason}",
+        fix="memline flush",
+    )
 
 
 def _breakers(name: str, body: dict[str, Any]) -> Iterator[Finding]:

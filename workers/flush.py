@@ -6,7 +6,9 @@ from typing import Any
 
 import dramatiq
 
+from shared.flush import plan
 from shared.flush.run import run
+from shared.flush.state import NOTHING, STORED
 from shared.logs import Log
 from shared.queue.messages import FlushMemory, decode
 from workers import runtime
@@ -24,9 +26,16 @@ def flush_memory(raw: dict[str, Any]) -> None:
     message = decode(raw, FlushMemory)
     here = runtime.current()
     settings = here.agent(message.agent)
-    session = run(settings, message.session, cycle=message.cycle, clock=here.clock)
+    try:
+        session = run(settings, message.session, cycle=message.cycle, clock=here.clock)
+    except OSError as error:
+        # Not raised: the producer asks again, as often as a cycle allows.
+        reason = f"{plan.folder_of(settings)}: {(error.strerror or str(error)).lower()}"
+        _LOG.error("flush.failed", agent=message.agent, session=message.session, reason=reason)
+        return
     if session is not None:
-        _LOG.info(
+        tell = _LOG.info if session.outcome in (STORED, NOTHING) else _LOG.warning
+        tell(
             "flush.done",
             agent=message.agent,
             session=message.session,

@@ -60,7 +60,9 @@ def _report(settings: AgentSettings) -> dict[str, Any]:
             {
                 "session": name,
                 "tokens": session.size.tokens,
-                "threshold": plan.threshold_of(settings, registered.get(name, plan.Registered())),
+                "threshold": plan.threshold_of(
+                    settings, registered.get(name, plan.Registered()), model=session.size.model
+                ),
                 "bytesSinceCompaction": session.size.bytes_since_compaction,
                 "compactions": session.size.compactions,
                 **_outcome(session),
@@ -92,18 +94,23 @@ def _now(settings: AgentSettings, session: str, as_json: bool) -> int:
         raise ConfigError(_SET_UP, hint="docs/flush.md has examples")
     folder = plan.folder_of(settings)
     name = session if session.endswith(".jsonl") else f"{session}.jsonl"
+    if "/" in name or not flush_state.can_be_named(name):
+        raise MemlineError(f"{name!r} is no name of a transcript", hint="memline flush")
     try:
         size = measure(str(folder), name, SessionSize())
     except (FileRefused, OSError) as error:
         raise MemlineError(f"there is no transcript {name} in {folder}", hint="memline flush") from error
     clock = SystemClock()
-    with flush_state.editing(folder) as state:
-        asked = state.sessions.setdefault(name, flush_state.SessionState())
-        if asked.cycle != size.compactions:
-            asked.reply = ""
-        asked.size, asked.cycle, asked.outcome = size, size.compactions, flush_state.ASKED
-        asked.reason, asked.at, asked.attempts = "asked for by hand", clock.now(), 1
-    done = run(settings, name, cycle=size.compactions, clock=clock)
+    try:
+        with flush_state.editing(folder) as state:
+            asked = state.sessions.setdefault(name, flush_state.SessionState())
+            plan.grow(asked, size)
+            asked.attempts = 0
+            plan.ask(asked, "asked for by hand", clock.now())
+        done = run(settings, name, cycle=asked.cycle, clock=clock)
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise MemlineError(f"{folder} cannot be written: {words}", hint=f"ls -ld {folder}") from error
     if done is None:
         raise MemlineError("another process has just flushed this session", hint="memline flush")
     if as_json:

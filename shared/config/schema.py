@@ -269,7 +269,7 @@ class Sessions(Block):
 
     #: `agents.defaults.contextTokens`: the window of a model that says nothing of its own.
     context_tokens: int = 200_000
-    #: Windows by model id, out of `models.providers.*.models`.
+    #: Windows by `provider/model` and by model, out of `models.providers.*.models`.
     context_windows: Mapping[str, int] = field(default_factory=dict)
     #: `agents.defaults.userTimezone`, an IANA name; empty: that of the machine.
     user_timezone: str = ""

@@ -105,16 +105,18 @@ def _with_references(leaves: dict[str, Leaf], env: Environment, report: Report) 
 
 
 def _windows(content: Mapping[str, Any]) -> dict[str, int]:
-    """`contextWindow` of every model below `models.providers`, by id; what has another shape is left out."""
+    """`contextWindow` of every model below `models.providers`, by `provider/id` and by id (of several the
+    first); what has another shape is left out."""
     windows: dict[str, int] = {}
     models = content.get("models")
     providers = models.get("providers") if isinstance(models, dict) else None
-    for entry in providers.values() if isinstance(providers, dict) else ():
+    for name, entry in providers.items() if isinstance(providers, dict) else ():
         listed = entry.get("models") if isinstance(entry, dict) else None
         for model in listed if isinstance(listed, list) else ():
             if isinstance(model, dict) and isinstance(model.get("id"), str):
                 window: Any = model.get("contextWindow")
                 if _is_count(window):
+                    windows[f"{name}/{model['id']}"] = int(window)
                     windows.setdefault(model["id"], int(window))
     return windows
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from datetime import datetime, tzinfo
+from datetime import datetime
 
 #: The word for "there is nothing to keep"; the original's, so that prompts written for it work here.
 NO_REPLY = "NO_REPLY"
@@ -24,46 +25,71 @@ _PROMPT = (
 _HINT = f"If there is nothing to keep, answer {NO_REPLY}."
 
 _FENCED = re.compile(r"```(?:markdown|md)?[ \t]*\n(.*?)\n?```", re.DOTALL)
-_SILENT = re.compile(rf"\W*{NO_REPLY}(?!\w)", re.ASCII)
+
+#: What a model thought, which servers without a field for it leave in the answer, some without its beginning.
+_THOUGHT = re.compile(r"\A.*</(?:think|thinking|thought|reasoning)>", re.DOTALL | re.IGNORECASE)
+_THINKING = re.compile(r"\s*<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+
+#: At the beginning of the answer, whatever marks are around it; and as all of it, in other spellings.
+_SILENT = re.compile(rf"\W*{NO_REPLY}(?![A-Z0-9_])|\W*no[ _-]?reply\W*\Z", re.IGNORECASE)
+_SILENT_END = re.compile(rf"[\s*_`\"'\[({{-]*(?<!\w){NO_REPLY}\W*\Z", re.IGNORECASE)
+
+#: A note that begins with a rule begins with front matter.
+_RULES = re.compile(r"\A(?:\s*(?:-{3,}|\+{3,})[ \t]*(?:\n|\Z))+")
+
+_TAG = re.compile(r"<(/?)conversation>", re.IGNORECASE)
 
 
-def system_prompt(configured: str) -> str:
+def system_prompt(configured: str, now: datetime) -> str:
     """The system prompt of the turn; it names NO_REPLY, or the model could not say so."""
-    return _with_hint(configured or _SYSTEM)
+    return _complete(configured or _SYSTEM, now)
 
 
 def request(configured: str, now: datetime) -> str:
     """The request at the end of the turn, with today's date and the time."""
-    text = _with_hint(configured or _PROMPT).replace("YYYY-MM-DD", f"{now:%Y-%m-%d}")
+    text = _complete(configured or _PROMPT, now)
     return f"{text}\n\nCurrent time: {now:%A, %Y-%m-%d %H:%M %Z}".rstrip()
 
 
 def conversation(lines: list[str], *, is_cut: bool) -> str:
-    """The turns of a conversation as the model sees them."""
+    """The turns of a conversation as the model sees them; nothing said in it can end it."""
     head = "[earlier turns are left out]\n" if is_cut else ""
-    return f"<conversation>\n{head}" + "\n".join(lines) + "\n</conversation>"
+    said = "\n".join(_TAG.sub(r"[\1conversation]", line) for line in lines)
+    return f"<conversation>\n{head}{said}\n</conversation>"
+
+
+def is_unfinished(answer: str) -> bool:
+    """Whether an answer ends while the model is still thinking: it has not said anything yet."""
+    return bool(_THINKING.match(answer)) and not _THOUGHT.match(answer)
+
+
+def without_thoughts(answer: str) -> str:
+    """What the model said when it had done thinking."""
+    return _THOUGHT.sub("", answer).strip()
 
 
 def entry(answer: str) -> str:
     """What an answer says is to be kept; empty when there is nothing."""
-    text = answer.replace("\r\n", "\n").replace("\0", "").strip()
+    text = answer.strip()
     if fenced := _FENCED.fullmatch(text):
         text = fenced[1].strip()
-    if _SILENT.match(text):
+    if _SILENT.match(text) or _is_silent_object(text):
         return ""
     # Some models add it to a full answer.
-    return re.sub(rf"\s*{NO_REPLY}\W*$", "", text).rstrip()
+    return _RULES.sub("", _SILENT_END.sub("", text)).strip("\n").rstrip()
 
 
-def local_time(zone: str, now_s: float) -> datetime:
-    """The time of day where the user is; `zone` is an IANA name, empty for that of this machine."""
-    place: tzinfo | None = None
-    if zone:
-        from zoneinfo import ZoneInfo
+def _is_silent_object(text: str) -> bool:
+    """Whether the answer is the word as JSON, `{"action": "NO_REPLY"}`."""
+    if not text.startswith("{"):
+        return False
+    try:
+        values = list(json.loads(text).values())
+    except (ValueError, RecursionError):
+        return False
+    return len(values) == 1 and isinstance(values[0], str) and bool(_SILENT.fullmatch(values[0].strip()))
 
-        place = ZoneInfo(zone)
-    return datetime.fromtimestamp(now_s, place).astimezone(place)
 
-
-def _with_hint(text: str) -> str:
-    return text if NO_REPLY in text else f"{text}\n\n{_HINT}"
+def _complete(text: str, now: datetime) -> str:
+    with_hint = text if NO_REPLY in text else f"{text}\n\n{_HINT}"
+    return with_hint.replace("YYYY-MM-DD", f"{now:%Y-%m-%d}")

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from pathlib import Path
 
-from shared.flush.size import lines_from
+from shared.flush.size import SessionSize, is_compaction, is_continued, lines_from
 from shared.sources.safe_open import FileRefused, open_regular
 from shared.sources.tokens import estimate_tokens
 from shared.sources.transcript_progress import Counts, Standing
@@ -14,10 +14,12 @@ from shared.sources.transcripts import Talk
 
 
 def recent_turns(
-    folder: Path, name: str, *, start: int, max_tokens: int, now: float
+    folder: Path, name: str, size: SessionSize, *, start: int, max_tokens: int, now: float
 ) -> tuple[list[str], bool]:
-    """`User: …` and `Assistant: …` from the byte `start` of a transcript on, masked, and whether earlier ones
-    were left out to stay within `max_tokens`. Nothing for a transcript that is gone.
+    """`User: …` and `Assistant: …` from the byte `start` of a transcript to the next compaction, masked, and
+    whether something was left out to stay within `max_tokens`. Nothing for a transcript that is gone.
+
+    `size`: what was measured of it; one that was written anew since is read from its beginning.
     """
     try:
         opened = open_regular(str(folder), name)
@@ -28,7 +30,11 @@ def recent_turns(
     tokens = 0
     is_cut = False
     try:
-        for _, line in lines_from(opened, start):
+        is_same = is_continued(opened, size)
+        for _, line in lines_from(opened, start if is_same else 0):
+            if is_same and is_compaction(line):
+                # What comes now is the next cycle's.
+                break
             message = talk.take(line)
             if message is None:
                 continue
@@ -40,4 +46,8 @@ def recent_turns(
                 is_cut = True
     finally:
         os.close(opened)
-    return [turn for turn, _ in turns], is_cut
+    said = [turn for turn, _ in turns]
+    if tokens > max_tokens:
+        # One turn alone: its beginning says what it is about.
+        said, is_cut = [said[0][: len(said[0]) * max_tokens // tokens]], True
+    return said, is_cut

@@ -7,7 +7,6 @@ everything that fills a window: thinking, tool calls and their results too, othe
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,12 +14,13 @@ from typing import Any
 
 from shared.sources.safe_open import open_regular
 from shared.sources.tokens import estimate_tokens
+from shared.sources.transcripts import parse, seconds_of
 
 #: Bytes at the beginning of a transcript that tell whether it is still the same one.
 HEAD_BYTES = 1_024
 
 #: Bytes read at a time.
-_PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 20
 
 #: A longer line is in no window of any model (2 million tokens), so it counts nothing.
 _MAX_LINE_BYTES = 8 << 20
@@ -30,6 +30,9 @@ _MAX_DEPTH = 20
 
 #: Tokens of a picture, about, whatever its bytes.
 _PICTURE_TOKENS = 1_200
+
+#: Records besides messages that a model is shown, and where their text is.
+_SHOWN = {"custom_message": "content", "branch_summary": "summary"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,13 @@ class SessionSize:
     #: Compactions so far, and where the last one stands.
     compactions: int = 0
     compacted_at: int = 0
+    #: Name of the compaction cycle: that of the record it began with, the last compaction or the first line.
+    #: No number, because a transcript that is cut at its compaction has as many as before.
+    cycle: str = ""
+    #: The model that answered last, as `provider/model`; empty when no record says so.
+    model: str = ""
+    #: When the last record was made, by its own account (seconds since the epoch); 0: none says so.
+    last_at: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -58,24 +68,37 @@ class SessionSize:
 
 
 def measure(folder: str, name: str, before: SessionSize) -> SessionSize:
-    """The size of a transcript now; `before` is what an earlier look found.
+    """The size of a transcript now; `before` is what an earlier look found. Raises as `measuring`."""
+    *_, size = measuring(folder, name, before)
+    return size
+
+
+def measuring(folder: str, name: str, before: SessionSize) -> Iterator[SessionSize]:
+    """The same, piece by piece, so that something else can be done in between; the last one is the size.
 
     A file that shrank, or begins differently, is counted from its beginning. A last line without its end is
     left for the next look. Raises FileRefused for what is no regular file, OSError for what cannot be read.
     """
     opened = open_regular(folder, name)
     try:
-        if os.fstat(opened).st_size < before.offset or _head(opened, before.head_bytes) != before.head:
-            before = SessionSize()
-        size = before
+        size = before if is_continued(opened, before) else SessionSize()
         if size.head_bytes < HEAD_BYTES:
             length = min(os.fstat(opened).st_size, HEAD_BYTES)
             size = replace(size, head=_head(opened, length), head_bytes=length)
-        for end, line in lines_from(opened, before.offset):
+        told = size.offset
+        for end, line in lines_from(opened, size.offset):
             size = _with_line(size, line, end)
-        return size
+            if size.offset - told >= PIECE_BYTES:
+                told = size.offset
+                yield size
+        yield size
     finally:
         os.close(opened)
+
+
+def is_continued(opened: int, size: SessionSize) -> bool:
+    """Whether an open transcript still begins with what was measured."""
+    return os.fstat(opened).st_size >= size.offset and _head(opened, size.head_bytes) == size.head
 
 
 def _head(opened: int, length: int) -> str:
@@ -86,7 +109,7 @@ def lines_from(opened: int, offset: int) -> Iterator[tuple[int, bytes]]:
     """Whole lines from `offset` on with the offset behind each; one that is too long comes empty."""
     rest = b""
     skipped = 0
-    while piece := os.pread(opened, _PIECE_BYTES, offset + skipped + len(rest)):
+    while piece := os.pread(opened, PIECE_BYTES, offset + skipped + len(rest)):
         lines = (rest + piece).split(b"\n")
         rest = lines.pop()
         for line in lines:
@@ -98,22 +121,33 @@ def lines_from(opened: int, offset: int) -> Iterator[tuple[int, bytes]]:
             rest = b""
 
 
+def is_compaction(line: bytes) -> bool:
+    """Whether a line is the record of a compaction."""
+    return b'"compaction"' in line and _record(line).get("type") == "compaction"
+
+
 def _with_line(size: SessionSize, line: bytes, end: int) -> SessionSize:
-    counted, estimated = size.counted, size.estimated
+    counted, estimated, model = size.counted, size.estimated, size.model
     compactions, compacted_at = size.compactions, size.compacted_at
+    cycle = size.cycle or _name(line)
     record = _record(line)
     kind = record.get("type")
     if kind == "compaction":
         # What was kept beside the summary is in the provider's next count.
         counted, estimated = 0, _tokens(record.get("summary"))
-        compactions, compacted_at = compactions + 1, end
+        compactions, compacted_at, cycle = compactions + 1, end, _name(line)
     elif kind == "message":
         message = record.get("message")
         message = message if isinstance(message, dict) else {}
         if total := _counted(message):
             counted, estimated = total, 0
+            model = _model(message.get("provider"), message.get("model")) or model
         else:
             estimated += _tokens(message.get("content"))
+    elif kind == "model_change":
+        model = _model(record.get("provider"), record.get("modelId")) or model
+    elif kind in _SHOWN:
+        estimated += _tokens(record.get(_SHOWN[kind]))
     return replace(
         size,
         offset=end,
@@ -121,15 +155,26 @@ def _with_line(size: SessionSize, line: bytes, end: int) -> SessionSize:
         estimated=estimated,
         compactions=compactions,
         compacted_at=compacted_at,
+        cycle=cycle,
+        model=model,
+        last_at=seconds_of(record.get("timestamp")) or size.last_at,
     )
 
 
 def _record(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) else {}
+    return parse(line.strip(b" \t\r\n\x00\xef\xbb\xbf")) or {}
+
+
+def _name(line: bytes) -> str:
+    return hashlib.sha256(line).hexdigest()[:16]
+
+
+def _model(provider: Any, model: Any) -> str:
+    if not isinstance(model, str) or not model:
+        return ""
+    # A lone surrogate could not be written down.
+    name = f"{provider}/{model}" if isinstance(provider, str) and provider else model
+    return name.encode("utf-8", "replace").decode()
 
 
 def _counted(message: dict[str, Any]) -> int:
@@ -159,5 +204,10 @@ def _tokens(content: Any, depth: int = 0) -> int:
     if isinstance(content, dict):
         if content.get("type") == "image":
             return _PICTURE_TOKENS
-        return sum(_tokens(value, depth + 1) for name, value in content.items() if name not in ("type", "id"))
+        return sum(_tokens(value, depth + 1) for name, value in content.items() if not _is_around(name))
     return 0
+
+
+def _is_around(name: str) -> bool:
+    """Whether a field stands around what was said: kilobytes of a signature are not in the window as text."""
+    return name in ("type", "id", "partialJson") or name.endswith("ignature")

@@ -24,6 +24,12 @@ def flush_at(window_tokens: int, *, reserve_tokens: int, soft_tokens: int) -> in
 
 
 def window_of(sessions: Sessions, *, model: str, told: int) -> int:
-    """The window of a session's model in tokens: what the configuration says of the model, else what the
-    session's own entry says (`told`, 0: nothing), else the default."""
-    return sessions.context_windows.get(model) or told or sessions.context_tokens
+    """The window of a session's model in tokens: what the configuration says of the model (`provider/model`
+    or its bare id), else what the session's own entry says (`told`, 0: nothing), else the default."""
+    return known_window(sessions, model) or told or sessions.context_tokens
+
+
+def known_window(sessions: Sessions, model: str) -> int:
+    """What the configuration says of a model; 0: nothing."""
+    windows = sessions.context_windows
+    return windows.get(model) or windows.get(model.partition("/")[2], 0)

@@ -240,9 +240,6 @@ CREATE TABLE transcripts (
     title TEXT NOT NULL,
     messages INTEGER NOT NULL,
     broken INTEGER NOT NULL,
-    compactions INTEGER NOT NULL,
-    tokens INTEGER NOT NULL,
-    reported_tokens INTEGER NOT NULL,
     first_day TEXT NOT NULL,
     last_day TEXT NOT NULL
 ) STRICT;

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from shared.sources.transcript_progress import Progress
 
-_COUNTS = "messages, broken, compactions, tokens, reported_tokens, first_day, last_day"
+_COUNTS = "messages, broken, first_day, last_day"
 _COLUMNS = f"consumed, lines, resume, title, {_COUNTS}"
 
 
@@ -31,11 +31,6 @@ def read_all(connection: Connection) -> dict[str, Progress]:
     return {path: _progress(row) for path, *row in rows}
 
 
-def context_tokens(progress: Progress) -> int:
-    """Tokens in the context of a session: as the provider last said, or as many as its lines seem to have."""
-    return max(progress.counts.reported_tokens, progress.counts.tokens)
-
-
 def save(connection: Connection, file_id: int, progress: Progress | None) -> None:
     """Keep it, or with None forget what there was, inside the caller's transaction."""
     if progress is None:
@@ -43,8 +38,7 @@ def save(connection: Connection, file_id: int, progress: Progress | None) -> Non
         return
     counts = progress.counts
     connection.execute(
-        f"INSERT OR REPLACE INTO transcripts (file_id, {_COLUMNS})"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO transcripts (file_id, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             file_id,
             progress.consumed,
@@ -53,9 +47,6 @@ def save(connection: Connection, file_id: int, progress: Progress | None) -> Non
             progress.title,
             counts.messages,
             counts.broken,
-            counts.compactions,
-            counts.tokens,
-            counts.reported_tokens,
             counts.first_day,
             counts.last_day,
         ),
@@ -71,11 +62,11 @@ def days(connection: Connection) -> dict[int, tuple[str, str]]:
     return {file_id: (first, last) for file_id, first, last in rows}
 
 
-def _progress(row: tuple[int, int, str, str, int, int, int, int, int, str, str]) -> Progress:
+def _progress(row: tuple[int, int, str, str, int, int, str, str]) -> Progress:
     # Loaded where transcripts are read: every search imports this module.
     from shared.sources.transcript_progress import Counts, Place, Progress, Standing
 
-    consumed, lines, resume, title, messages, broken, compactions, tokens, reported, first_day, last_day = row
+    consumed, lines, resume, title, messages, broken, first_day, last_day = row
     try:
         place = json.loads(resume)
         begin = Place(**{**place, "standing": Standing(**place["standing"])})
@@ -90,9 +81,6 @@ def _progress(row: tuple[int, int, str, str, int, int, int, int, int, str, str])
         counts=Counts(
             messages=messages,
             broken=broken,
-            compactions=compactions,
-            tokens=tokens,
-            reported_tokens=reported,
             first_day=first_day,
             last_day=last_day,
         ),

@@ -131,8 +131,8 @@ class FlushMemory(Wire, frozen=True, kw_only=True):
     agent: str
     #: File name of its transcript.
     session: str
-    #: Compactions it has had: a flush belongs to one cycle, and a message of an older one is nothing.
-    cycle: int
+    #: Name of its compaction cycle: a flush belongs to one, and a message of an older one is nothing.
+    cycle: str
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):

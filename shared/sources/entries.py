@@ -22,6 +22,11 @@ _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
+def visible(text: str) -> str:
+    """`text` without what cannot be seen or written down, its lines ended by "\\n"."""
+    return _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text))
+
+
 def is_empty(text: str) -> bool:
     """Whether nothing is said: no character but blanks, marks of Markdown and what cannot be seen."""
     return not _INVISIBLE.sub("", text).strip("#=-*_`~\\ \t\r\n\v\f\x85\u2028\u2029")

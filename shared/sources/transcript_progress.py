@@ -25,12 +25,6 @@ class Counts:
     messages: int = 0
     #: Lines that are no record.
     broken: int = 0
-    #: Times the agent's context was compacted.
-    compactions: int = 0
-    #: Estimated tokens of the messages and tool results since the last compaction.
-    tokens: int = 0
-    #: Tokens of the context as the provider last reported them; 0 when it did not since the last compaction.
-    reported_tokens: int = 0
     #: First and last day of a message (ISO, UTC); empty when none has a day.
     first_day: str = ""
     last_day: str = ""

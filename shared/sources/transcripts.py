@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared.sources.masking import mask
-from shared.sources.tokens import estimate_tokens
 from shared.sources.transcript_noise import assistant_words, is_timer, user_words
 from shared.sources.transcript_progress import Counts, Standing
 
@@ -31,10 +30,7 @@ _AHEAD_S = 86_400.0
 _EARLIEST_S = 978_307_200.0
 
 #: Records that are parsed. Results of tools are most of a transcript, and are known by this without parsing.
-_RELEVANT = re.compile(
-    rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info|compaction)"'
-)
-_MESSAGE = re.compile(rb'"type"\s*:\s*"message"')
+_RELEVANT = re.compile(rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"')
 
 #: Control characters and lone surrogates, which neither a full-text index nor UTF-8 can hold.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
@@ -85,34 +81,21 @@ class Talk:
         day = self._day_of(record)
         if day:
             self.standing = replace(self.standing, day=day)
-        if kind == "compaction":
-            self.counts = replace(
-                self.counts, compactions=self.counts.compactions + 1, tokens=0, reported_tokens=0
-            )
-        elif kind == "session_info":
+        if kind == "session_info":
             self._name(record.get("name"))
         elif kind == "message" and isinstance(record.get("message"), dict):
-            return self._message(record["message"], len(line))
+            return self._message(record["message"])
         return None
 
     def _pass_over(self, line: bytes) -> None:
         if not (line.startswith(b"{") and line.endswith(b"}")):
             self._count(broken=1)
-        elif _MESSAGE.search(line, 0, 4096):
-            self._count(tokens=len(line) // 4)
 
-    def _message(self, message: dict[str, Any], size: int) -> Message | None:
+    def _message(self, message: dict[str, Any]) -> Message | None:
         role = message.get("role")
         if role not in ("user", "assistant"):
-            self._count(tokens=size // 4)
             return None
         raw = _text_of(message.get("content"))
-        if role == "assistant":
-            reported = _reported_tokens(message.get("usage"))
-            if reported:
-                self.counts = replace(self.counts, reported_tokens=reported)
-        # Estimated from what was said and called, not from the signatures and ids around it.
-        self._count(tokens=estimate_tokens(raw) if raw else size // 4)
         if not raw:
             return None
         if role == "user":
@@ -142,18 +125,17 @@ class Talk:
         message = record.get("message")
         stamps = [message.get("timestamp")] if isinstance(message, dict) else []
         for stamp in (*stamps, record.get("timestamp")):
-            seconds = _seconds(stamp)
+            seconds = seconds_of(stamp)
             if _EARLIEST_S <= seconds <= self._latest_s:
                 return datetime.fromtimestamp(seconds, UTC).date().isoformat()
         return ""
 
-    def _count(self, *, messages: int = 0, broken: int = 0, tokens: int = 0) -> None:
+    def _count(self, *, messages: int = 0, broken: int = 0) -> None:
         counts = self.counts
         self.counts = replace(
             counts,
             messages=counts.messages + messages,
             broken=counts.broken + broken,
-            tokens=counts.tokens + tokens,
         )
 
     def _count_day(self, day: str) -> None:
@@ -199,7 +181,7 @@ def _first_words(text: str) -> str:
     return (cut or text[:TITLE_CHARS]) + " …"
 
 
-def _seconds(stamp: object) -> float:
+def seconds_of(stamp: object) -> float:
     """A time in seconds since the epoch; 0 for what is none."""
     if isinstance(stamp, (int, float)) and not isinstance(stamp, bool):
         # 1e11 s is the year 5138: a larger number counts milliseconds.
@@ -215,18 +197,6 @@ def _seconds(stamp: object) -> float:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
-
-
-def _reported_tokens(usage: object) -> int:
-    """Tokens of the whole context after an answer, by the provider's own count; 0 when it is not told."""
-    if not isinstance(usage, dict):
-        return 0
-    total = usage.get("totalTokens")
-    parts = [usage.get(name) for name in ("input", "output", "cacheRead", "cacheWrite")]
-    known = [part for part in parts if isinstance(part, int) and 0 <= part < 1 << 40]
-    if isinstance(total, int) and 0 < total < 1 << 40:
-        return int(total)
-    return sum(known)
 
 
 def _is_from_session(provenance: object) -> bool:

@@ -183,7 +183,7 @@ def test_an_answer_that_was_paid_for_is_written_by_whoever_comes_next(
     agent.say("user", "hello")
     with flush_state.editing(agent.sessions) as state:
         state.sessions[SESSION] = flush_state.SessionState(
-            cycle=0, outcome=flush_state.ASKED, reply="- paid for before the crash"
+            cycle="", outcome=flush_state.ASKED, reply="- paid for before the crash"
         )
 
     done = agent.flush()
@@ -213,7 +213,8 @@ def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, chat: ChatServer)
 
     done = agent.flush()
 
-    assert done.stdout.startswith("skipped: memory/") and "symbolic link" in done.stdout
+    assert done.stdout == f"skipped: {agent.workspace / 'memory'} is a symbolic link\n"
+    assert chat.requests == []
     assert list((tmp_path / "outside").iterdir()) == []
 
 
@@ -262,9 +263,15 @@ def test_the_list_says_what_is_set_up_and_how_large_sessions_are(tmp_path: Path,
     assert listed[0]["sessions"][0]["tokens"] == 1_234 and listed[0]["enabled"]
 
 
-def test_an_unknown_session_is_named(tmp_path: Path, chat: ChatServer) -> None:
+def test_an_unknown_session_is_named_and_no_path_is_one(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
+    for folder in (agent.sessions / "inner", tmp_path / "other"):
+        folder.mkdir()
+        (folder / "x.jsonl").write_text("{}\n", encoding="utf-8")
 
-    done = memline("flush", "--now", "../../other/sessions/x", env=agent.env)
+    done = memline("flush", "--now", "x", env=agent.env)
+    paths = [memline("flush", "--now", path, env=agent.env) for path in ("../../other/x", "inner/x", "..")]
 
-    assert done.status == 1 and "there is no transcript" in done.stderr
+    assert done.status == 1 and "there is no transcript x.jsonl" in done.stderr
+    assert [ran.status for ran in paths] == [1, 1, 1] and chat.requests == []
+    assert not (agent.sessions / flush_state.STATE_NAME).exists()

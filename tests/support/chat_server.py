@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -12,19 +13,34 @@ from typing import Any
 class ChatServer:
     """The server on a port of its own, running while the `with` block does."""
 
-    def __init__(self, answer: str = "NO_REPLY", *, key: str = "") -> None:
+    def __init__(self, answer: str = "NO_REPLY", *, key: str = "", max_bytes: int = 1 << 30) -> None:
         #: What it says, or bytes that it answers with as they are.
         self.answer: str | bytes = answer
         self.status = 200
         self.key = key
+        #: Where it sends everybody instead of answering.
+        self.redirect_to = ""
+        #: Holds every answer back while it is clear.
+        self.may_answer = threading.Event()
+        self.may_answer.set()
         #: Bodies received, in order.
         self.requests: list[dict[str, Any]] = []
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                stub.requests.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                if stub.key and self.headers.get("authorization") != f"Bearer {stub.key}":
+                size = int(self.headers["content-length"])
+                stub.requests.append(json.loads(self.rfile.read(size)))
+                stub.may_answer.wait(30)
+                if stub.redirect_to:
+                    self.send_response(307)
+                    self.send_header("location", f"{stub.redirect_to}/chat/completions")
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+                elif size > max_bytes:
+                    words = b"This model's maximum context length is 2000 tokens, reduce the length"
+                    self._send(400, b'{"error": {"message": "%s"}}' % words)
+                elif stub.key and self.headers.get("authorization") != f"Bearer {stub.key}":
                     self._send(401, b'{"error": {"message": "Incorrect API key provided"}}')
                 elif isinstance(stub.answer, bytes):
                     self._send(stub.status, stub.answer)
@@ -36,8 +52,10 @@ class ChatServer:
                 self.send_response(status)
                 self.send_header("content-type", "application/json")
                 self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                # Whoever asked may be gone: killed, or out of patience.
+                with suppress(ConnectionError):
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -46,7 +46,7 @@ def test_the_original_keys_are_read_and_its_other_keys_left_alone(tmp_path: Path
     assert sessions.compaction.reserve_tokens_floor == 30_000
     assert sessions.compaction.memory_flush.command == ("llm", "-m", "x")
     assert (sessions.context_tokens, sessions.user_timezone) == (32_768, "Europe/Berlin")
-    assert sessions.context_windows == {"qwen": 16_384}
+    assert sessions.context_windows == {"local/qwen": 16_384, "qwen": 16_384}
 
 
 @pytest.mark.parametrize(

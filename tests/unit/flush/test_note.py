@@ -1,16 +1,11 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from shared.flush import note
-
-
-def test_a_day_has_one_note() -> None:
-    assert note.daily_note(datetime(2026, 2, 3, 23, 59, tzinfo=UTC)) == "memory/2026-02-03.md"
 
 
 def test_lines_that_stand_there_already_are_not_written_again(tmp_path: Path) -> None:
@@ -37,3 +32,33 @@ def test_a_workspace_that_cannot_be_written_is_told_before_anything_is_paid(
 def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
     assert "does not exist" in note.why_not_writable(tmp_path / "gone", "memory/d.md")
     assert note.why_not_writable(tmp_path, "memory/d.md") == ""
+
+
+def test_a_line_below_an_item_belongs_to_it(tmp_path: Path) -> None:
+    note.write(tmp_path, "memory/d.md", "- Rent\n  - status: done\n- Tea\n  - status: done")
+    note.write(tmp_path, "memory/d.md", "- Rent\n  - status: done\n- Car\n  - status: done")
+
+    text = (tmp_path / "memory/d.md").read_text("utf-8")
+    assert text == ("- Rent\n  - status: done\n- Tea\n  - status: done\n\n- Car\n  - status: done\n")
+
+
+def test_code_stays_whole_and_is_ended(tmp_path: Path) -> None:
+    note.write(tmp_path, "memory/d.md", "- a\n```sh\nls\n\nls\n```\n- b\n```\nls")
+
+    text = (tmp_path / "memory/d.md").read_text("utf-8")
+    assert text == "- a\n```sh\nls\n\nls\n```\n- b\n```\nls\n```\n"
+
+
+@pytest.mark.parametrize("entry", ["", "\n\n", "# Heading", "- \n* \n---", "```\n```"])
+def test_an_entry_that_says_nothing_makes_no_note(tmp_path: Path, entry: str) -> None:
+    assert note.write(tmp_path, "memory/d.md", entry).start_line == 0
+    assert not (tmp_path / "memory").exists()
+
+
+def test_a_note_that_could_not_be_written_is_told_before_anything_is_paid(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/pipe.md").mkdir()
+    (tmp_path / "memory/link.md").symlink_to("/etc/passwd")
+
+    assert note.why_not_writable(tmp_path, "memory/pipe.md").endswith("is no regular file")
+    assert note.why_not_writable(tmp_path, "memory/link.md").endswith("is a symbolic link")

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.flush.size import SessionSize, measure
+from shared.flush.size import SessionSize, measure, measuring
 from shared.sources.safe_open import FileRefused
 
 
@@ -118,3 +119,55 @@ def test_a_link_is_no_transcript(tmp_path: Path) -> None:
 
     with pytest.raises(FileRefused):
         measure(str(tmp_path), "s.jsonl", SessionSize())
+
+
+def test_a_transcript_that_is_cut_at_its_compaction_begins_a_new_cycle_all_the_same(
+    transcript: Transcript,
+) -> None:
+    header = '{"type": "session", "id": "x"}\n'
+    first = transcript.add(header, message("user", "u" * 4_000)).cycle
+    one = transcript.add(compaction("one")).cycle
+
+    transcript.path.write_text(header + compaction("two") + message("user", "kept"), encoding="utf-8")
+    two = transcript.look()
+
+    assert two.compactions == 1
+    assert len({first, one, two.cycle}) == 3
+    # Growth, and a start after a crash, are the same cycle.
+    assert transcript.add(message("user", "more")).cycle == two.cycle
+    assert measure(str(transcript.path.parent), transcript.path.name, SessionSize()).cycle == two.cycle
+
+
+def test_the_model_that_answered_last_and_the_time_of_the_last_record_are_known(
+    transcript: Transcript,
+) -> None:
+    answer = message("assistant", "a", usage={"totalTokens": 9}, provider="anthropic", model="opus")
+    mirrored = message("assistant", "a", usage={"totalTokens": 0}, provider="openclaw", model="mirror")
+
+    assert transcript.add(answer, mirrored).model == "anthropic/opus"
+
+    change = {"type": "model_change", "provider": "openai", "modelId": "gpt-\ud800"}
+    stamped = {**change, "timestamp": "2026-02-03T09:00:00.000Z"}
+    assert transcript.add(json.dumps(stamped) + "\n", '{"timestamp": "soon"}\n').model == "openai/gpt-?"
+    assert transcript.size.last_at == datetime(2026, 2, 3, 9, tzinfo=UTC).timestamp()
+
+
+def test_what_stands_around_the_text_is_not_in_the_window_and_what_is_shown_besides_is(
+    transcript: Transcript,
+) -> None:
+    block = {"type": "thinking", "thinking": "t" * 40, "thinkingSignature": "s" * 40_000}
+    record = {"type": "message", "message": {"role": "assistant", "content": [block]}}
+    custom = {"type": "custom_message", "content": "c" * 40}
+    branch = {"type": "branch_summary", "summary": "b" * 40}
+
+    lines = [json.dumps(each) + "\n" for each in (record, custom, branch)]
+    assert transcript.add(*lines).tokens == 30
+
+
+def test_a_long_transcript_is_measured_piece_by_piece(transcript: Transcript) -> None:
+    transcript.path.write_text(message("user", "u" * 100_000) * 30, encoding="utf-8")
+
+    sizes = list(measuring(str(transcript.path.parent), transcript.path.name, SessionSize()))
+
+    assert len(sizes) == 3
+    assert sizes[-1] == transcript.look()

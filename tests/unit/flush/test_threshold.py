@@ -42,3 +42,10 @@ def test_the_window_is_that_of_the_model_then_of_the_session_then_the_default() 
     assert window_of(sessions, model="small", told=32_000) == 16_384
     assert window_of(sessions, model="other", told=32_000) == 32_000
     assert window_of(sessions, model="other", told=0) == 100_000
+
+
+def test_the_same_model_may_have_another_window_at_another_provider() -> None:
+    sessions = Sessions(context_windows={"qwen": 32_000, "here/qwen": 32_000, "there/qwen": 8_000})
+
+    assert window_of(sessions, model="there/qwen", told=0) == 8_000
+    assert window_of(sessions, model="elsewhere/qwen", told=0) == 32_000

@@ -337,7 +337,6 @@ def test_the_figures_of_a_transcript_are_kept_with_it(
     (figures,) = transcripts.read_all(writer.connection).values()
 
     assert figures == transcripts.read(writer.connection, PATH)
-    assert (figures.counts.messages, figures.counts.compactions) == (6, 1)
-    assert 100 < figures.counts.tokens < 400
+    assert figures.counts.messages == 6
     assert transcripts.days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
     assert transcripts.read(writer.connection, "sessions/b.jsonl") is None

@@ -71,13 +71,13 @@ def test_a_flush_is_asked_for_once_and_again_after_the_next_compaction(
     watched.look()
     watched.grow(177_000)
     watched.look()
-    assert sent == [FlushMemory(agent="main", session=SESSION, cycle=0)]
+    assert [(message.agent, message.session) for message in sent] == [("main", SESSION)]
 
     watched.settle(flush_state.STORED)
     watched.grow(0, kind="compaction")
     watched.grow(180_000)
     watched.look()
-    assert [message.cycle for message in sent] == [0, 1]
+    assert len({message.cycle for message in sent}) == len(sent) == 2
 
 
 def test_another_producer_after_a_restart_asks_for_nothing_twice(
@@ -120,20 +120,113 @@ def test_old_transcripts_and_runs_of_nobody_are_left_alone(tmp_path: Path, sent:
     assert sent == []
 
 
-def test_a_queue_that_is_away_is_asked_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_is_away_is_asked_soon_again_and_as_often_as_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(message: FlushMemory) -> None:
         raise QueueError("Redis is away")
 
     monkeypatch.setattr(producer, "send", away)
     watched = Watched(tmp_path)
     watched.grow(180_000)
-    watched.look()
+    for _ in range(10):
+        watched.look(after_s=60)
     sent: list[FlushMemory] = []
     monkeypatch.setattr(producer, "send", sent.append)
 
-    watched.look(after_s=900)
+    watched.look(after_s=60)
 
     assert len(sent) == 1
+    assert flush_state.read(watched.folder).sessions[SESSION].attempts == 1
+
+
+def test_two_producers_ask_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path)
+    other = Flushes([watched.settings], clock=watched.clock)
+    sent: list[FlushMemory] = []
+    monkeypatch.setattr(producer, "send", sent.append)
+    watched.grow(180_000)
+    read = flush_state.read
+
+    def read_then_the_other_is_faster(folder: Path) -> flush_state.FlushState:
+        found = read(folder)
+        monkeypatch.setattr(flush_state, "read", read)
+        other.tick()
+        return found
+
+    monkeypatch.setattr(flush_state, "read", read_then_the_other_is_faster)
+    watched.look()
+
+    assert len(sent) == 1
+    assert flush_state.read(watched.folder).sessions[SESSION].attempts == 1
+
+
+def test_what_is_gone_or_rests_without_ever_being_asked_for_is_forgotten(
+    tmp_path: Path, sent: list[FlushMemory]
+) -> None:
+    watched = Watched(tmp_path)
+    with flush_state.editing(watched.folder) as state:
+        state.sessions["gone.jsonl"] = flush_state.SessionState(outcome=flush_state.STORED)
+        state.sessions["paid.jsonl"] = flush_state.SessionState(outcome=flush_state.FAILED, reply="- x")
+    watched.grow(1_000)
+    watched.look()
+    assert sorted(flush_state.read(watched.folder).sessions) == [SESSION, "paid.jsonl"]
+    assert [message.session for message in sent] == ["paid.jsonl"]
+
+    watched.look(after_s=3_601)
+    assert sorted(flush_state.read(watched.folder).sessions) == ["paid.jsonl"]
+
+    # It goes on, and is counted anew.
+    watched.grow(180_000)
+    watched.look()
+    assert sent[-1].session == SESSION
+
+
+def test_a_name_that_is_no_text_and_a_file_that_cannot_be_opened_hold_nobody_up(
+    tmp_path: Path, sent: list[FlushMemory]
+) -> None:
+    watched = Watched(tmp_path)
+    (watched.folder / os.fsdecode(b"\xff.jsonl")).write_text("{}\n", encoding="utf-8")
+    os.mkfifo(watched.folder / "pipe.jsonl")
+    (watched.folder / "link.jsonl").symlink_to(SESSION)
+    watched.grow(180_000)
+
+    watched.look()
+
+    assert [message.session for message in sent] == [SESSION]
+
+
+def test_a_transcript_of_any_size_is_measured_in_steps_that_hold_up_nothing(
+    tmp_path: Path, sent: list[FlushMemory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "BYTES_A_TICK", 1 << 20)
+    watched = Watched(tmp_path)
+    line = json.dumps({"type": "message", "message": {"role": "user", "content": "u" * 100_000}}) + "\n"
+    (watched.folder / SESSION).write_text(line * 40, encoding="utf-8")
+    watched.touch()
+
+    watched.look()
+    assert sent == [] and not (watched.folder / flush_state.STATE_NAME).exists()
+    for _ in range(10):
+        watched.flushes.tick()
+
+    assert len(sent) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_read_once(
+    tmp_path: Path, sent: list[FlushMemory], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = Watched(tmp_path)
+    (watched.folder / "memline-flush.lock").symlink_to("/nowhere")
+    watched.grow(180_000)
+    watched.look()
+    monkeypatch.setattr(producer, "measuring", lambda *_: pytest.fail("it is read again"))
+
+    for _ in range(3):
+        watched.look()
+
+    assert sent == []
+    assert [record.message for record in caplog.records].count("flush.skipped") == 1
 
 
 def test_nobody_to_take_the_turn_means_no_look_at_all(tmp_path: Path, sent: list[FlushMemory]) -> None:

@@ -168,26 +168,6 @@ def test_a_session_is_called_by_its_name_or_by_the_first_words_of_the_user() -> 
     assert one.standing.title == "Gateway rollout, password=***"
 
 
-def test_the_figures_of_a_context_begin_anew_with_a_compaction() -> None:
-    one = talk()
-    one.take(line("user", "x" * 400))
-    one.take(
-        json.dumps({"type": "message", "message": {"role": "toolResult", "content": "y" * 4000}}).encode()
-    )
-    reply = {
-        "role": "assistant",
-        "content": "done",
-        "usage": {"input": 900, "output": 20, "totalTokens": 920},
-    }
-    one.take(json.dumps({"type": "message", "message": reply}).encode())
-    assert one.counts.tokens > 1_000
-    assert one.counts.reported_tokens == 920
-
-    one.take(b'{"type":"compaction","summary":"what was said"}')
-
-    assert (one.counts.compactions, one.counts.tokens, one.counts.reported_tokens) == (1, 0, 0)
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
