@@ -90,6 +90,7 @@ def _of_index(reader: Connection, settings: AgentSettings) -> AgentRows:
         "vectorsPerSecond": round(meta.rate_lately(reader, time.time()), 2),
         "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
         "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
+        "misfits": meta.get(reader, meta.MISFITS),
     }
     return AgentRows(json=json, providers=_providers(reader, settings, target) if target else [])
 

@@ -18,7 +18,8 @@
     │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
     │   ├── ProviderRefused       this very text is refused; others may work
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing will work until somebody acts
-    │   └── ProviderBrokenAnswer  the answer does not fit the request
+    │   ├── ProviderBrokenAnswer  the answer does not fit the request
+    │   └── WorkerMisfit          (workers.runtime) this worker is set up for another model than the index
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
 

@@ -12,6 +12,7 @@ from shared.embedders import tries
 from shared.embedders.request import embed
 from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
 from shared.index.rows import LearnedCaps, VectorRow
+from shared.logs import Log
 from shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, decode
 from shared.queue.send import send
 from workers import runtime
@@ -19,12 +20,18 @@ from workers import runtime
 #: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
 MAX_WAIT_S = 5.0
 
+#: Seconds a worker that is set up for another model keeps a request before it gives it back.
+MISFIT_WAIT_S = 2.0
+
 #: Seconds that such texts stay in the rows at least.
 MIN_PUT_OFF_S = 1.0
 
 #: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it. Longer
 #: than a worker waits for its place: what was out with the no goes back to the rows without a call.
 STOP_HOLD_S = 2 * MAX_WAIT_S
+
+
+_LOG = Log("embed")
 
 
 @dramatiq.actor(queue_name="embed")
@@ -46,6 +53,12 @@ def embed_texts(raw: dict[str, Any]) -> None:
                 [text.text for text in message.texts],
                 before_call=partial(_take_place, here, message.agent, provider),
             )
+    except runtime.WorkerMisfit as error:
+        _LOG.error("worker.misfit", error=error.message, action=error.hint)
+        # Longer than another worker takes to fetch a message: this one must not fetch them all.
+        here.stopping.wait(MISFIT_WAIT_S)
+        _report(message, range(len(message.texts)), error)
+        return
     except ProviderError as error:
         _report(message, range(len(message.texts)), error)
         return

@@ -19,13 +19,14 @@ from shared.embedders.batch import BatchApi
 from shared.embedders.batch_apis import BatchApis
 from shared.embedders.choice import Choice, choose, choose_fallback
 from shared.embedders.protocol import Embedder, Identity
-from shared.errors import ProviderStop, QueueError
+from shared.errors import ProviderError, QueueError
 from shared.index import fallback
 from shared.index.batch_dispatch import BatchRules
 from shared.index.batch_submit import Timing
 from shared.index.dispatch import LEASE_S
 from shared.index.driver import reading
 from shared.index.plan import ledger_of, look
+from shared.index.results import MISFIT
 from shared.index.writer import IndexWriter
 from shared.queue import broker as queue_broker
 from shared.queue.bell import SWEEP_EVERY_S, Bell
@@ -49,6 +50,12 @@ FLEET_OWNER = "fleet"
 MAX_STORE_DEPTH = 32
 ROOM_PATIENCE_S = 30.0
 ROOM_EVERY_S = 0.01
+
+
+class WorkerMisfit(ProviderError):
+    """This worker's settings lead to another model than the index wants; nothing is wrong with either."""
+
+    kind = MISFIT
 
 
 class Runtime:
@@ -235,7 +242,10 @@ class Runtime:
         return remote.requests_per_minute, remote.tokens_per_minute
 
     def embedder(self, agent: str, identity: Identity) -> Embedder:
-        """The embedder of an identity. Raises ProviderStop when this process's settings do not give it."""
+        """The embedder of an identity.
+
+        Raises WorkerMisfit when this process's settings do not give it, and ProviderStop when they give none.
+        """
         key = f"{agent}/{identity.key}"
         with self._lock:
             embedder = self._embedders.get(key)
@@ -245,8 +255,8 @@ class Runtime:
         ours = [each for each in (choice, self.stand_in(agent)) if each is not None]
         fitting = next((each for each in ours if each.identity and each.identity.key == identity.key), None)
         if fitting is None:
-            raise ProviderStop(
-                f"this worker is set up for {choice.provider} {choice.model}, the index wants"
+            raise WorkerMisfit(
+                f"a worker is set up for {choice.provider} {choice.model}, the index wants"
                 f" {identity.provider} {identity.model}",
                 hint="give workers and index the same provider settings: memline config show",
             )

@@ -291,4 +291,10 @@ def _tables(found: dict[str, Any]) -> list[Any]:
             one["role"], one["host"], str(one["pid"]), one["version"], f"{one['lastSeenSeconds']:.0f} s ago"
         )
     providers = [line for one in found["providers"] for line in _provider(one)]
-    return [queues, words, *providers, workers]
+    misfits = [
+        f"{one['agentId']}: {misfit['error']}, {misfit['count']} requests were given back"
+        f" (try: {misfit['action']})"
+        for one in found["agents"]
+        if (misfit := one["misfits"])
+    ]
+    return [queues, words, *providers, *misfits, workers]

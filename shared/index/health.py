@@ -33,6 +33,9 @@ BATCH_RULES = Rules(limit=2, cool_down_s=1_800.0, max_cool_down_s=6 * 3_600.0)
 #: The longest cool-down of batches, in first ones.
 _MAX_COOL_DOWNS = 12
 
+#: Seconds a cap is believed that a provider taught: to meet it again costs one refused request a week.
+CAPS_S = 7 * 86_400.0
+
 #: What a person can do when the provider did not say.
 WHEN_WELL = "memline index   (when the provider is well again)"
 
@@ -154,6 +157,21 @@ def forget(connection: Connection, provider: str) -> None:
     for mode in MODES:
         was = read(connection, provider, mode)
         write(connection, provider, Health(by_hand=was.by_hand), 0.0, mode)
+
+
+def note_caps(connection: Connection, provider: str, now: float) -> None:
+    """Note that a provider has taught a cap."""
+    meta.put(connection, meta.CAPS_LEARNED, {**meta.get(connection, meta.CAPS_LEARNED, {}), provider: now})
+
+
+def forget_old_caps(connection: Connection, now: float) -> None:
+    """Forget caps learned `CAPS_S` ago: a provider that has raised them is asked for more again."""
+    learned: dict[str, float] = meta.get(connection, meta.CAPS_LEARNED, {})
+    if old := [provider for provider, at in learned.items() if at + CAPS_S <= now]:
+        for provider in old:
+            forget_caps(connection, provider)
+        left = {provider: at for provider, at in learned.items() if provider not in old}
+        meta.put(connection, meta.CAPS_LEARNED, left or None)
 
 
 def forget_caps(connection: Connection, provider: str) -> None:

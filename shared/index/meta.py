@@ -26,6 +26,12 @@ FALLBACK = "fallback"
 FALLBACK_PAIR = "fallback_pair"
 #: Provider -> key of the identity, and mark of the secrets, whose health is kept under its name.
 HEALTH_OF = "health_of"
+#: Requests that workers set up for another model gave back since the last good one: {count, error, action}.
+MISFITS = "misfits"
+#: The answer that told the dimensions of an identity and that none has confirmed: {identity, lease, doubts}.
+FIRST_ANSWER = "first_answer"
+#: Provider -> when it last taught a cap (seconds since the epoch).
+CAPS_LEARNED = "caps_learned"
 
 #: Running totals, so that a command can tell what happened while it waited, whoever did it.
 EMBEDDED_TOTAL = "embedded_total"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shared.embedders.protocol import Identity
-from shared.index import batches, breaker, dispatch, health, identity, meta, vectors
+from shared.index import batches, breaker, dispatch, first_answer, health, identity, meta, vectors
 from shared.index.driver import transaction
 from shared.index.health import Health, tighter
 from shared.index.rows import LearnedCaps, VectorRow
@@ -21,6 +21,12 @@ from shared.values import value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+#: The kind of a failure that is the worker's: it is set up for another model than the index wants.
+MISFIT = "misfit"
+
+#: Requests in a row that only such workers took; then there is no other, and the provider counts as stopped.
+MAX_MISFITS = 20
+
 _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 
 
@@ -28,7 +34,7 @@ _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 class Failure:
     """Why texts got no vector."""
 
-    #: later, too_big, refused, stop or broken (`shared.errors.ProviderError.kind`).
+    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`) or MISFIT.
     kind: str
     error: str
     #: What a person can do about it.
@@ -58,19 +64,24 @@ def keep(
         dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
         if rows and not row.vector_dims:
             connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id))
+            first_answer.came(connection, row.id, lease)
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
         stored = vectors.store(connection, vec, row, good, now)
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
         was = health.read(connection, of.provider)
-        after = _with_caps(was, learned)
+        after = _with_caps(connection, of, was, learned, now)
         failed = 0
         if odd:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             hashes = [vector.hash for vector in odd]
             failed = retry_or_give_up(connection, row.id, lease, hashes, f"{error}; {_MODEL_CHANGED}", now)
             after = health.put_off(after, error, _MODEL_CHANGED, None, now, probe=lease)
+            first_answer.contradicted(connection, vec, row.id, lease)
         elif good:
             after = breaker.worked(after, probe=lease)
+            first_answer.confirmed(connection, row.id, lease)
+            if meta.get(connection, meta.MISFITS):
+                meta.put(connection, meta.MISFITS, None)
         if batches.count(connection, lease, stored=stored, failed=failed):
             # What a batch brings says nothing of requests.
             after = was
@@ -99,11 +110,18 @@ def note_failure(
         if row is None:
             return
         was = health.read(connection, of.provider)
-        after = _with_caps(was, learned)
+        after = _with_caps(connection, of, was, learned, now)
         error, action = failure.error, failure.action
         failed = 0
         if failure.kind == "stop":
             after = breaker.stopped(after, health.REQUEST_RULES, error, action, now, probe=lease)
+            vectors.put_back(connection, row.id, lease, hashes, due=0.0, error=error, counts=False)
+        elif failure.kind == MISFIT:
+            # Another worker may fit: the texts go out again, and nobody else is held up.
+            seen = meta.get(connection, meta.MISFITS, {}).get("count", 0) + 1
+            if seen >= MAX_MISFITS or after.paused:
+                after = breaker.stopped(after, health.REQUEST_RULES, error, action, now, probe=lease)
+            meta.put(connection, meta.MISFITS, {"count": seen, "error": error, "action": action})
             vectors.put_back(connection, row.id, lease, hashes, due=0.0, error=error, counts=False)
         elif failure.kind == "later":
             after = health.put_off(after, error, action, failure.retry_after_s, now, probe=lease)
@@ -126,12 +144,15 @@ def note_failure(
             health.write(connection, of.provider, after, now)
 
 
-def _with_caps(was: Health, learned: LearnedCaps) -> Health:
-    return replace(
+def _with_caps(connection: Connection, of: Identity, was: Health, learned: LearnedCaps, now: float) -> Health:
+    after = replace(
         was,
         max_rows=tighter(was.max_rows, learned.max_rows),
         max_tokens=tighter(was.max_tokens, learned.max_tokens),
     )
+    if after != was:
+        health.note_caps(connection, of.provider, now)
+    return after
 
 
 def retry_or_give_up(

@@ -259,9 +259,8 @@ class IndexWriter:
             row = identity.by_key(self.connection, of.key)
             if row is None or meta.get(self.connection, meta.PAUSED, False):
                 return None
-            return dispatch.probe(
-                self.connection, row, caps, owner=self._owner, now=now, lease_s=self.lease_s
-            )
+            owner, lease_s = self._owner, self.lease_s
+            return dispatch.probe(self.connection, row, caps, owner=owner, now=now, lease_s=lease_s)
 
     def next_try_s(self) -> float:
         """Seconds until something that was put off may go out; 0 when nothing is, or somebody must act."""
@@ -283,6 +282,7 @@ class IndexWriter:
             with transaction(self.connection):
                 dispatch.free_orphans(self.connection, now)
                 ledger.forget_removed(self.connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+                health.forget_old_caps(self.connection, now)
                 if target is not None:
                     vectors.retry_failed(self.connection, target.id, due_before=now)
             model_change.switch_when_complete(self.connection, self.vec)

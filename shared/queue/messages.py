@@ -79,7 +79,7 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     hashes: tuple[bytes, ...]
-    #: later, too_big, refused, stop or broken (`shared.errors.ProviderError.kind`).
+    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`) or misfit.
     kind: str
     error: str
     #: What a person can do about it.
