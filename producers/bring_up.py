@@ -6,6 +6,7 @@ fleet on other machines.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +20,7 @@ from shared.index import batch_waiting, chunks, fallback, health, identity, ledg
 from shared.index.batch_waiting import Waiting
 from shared.index.batches import Batch
 from shared.index.driver import faults, open_reader
+from shared.index.health import Health
 from shared.index.plan import Plan, ledger_of, look
 from shared.index.vectors import Backlog
 from shared.index.writer import IndexWriter
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the rows while waiting.
 LOOK_EVERY_S = 0.03
+
+#: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
+TAKE_OVER_S = 5.0
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
@@ -145,6 +150,8 @@ class Run:
         self._clock = clock or SystemClock()
         self._started_ns = started_ns
         self._reader = open_reader(settings.index_path)
+        #: Since when nothing goes out (monotonic seconds).
+        self._stuck_since = math.inf
         with faults(settings.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -253,9 +260,25 @@ class Run:
         left = in_batches.are_left(self._settings.memory.remote.batch)
         parked = in_batches.texts if left else 0
         in_line = in_batches.in_line if left else 0
-        is_stuck = not self._is_embedding or (state.is_stuck(now) and backlog.leased <= parked)
+        is_stopped = backlog.leased <= parked and self._is_stopped(state, target.identity.key, now)
+        is_stuck = not self._is_embedding or is_stopped
         is_over = backlog.coming <= parked + in_line and not in_batches.is_busy
         return progress, is_read and (is_over or is_stuck)
+
+    def _is_stopped(self, state: Health, target: str, now: float) -> bool:
+        """Whether nothing goes out any more until somebody acts, or until a time that is far."""
+        if meta.get(self._reader, meta.PAUSED, False):
+            return True
+        if not state.is_stuck(now):
+            self._stuck_since = math.inf
+            return False
+        self._stuck_since = min(self._stuck_since, time.monotonic())
+        choice = self._plan.choice
+        is_first = choice.identity is not None and choice.identity.key == target
+        if not is_first or choose_fallback(self._settings, choice, reason="", action="") is None:
+            return True
+        # The store worker is about to give the texts to the fallback.
+        return time.monotonic() - self._stuck_since > TAKE_OVER_S
 
     def _trouble(self, backlog: Backlog, waiting: Waiting) -> tuple[str, str]:
         target = identity.target(self._reader)
@@ -268,6 +291,8 @@ class Run:
         choice = self._plan.choice
         if not self._is_embedding and backlog.pending:
             return f"{backlog.pending} vectors wait: {choice.reason}", choice.action
+        if backlog.pending and (state.by_hand or meta.get(self._reader, meta.PAUSED, False)):
+            return f"paused by hand; {backlog.pending} vectors wait", "memline queue resume"
         if state.paused and backlog.pending:
             return f"{state.reason}; {backlog.pending} vectors wait", state.action
         if backlog.cancelled:

@@ -157,12 +157,12 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
 def test_a_pause_by_hand_is_shown_and_ended_by_hand(place: Place, server: EmbeddingServer) -> None:
     place.run("queue", "pause", "--provider", "openai", "--mode", "requests")
     status = place.run("status")
-    with running_memline(*place.arguments("up")) as up:
-        until(lambda: place.status()["vector"]["wanted"] == TEXTS, "the texts")
-        end(up)
+    paused = place.index()
     asked = len(server.requests)
     place.run("queue", "resume", "--provider", "openai")
 
+    assert "paused by hand" in paused.warning
+    assert paused.action == "memline queue resume"
     assert "openai requests paused by hand" in status.stdout
     assert "memline queue resume --provider openai --mode requests" in status.stdout
     assert asked == 0
