@@ -15,6 +15,9 @@ from shared.values import value
 #: Hits an agent may ask for; candidates beyond these are not looked at either.
 MAX_RESULTS = 200
 
+#: A longer glob names no file, and takes time to read.
+MAX_GLOB_CHARS = 500
+
 _TYPES = {"text": "string", "whole": "integer", "number": "number", "flag": "boolean"}
 
 
@@ -30,6 +33,8 @@ class Parameter:
     choices: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
+    #: Characters of a text at most; None: as many as fit into a request.
+    max_chars: int | None = None
     #: Other names of the same.
     aliases: tuple[str, ...] = ()
 
@@ -42,6 +47,8 @@ class Parameter:
             made["minimum"] = self.low
         if self.high is not None:
             made["maximum"] = self.high
+        if self.max_chars is not None:
+            made["maxLength"] = self.max_chars
         return made
 
     @property
@@ -49,8 +56,10 @@ class Parameter:
         """What may be given, in words."""
         if self.choices:
             return ", ".join(self.choices)
-        if self.kind in ("text", "flag"):
-            return {"text": "text", "flag": "true or false"}[self.kind]
+        if self.kind == "flag":
+            return "true or false"
+        if self.kind == "text":
+            return "text" if self.max_chars is None else f"text of at most {self.max_chars} characters"
         what = "a whole number" if self.kind == "whole" else "a number"
         low = "" if self.low is None else f" from {self.low:g}"
         high = "" if self.high is None else f" to {self.high:g}"
@@ -85,7 +94,12 @@ SEARCH = (
         aliases=("corpus",),
         doc="Where to look: memory (notes), sessions (past conversations), or all, the default.",
     ),
-    Parameter(name="path", kind="text", doc="Only files that match this glob, such as memory/2026-02-*.md."),
+    Parameter(
+        name="path",
+        kind="text",
+        max_chars=MAX_GLOB_CHARS,
+        doc="Only files that match this glob, such as memory/2026-02-*.md.",
+    ),
     Parameter(
         name="since", kind="text", doc="Only notes from this day on: 2026-02-10, or an age such as 30d."
     ),
@@ -224,10 +238,15 @@ def _fits(parameter: Parameter, found: object) -> bool:
     if parameter.kind == "flag":
         return isinstance(found, bool)
     if parameter.kind == "text":
-        return isinstance(found, str) and (not parameter.choices or found in parameter.choices)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        if not isinstance(found, str) or len(found) > (parameter.max_chars or len(found)):
+            return False
+        return not parameter.choices or found in parameter.choices
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return False
-    if parameter.kind == "whole" and isinstance(found, float) and not found.is_integer():
+    # Whole numbers may be too large for a float, and then cannot be asked whether they are finite.
+    if isinstance(found, float) and not (
+        math.isfinite(found) if parameter.kind == "number" else found.is_integer()
+    ):
         return False
     low, high = parameter.low, parameter.high
     return (low is None or found >= low) and (high is None or found <= high)

@@ -28,7 +28,8 @@ MAX_NAME_WORDS = 6
 
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names with an underscore: pieces joined by one of these characters.
-_COMPOUND = re.compile(r"[./~]*\w+(?:[-./:@#+\\]+\w+)+|\w*_\w*")
+#: Begun only where a word or a path begins, and never taken back: 4,000 letters in a row took half a second.
+_COMPOUND = re.compile(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
 #: Combining marks are part of a word: FTS5 makes of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")

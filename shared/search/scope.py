@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from shared.index import transcripts
 from shared.search.dates import day_of_path, day_of_time, parse_bound
 from shared.search.results import SearchRequest
+from shared.sources.patterns import compile_pattern
 from shared.values import value
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ class Scope:
         )
         found = [row for row in rows if not self.sources or row[3] in self.sources]
         if self.path_glob:
-            found = [row for row in found if _matcher(self.path_glob).fullmatch(row[1])]
+            # Without a folder the glob is about the name of the file.
+            pattern = compile_pattern(self.path_glob if "/" in self.path_glob else f"**/{self.path_glob}")
+            found = [row for row in found if pattern.matches(row[1].lstrip("/"))]
         if self.since is not None or self.until is not None:
             talks = transcripts.days(connection)
             found = [row for row in found if self._holds(talks.get(row[0]), row[1], row[2])]
@@ -52,22 +53,10 @@ class Scope:
 def scope_of(request: SearchRequest, now: float, sources: tuple[str, ...] = ()) -> Scope:
     """The scope the options of a search ask for, within `sources`. Raises ConfigError for what is no date."""
     today = day_of_time(now)
-    glob = request.path_glob.removeprefix("./")
     return Scope(
         source=request.source,
         sources=sources,
-        path_glob=f"{glob}**" if glob.endswith("/") else glob,
+        path_glob=request.path_glob,
         since=parse_bound(request.since, today, option="--since") if request.since else None,
         until=parse_bound(request.until, today, option="--until") if request.until else None,
     )
-
-
-@lru_cache(maxsize=32)
-def _matcher(glob: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a folder, `**` does not; a glob without `/` is about the file name."""
-    if "/" not in glob and "**" not in glob:
-        glob = f"**/{glob}"
-    pattern = ""
-    for piece in re.split(r"(\*\*/|\*\*|\*|\?)", glob):
-        pattern += {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}.get(piece) or re.escape(piece)
-    return re.compile(pattern, re.S)

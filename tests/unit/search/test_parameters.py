@@ -48,6 +48,10 @@ def test_both_names_of_a_parameter_may_be_given_when_they_say_the_same() -> None
         ({"query": "q", "minScore": -0.1}, "a number from 0 to 1"),
         ({"query": "q", "corpus": "wiki"}, 'corpus: found "wiki", allowed: memory, sessions, all'),
         ({"query": "q", "corpus": {"a": 1}}, "found an object"),
+        ({"query": "q", "maxResults": 10**400}, "found a huge number"),
+        ({"query": "q", "minScore": 10**400}, "found a huge number"),
+        ({"query": "q", "maxResults": float("inf")}, "allowed: a whole number from 1 to 200"),
+        ({"query": "q", "path": "*a" * 300}, "allowed: text of at most 500 characters"),
     ],
 )
 def test_a_wrong_call_is_refused_with_what_would_be_right(given: dict[str, Any], said: str) -> None:
@@ -92,5 +96,6 @@ def test_the_schema_that_a_model_reads_is_strict() -> None:
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["query"]
     assert schema["properties"]["maxResults"]["maximum"] == 200
+    assert schema["properties"]["path"]["maxLength"] == 500
     assert schema["properties"]["source"]["enum"] == ["memory", "sessions", "all"]
     assert all(one["description"].endswith(".") for one in schema["properties"].values())

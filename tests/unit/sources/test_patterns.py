@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatchcase
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.sources.patterns import Pattern
 
@@ -31,6 +34,9 @@ from shared.sources.patterns import Pattern
         ("[!ab]*.md", "b1.md", False),
         ("[!ab]*.md", "c1.md", True),
         ("[.md", "[.md", True),
+        ("[z-a].md", "a.md", False),
+        ("[&&a--b].md", "b.md", True),
+        ("[.-0]x", "/x", False),
         ("*.{md,markdown}", "a.markdown", True),
         ("{a,b}/{c,d}.md", "b/d.md", True),
         ("{a,b}/{c,d}.md", "b/e.md", False),
@@ -72,5 +78,12 @@ def test_hostile_patterns_are_harmless() -> None:
     assert not Pattern("*" * 200 + "x").matches("a" * 200)
     assert not Pattern("**/" * 30 + "x").matches("a/" * 60 + "y")
     assert not Pattern("{a,b}" * 20).matches("x")
+    assert not Pattern("?*" * 20 + "*z").matches("a" * 200)
+    assert not Pattern("**/" + "*a" * 30).matches("a" * 200 + "b")
 
     assert time.process_time() - before < 1.0
+
+
+@given(st.text("ab*?[]!-", min_size=1), st.text("ab]-!", min_size=1))
+def test_within_a_folder_a_pattern_is_that_of_a_shell(pattern: str, name: str) -> None:
+    assert Pattern(pattern).matches(name) is fnmatchcase(name, pattern)
