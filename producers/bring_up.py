@@ -119,6 +119,7 @@ def prepare(
         else:
             fallback.begin(writer, choice, choose_fallback(settings, choice, reason="", action=""))
             writer.start_over(is_asked=False)
+        writer.batches.sweep(choice.identity)
         writer.take_up_backfill()
         if re_embed:
             writer.forget_vectors()
@@ -250,6 +251,8 @@ class Run:
         in_batches = self._waiting(target.id)
         if in_batches.parked and backlog.coming:
             waiting = _words(in_batches, target.identity.provider)
+        elif in_batches.delayed:
+            waiting = f"a batch was put off: {in_batches.delayed}"
         progress = Progress(
             files_done=feed.done,
             files=feed.total,
@@ -284,6 +287,8 @@ class Run:
         target = identity.target(self._reader)
         if target is None:
             choice = self._plan.choice
+            if self._plan.known.open_batches:
+                return "batches are open at a provider that is switched off now", "memline batch ls"
             if choice.requested in ("auto", "none"):
                 return "", ""
             return choice.reason, choice.action

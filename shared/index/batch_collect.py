@@ -77,6 +77,8 @@ def collect(
             digest = _digest(result.key)
             if digest not in left:
                 continue
+            if _was_not_reached(batch.outcome, result):
+                continue
             left.discard(digest)
             brought += result.vector is not None
             first_error = first_error or (result.error.message if result.error else "")
@@ -120,6 +122,11 @@ def _judge(claim: Claim, look: BatchLook | None, brought: int, first_error: str,
     else:
         error = reason or first_error or f"job {batch.job_id}: {batch.outcome}"
         over(claim, batch.outcome, Verdict.FAILED, error, clock)
+
+
+def _was_not_reached(outcome: str, result: BatchResult) -> bool:
+    """Whether the row only says that its job ended before its turn came: nothing is wrong with the text."""
+    return outcome != "done" and result.error is not None and result.error.kind not in ("refused", "too_big")
 
 
 def _digest(key: str) -> bytes:

@@ -10,8 +10,8 @@ from shared.index.batches import Verdict
 #: The outcome of a batch that took longer than somebody waits.
 TIMED_OUT = "timed out"
 
-#: Times in a row a step fails before the batch is given up. With the waits between them, a minute.
-MAX_TRIES = 6
+#: Times in a row a step fails before the batch is given up. With the waits between them, half a minute.
+MAX_TRIES = 5
 
 #: Seconds until a step that failed is tried again; doubled each further time.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0

@@ -29,6 +29,8 @@ SLICE_ROWS = 1_000
 #: Closed batches that are kept to be shown.
 KEPT = 100
 
+_MODEL_CHANGED = "the model was changed"
+
 #: Outcomes whose texts do not wait for a second batch.
 _NOT_AGAIN = frozenset({"done", "partial", "expired", "cancelled", "timed out", "lost"})
 
@@ -79,12 +81,27 @@ def prune(connection: Connection) -> None:
 
 
 def cancel_foreign(connection: Connection, chosen: Identity | None, now: float) -> None:
-    """Ask for the end of batches whose model is neither chosen, searched nor built: nobody wants them."""
+    """Ask for the end of batches whose model is neither chosen, searched nor built: nobody wants them.
+
+    Not before the model that is built has brought a vector: a name may be misspelt for a day. A batch whose
+    model comes back before its provider was told goes on.
+    """
+    target = identity.target(connection)
     own = identity.by_key(connection, chosen.key) if chosen else None
-    wanted = [row.id for row in (identity.active(connection), identity.target(connection), own) if row]
+    wanted = [row.id for row in (identity.active(connection), target, own) if row]
     for batch in batches.open_batches(connection):
-        if wanted and batch.identity_id not in wanted and batch.is_unfinished and not batch.cancel_asked:
-            batches.ask_cancel(connection, batch.token, reason="the model was changed", now=now)
+        if not batch.is_unfinished or batch.cancelled_at:
+            continue
+        if batch.identity_id in wanted:
+            if batch.cancel_reason == _MODEL_CHANGED:
+                with transaction(connection):
+                    connection.execute(
+                        "UPDATE batches SET cancel_asked = 0, cancel_reason = ''"
+                        " WHERE token = ? AND cancelled_at = 0",
+                        (batch.token,),
+                    )
+        elif target is not None and not batch.cancel_asked and vectors.is_any_ready(connection, target.id):
+            batches.ask_cancel(connection, batch.token, reason=_MODEL_CHANGED, now=now)
 
 
 def cancel_set_aside(connection: Connection, now: float) -> int:

@@ -22,6 +22,8 @@ class Waiting:
     texts: int = 0
     #: Texts that go by batch as soon as there is a place for one more.
     in_line: int = 0
+    #: Why a batch is not at its provider yet; empty when nothing is wrong.
+    delayed: str = ""
     #: Whether a batch is being made, taken in or cleaned up, which is a matter of moments.
     is_busy: bool = False
 
@@ -48,6 +50,7 @@ def waiting(connection: Connection, identity_id: int, settings: Settings, *, sin
         parked=parked,
         texts=sum(batches.texts_left(connection, batch.token) for batch in parked),
         in_line=batch_dispatch.in_line(connection, identity_id) if is_full else 0,
+        delayed=next((batch.error for batch in unfinished if batch.error and batch not in parked), ""),
         is_busy=any(_is_busy(batch) for batch in ours if batch not in parked),
     )
 
@@ -56,7 +59,8 @@ def _is_parked(batch: Batch, since: float) -> bool:
     if batch.state not in ("submitted", "collecting"):
         return False
     is_seen = max(batch.submitted_at, batch.looked_at) >= since
-    return bool(batch.action) or (batch.state == "submitted" and is_seen and not batch.cancel_asked)
+    is_told = bool(batch.cancelled_at) or not batch.cancel_asked
+    return bool(batch.action) or (batch.state == "submitted" and is_seen and is_told)
 
 
 def _is_busy(batch: Batch) -> bool:

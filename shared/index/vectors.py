@@ -245,6 +245,14 @@ def is_pending(connection: Connection, identity_id: int) -> bool:
     return row is not None
 
 
+def is_any_ready(connection: Connection, identity_id: int) -> bool:
+    """Whether an identity has brought any vector that a chunk needs."""
+    row = connection.execute(
+        "SELECT 1 FROM vectors WHERE identity_id = ? AND live = 1 AND state = 'ready' LIMIT 1", (identity_id,)
+    ).fetchone()
+    return row is not None
+
+
 def next_due(connection: Connection, identity_id: int) -> float | None:
     """When the next wanted vector may go out (seconds since the epoch); None when none is wanted."""
     row = connection.execute(

@@ -59,3 +59,13 @@ def test_the_depth_of_the_store_queue_is_what_waits_there(redis_server: redis.Re
     redis_server.rpush("memline:store", "a", "b")
 
     assert Deliveries(URL).store_depth() == 2
+
+
+def test_files_count_as_on_their_way_until_their_chunk_worker_is_done(redis_server: redis.Redis) -> None:
+    deliveries = Deliveries(URL)
+    assert not deliveries.is_any_chunking()
+
+    # A message stays in the hash while a worker has it.
+    redis_server.hset("memline:chunk.msgs", "a", b"")
+
+    assert deliveries.is_any_chunking()
