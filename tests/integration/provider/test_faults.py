@@ -7,18 +7,11 @@ from dataclasses import replace
 import pytest
 
 from shared.clock import SystemClock
-from shared.embedders import http
-from shared.index import health, vectors
+from shared.index import health
+from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, note, paths, remote, until
-
-#: Notes of a workspace here; each has three texts.
-NOTES = 10
-TEXTS = 3 * NOTES
-
-#: Texts in a request: a run needs several of them.
-ROWS = 6
+from tests.support.workspace import Place, paths, remote, until
 
 #: A definite no, and a word of the way out of it that a user must be told.
 STOPS = {
@@ -44,33 +37,6 @@ BROKEN = (
 
 #: No answer at all, or one that says to come back.
 LATER = ("429", "500", "503", "close", "error-in-200:429")
-
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    """Notes whose texts the stub server embeds."""
-    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
-    _with_notes(place, NOTES)
-    return place
-
-
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits that nobody but ourselves asked for are short."""
-    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_hold_s=0.01))
-    monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(http, "JITTER_S", 0.01)
-
-
-@pytest.fixture(scope="module")
-def right(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
-    """The vectors of a run without any fault, by text hash."""
-    with EmbeddingServer(dims=16) as server:
-        place = Place(folder=tmp_path_factory.mktemp("right") / "user", memory=remote(server.url))
-        _with_notes(place, NOTES)
-        place.index()
-        return place.contents().vectors
 
 
 @pytest.mark.parametrize("fault", STOPS)
@@ -128,9 +94,9 @@ def test_a_passing_fault_costs_nothing_but_time(
     place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
 ) -> None:
     # Before the first good answer nobody knows the dimensions.
-    _with_notes(place, 1)
+    with_notes(place, 1)
     place.index()
-    _with_notes(place, NOTES)
+    with_notes(place, NOTES)
     server.control({"script": ["ok", fault]})
 
     report = place.index()
@@ -254,106 +220,6 @@ def test_a_rate_limit_holds_for_every_process_and_the_rest_goes_on(
     assert right.items() <= place.contents().vectors.items()
 
 
-@pytest.mark.parametrize("fault", ["permuted", "no-index", "floats", "no-base64"])
-def test_unusual_answers_that_fit_give_the_same_vectors(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
-    server.control({"fault": fault})
-
-    report = place.index()
-
-    assert not report.failed
-    assert place.contents().vectors == right
-    assert not server.repeated() or fault == "no-base64"
-
-
-@pytest.mark.parametrize("fault", ["max-rows:4", "max-tokens:900", "max-bytes:3100"])
-def test_a_cap_is_learned_and_kept(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
-    server.control({"fault": fault})
-
-    report = place.index()
-    server.control({"clear_log": True})
-    _with_notes(place, 2 * NOTES)
-    again = place.index()
-
-    assert not report.failed
-    assert not again.failed
-    assert right.items() <= place.contents().vectors.items()
-    # Known before: at most a text that is larger than those before it goes wrong once.
-    assert len(server.repeated()) <= (0 if "bytes" not in fault else ROWS)
-
-
-@pytest.mark.parametrize("fault", ["refuse:word3x1x", "nan:word3x1x", "zero:word3x1x", "max-text-tokens:300"])
-def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes], fault: str
-) -> None:
-    if fault.startswith("max-text"):
-        place.write("memory/note-3.md", note(3) + "\n## Long\n\n" + "word3x1x " * 150)
-    server.control({"fault": fault})
-
-    report = place.index()
-
-    assert report.failed
-    assert report.vectors["pending"] == 0
-    assert report.vectors["failed"] == len(report.failures) == 1
-    (failure,) = report.failures
-    assert failure["path"] == "memory/note-3.md"
-    assert failure["reason"]
-    assert failure["textHash"]
-    assert bytes.fromhex(failure["textHash"]) not in place.contents().vectors
-    stored = place.contents().vectors
-    assert len(right.items() & stored.items()) >= TEXTS - 1
-    assert place.status()["vector"]["failed"] == 1
-    assert paths(place.search("word3x1x7"))[0] == "memory/note-3.md"
-
-    server.control({"fault": ""})
-    assert not place.index().failed
-
-
-def test_a_failed_text_ends_the_command_with_1(place: Place, server: EmbeddingServer) -> None:
-    server.control({"fault": "refuse:word3x1x"})
-
-    ran = place.run("index", "--json")
-
-    assert ran.status == 1
-    assert ran.json[0]["vectors"]["failed"] == 1
-    assert ran.json[0]["failures"][0]["path"] == "memory/note-3.md"
-
-
-def test_wrong_dimensions_are_refused_from_the_first_answer_on_when_they_are_known(
-    place: Place, server: EmbeddingServer
-) -> None:
-    place.configure(outputDimensionality=16)
-    server.control({"fault": "wrong-dims"})
-
-    report = place.index()
-
-    assert report.failed
-    assert report.vectors["embedded"] == 0
-    assert "outputDimensionality" in report.action + str(report.failures)
-
-
-def test_a_model_that_changed_behind_its_name_is_not_mixed_and_re_embed_heals_it(
-    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
-) -> None:
-    place.index()
-    before = place.contents().vectors
-    place.write("memory/new.md", note(99))
-    server.control({"fault": "wrong-dims"})
-
-    report = place.index()
-    kept = place.contents().vectors
-    healed = place.index(re_embed=True)
-
-    assert report.failed
-    assert "--re-embed" in report.action + str(report.failures)
-    assert kept == before
-    assert not healed.failed
-    assert {len(vector) for vector in place.contents().vectors.values()} == {4 * 15}
-
-
 def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(
     place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
 ) -> None:
@@ -363,14 +229,6 @@ def test_a_run_that_meets_everything_at_once_still_ends_with_the_right_vectors(
 
     assert not report.failed, (report.failures, report.warning)
     assert place.contents().vectors == right
-
-
-def _with_notes(place: Place, count: int) -> None:
-    """The workspace with its first `count` notes and no others."""
-    for old in place.workspace.rglob("*.md"):
-        old.unlink()
-    for number in range(count):
-        place.write(f"memory/note-{number}.md", note(number))
 
 
 class _Later(SystemClock):

@@ -1,0 +1,17 @@
+"""Whole runs in which files, the index or libraries are not what they should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.workspace import Place
+
+#: A sound note beside every bad file; it must be found whatever happens to the other.
+GOOD = "# Good\n\nThe lighthouse is green.\n"
+
+
+@pytest.fixture
+def place(place: Place) -> Place:
+    """A workspace with one sound note."""
+    place.write("memory/good.md", GOOD)
+    return place

@@ -1,0 +1,180 @@
+"""Files and indexes as they should not be: each has an outcome and a reason, and the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.process import memline
+from tests.support.workspace import Place, note, paths
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    target = path.parents[2] / "secret.md"
+    target.write_text("# Secret\n\nThe password is xyzzy.\n")
+    path.symlink_to(target)
+
+
+def _sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2 * 1024**3)
+
+
+#: How a bad file is made, and what the ledger must say of it.
+REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "a FIFO": (_fifo, "special", "no regular file"),
+    "a symbolic link": (_link, "symlink", "never followed"),
+    "2 GB of nothing": (_sparse, "too_large", "2147483648 bytes"),
+    "a program": (lambda path: path.write_bytes(bytes(range(256)) * 40), "not_text", "NUL"),
+    "noise": (lambda path: path.write_bytes(bytes(range(128, 256)) * 40), "not_text", "no text"),
+    "an empty file": (lambda path: path.write_bytes(b""), "empty", "0 bytes"),
+    "white space": (lambda path: path.write_bytes(b" \n\n\t\n"), "empty", "white space"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place: Place, kind: str) -> None:
+    make, outcome, reason = REFUSED[kind]
+    make(place.workspace / "memory" / "bad.md")
+
+    ran = place.run("index", "--json")
+    status = place.run("status", "--verbose", "--json")
+    found = place.run("search", "lighthouse password", "--json")
+
+    assert ran.status == (1 if outcome in ("too_large", "not_text") else 0), ran.stderr
+    (bad,) = [file for file in status.json[0]["files"] if file["path"] == "memory/bad.md"]
+    assert bad["outcome"] == outcome
+    assert reason in bad["reason"]
+    assert [hit["path"] for hit in found.json["results"]] == ["memory/good.md"]
+    assert place.run("index", "--json").json[0]["files"]["unchanged"] == 2, "looked at once, not every time"
+
+
+def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(place: Place) -> None:
+    outside = place.folder / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("# Secret\n\nThe password is xyzzy.\n")
+    (place.workspace / "memory" / "linked").symlink_to(outside)
+
+    report = place.index()
+    got = place.run("get", "memory/linked/secret.md")
+
+    assert not report.failed
+    assert place.outcomes()["memory/linked"][0] == "symlink"
+    assert place.rows("SELECT count(*) FROM chunks WHERE text LIKE '%xyzzy%'") == [(0,)]
+    assert got.status == 1
+    assert "not an allowed Markdown memory file" in got.stderr
+    assert "xyzzy" not in got.stdout + got.stderr
+
+
+def test_a_folder_that_becomes_a_link_takes_its_notes_out_of_the_index(place: Place) -> None:
+    place.write("memory/diary/day.md", "# Day\n\nThe password is plugh.\n")
+    place.index()
+    (place.workspace / "memory/diary").rename(place.folder / "moved")
+    (place.workspace / "memory/diary").symlink_to(place.folder / "moved")
+
+    place.index()
+
+    assert paths(place.search("password plugh")) == []
+    assert paths(place.search("lighthouse")) == ["memory/good.md"]
+
+
+def _vanish(files: list[Path]) -> None:
+    for file in files:
+        file.unlink()
+
+
+def test_a_file_that_vanishes_between_the_look_and_the_reading_is_gone_and_nothing_else(place: Place) -> None:
+    doomed = [place.write(f"memory/doomed-{number}.md", note(number)) for number in range(3)]
+
+    report = place.index(on_plan=lambda _: _vanish(doomed))
+
+    assert not report.failed
+    assert set(place.outcomes()) == {"memory/good.md"}
+    assert paths(place.search("lighthouse word1x1x1")) == ["memory/good.md"]
+
+
+@pytest.mark.parametrize(
+    ("data", "found", "lines"),
+    [
+        (b"# Caf\xe9\n\nThe owl is br\xfbn and loud, and nobody minds.\n", "loud", "L1-L3"),
+        (b"# Owl\r\n\r\nThe owl is loud.\r\n", "loud", "L1-L3"),
+        (b"\xef\xbb\xbf# Owl\n\nThe owl is loud.\n", "loud", "L1-L3"),
+        ("# Owl\n\nThe owl is loud.\n".encode("utf-16"), "loud", "L1-L3"),
+        (b"owl " * 250_000 + b"loud", "loud", "L1"),
+    ],
+    ids=["not UTF-8", "CRLF", "byte order mark", "UTF-16", "a line of 1 MB"],
+)
+def test_odd_text_is_indexed_and_found_at_its_lines(
+    place: Place, data: bytes, found: str, lines: str
+) -> None:
+    place.write("memory/odd.md", data)
+
+    report = place.index()
+    (hit,) = place.search(found).hits
+
+    assert not report.failed
+    assert hit.citation == f"memory/odd.md#{lines}"
+    assert "\r" not in hit.snippet
+    assert "\ufeff" not in hit.snippet
+    outcome, reason = place.outcomes()["memory/odd.md"]
+    assert outcome == "indexed"
+    assert ("not valid UTF-8" in reason) == (b"\xe9" in data)
+
+
+def test_names_that_cannot_be_kept_are_told_and_odd_names_that_can_are_indexed(place: Place) -> None:
+    folder = os.fsencode(place.workspace / "memory")
+    Path(os.fsdecode(folder + b"/caf\xe9.md")).write_text("# Latin\n\nplugh\n")
+    odd = ["a b.md", "q?#%.md", "line\nbreak.md", "-dash.md", "日記.md", "quote'\".md"]
+    for name in odd:
+        place.write(f"memory/{name}", f"# Odd\n\nxyzzy\n{name}\n")
+
+    ran = place.run("index", "--json")
+    answer = place.search("xyzzy", max_results=20)
+
+    assert ran.status == 1
+    (failure,) = ran.json[0]["failures"]
+    assert "rename" in failure["reason"]
+    assert set(paths(answer)) == {f"memory/{name}" for name in odd}
+    assert paths(place.search("lighthouse")) == ["memory/good.md"]
+
+
+def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(place: Place) -> None:
+    closed = place.write("memory/closed.md", "# Closed\n\nxyzzy\n")
+    folder = place.write("memory/shut/inside.md", "# Inside\n\nplugh\n").parent
+    closed.chmod(0)
+    folder.chmod(0)
+
+    ran = place.run_without_rights("index", "--json")
+    status = place.run_without_rights("status", "--verbose", "--json")
+    closed.chmod(0o644)
+    folder.chmod(0o755)
+    mended = place.run_without_rights("index", "--json")
+
+    assert ran.status == 1, ran.stderr
+    reasons = {failure["path"]: failure["reason"] for failure in ran.json[0]["failures"]}
+    assert reasons == {"memory/closed.md": "not readable (EACCES)", "memory/shut": "not readable (EACCES)"}
+    assert {file["path"]: file["outcome"] for file in status.json[0]["files"]} == {
+        "memory/closed.md": "unreadable",
+        "memory/shut": "unreadable",
+    }
+    assert mended.status == 0, mended.stdout
+    assert sorted(paths(place.search("lighthouse xyzzy plugh"))) == [
+        "memory/closed.md",
+        "memory/good.md",
+        "memory/shut/inside.md",
+    ]
+
+
+def test_a_workspace_that_is_not_there_is_told(tmp_path: Path) -> None:
+    ran = memline("--workspace", str(tmp_path / "nowhere"), "--home", str(tmp_path / "home"), "index")
+
+    assert ran.status == 2
+    assert f"{tmp_path / 'nowhere'}: no such folder" in ran.stderr
+    assert "Try: mkdir" in ran.stderr

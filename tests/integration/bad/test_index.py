@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from producers.bring_up import Progress
+from shared.index import driver
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import python
+from tests.support.workspace import Place, note, paths, remote
+
+#: Runs in the process before the command: a write past this many bytes of a file fails, as on a full disk.
+FULL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))"
+
+
+#: Overwrites what is between the first and the last pages of an index. In a process of its own: this one may
+#: have the index open, and a second SQLite library, or a plain open and close, would drop its locks.
+DAMAGE = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+connection.close()
+with open(sys.argv[1], "r+b") as file:
+    file.seek(2 * 4096)
+    file.write(b"\\xa5" * (os.path.getsize(sys.argv[1]) - 4 * 4096))
+"""
+
+
+def test_a_read_only_index_folder_is_told_with_its_path_and_search_goes_on(place: Place) -> None:
+    place.index()
+    place.write("memory/new.md", "# New\n\nplugh\n")
+    # Readable by everybody, written by nobody.
+    for path in (place.folder, place.home, place.index_path.parent):
+        path.chmod(0o555)
+    place.index_path.chmod(0o444)
+
+    ran = place.run_without_rights("index")
+    found = place.run_without_rights("search", "lighthouse", "--json")
+
+    assert ran.status == 1
+    assert str(place.index_path) in ran.stderr
+    assert "Try: " in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert found.status == 0, found.stderr
+    assert [hit["path"] for hit in found.json["results"]] == ["memory/good.md"]
+    assert found.json["stale"] is True
+
+
+def test_a_home_that_cannot_be_made_is_told_with_its_path(place: Place) -> None:
+    place.folder.chmod(0o555)
+
+    ran = place.run_without_rights("index")
+
+    assert ran.status == 1
+    assert str(place.home) in ran.stderr
+    assert "Try: " in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_full_disk_is_told_and_nothing_is_half_written(place: Place, server: EmbeddingServer) -> None:
+    place.configure(**remote(server.url))
+    place.index()
+    for number in range(40):
+        place.write(f"memory/note-{number}.md", note(number))
+
+    full = place.run("index", before=FULL_DISK)
+    kept = place.contents()
+    after = place.run("index", "--json")
+
+    assert full.status == 1
+    assert str(place.index_path) in full.stderr
+    assert "Try: " in full.stderr
+    assert "Traceback" not in full.stderr
+    assert "word3x1x7" not in full.stderr, "notes have no place in error lines"
+    whole = {path for path, *_ in kept.files}
+    assert {path for path, *_ in kept.chunks} == whole, "every file of the ledger has its chunks"
+    assert "memory/good.md" in whole
+    assert after.status == 0
+    assert after.json[0]["files"]["seen"] == 41
+    assert len(place.contents().vectors) == 121
+
+
+def test_a_damaged_header_is_moved_aside_and_the_index_built_again(place: Place) -> None:
+    place.index()
+    place.index_path.write_bytes(b"this is no database " * 1000)
+
+    searched = place.run("search", "lighthouse")
+    ran = place.run("index")
+
+    assert searched.status == 1
+    assert "damaged" in searched.stderr
+    assert "Try: memline index" in searched.stderr
+    assert ran.status == 0, ran.stderr
+    (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
+    assert str(aside) in ran.stderr
+    assert aside.read_bytes().startswith(b"this is no database")
+    assert paths(place.search("lighthouse")) == ["memory/good.md"]
+
+
+def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index_is_built_again(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    for number in range(30):
+        place.write(f"memory/note-{number}.md", note(number))
+    place.index()
+    right = place.contents()
+    python(DAMAGE, str(place.index_path))
+    place.write("memory/note-7.md", note(7) + "\n")
+
+    notes: list[str] = []
+    report = place.index(force=True, on_note=notes.append)
+
+    (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
+    assert len(notes) == 1
+    assert str(aside) in notes[0]
+    assert not report.failed
+    assert place.contents().chunks == right.chunks
+    assert place.contents().vectors == right.vectors
+
+
+def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"latency_ms": 30})
+    place.configure(**remote(server.url, maxRows=3))
+    for number in range(30):
+        place.write(f"memory/note-{number}.md", note(number))
+    damaged: list[Progress] = []
+
+    def damage(progress: Progress) -> None:
+        if progress.files_done == progress.files and progress.vectors_done > 20 and not damaged:
+            damaged.append(progress)
+            done = python(DAMAGE, str(place.index_path))
+            assert done.status == 0, done.stderr
+
+    notes: list[str] = []
+    report = place.index(on_progress=damage, on_note=notes.append)
+
+    assert damaged
+    assert len(notes) == 1
+    assert not report.failed
+    assert len(place.contents().vectors) == 91
+
+
+def test_the_database_of_another_program_is_refused_and_left_as_it_is(place: Place) -> None:
+    place.index_path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(place.index_path)) as connection:
+        connection.execute("CREATE TABLE chunks (id TEXT PRIMARY KEY, text TEXT)")
+        connection.execute("INSERT INTO chunks VALUES ('a', 'not ours')")
+        connection.commit()
+    before = place.index_path.read_bytes()
+
+    for command in (("index",), ("search", "lighthouse")):
+        ran = place.run(*command)
+
+        assert ran.status == 1
+        assert "not a Memline index" in ran.stderr
+        assert "Try: " in ran.stderr
+    assert place.index_path.read_bytes() == before
+    assert [path.name for path in place.index_path.parent.iterdir()] == [place.index_path.name]
+    assert "not a Memline index" in place.status()["error"]
+
+
+def test_a_newer_schema_is_refused_with_both_versions(place: Place) -> None:
+    place.index()
+    with closing(sqlite3.connect(place.index_path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+    for command in (("index",), ("search", "lighthouse")):
+        ran = place.run(*command)
+
+        assert ran.status == 1
+        assert "schema 99" in ran.stderr
+        assert f"up to {driver.SCHEMA_VERSION}" in ran.stderr
+        assert "upgrade Memline" in ran.stderr

@@ -1,0 +1,53 @@
+"""Runs against a provider that misbehaves: the notes, the vectors they should have, and no long waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shared.embedders import http
+from shared.index import health, vectors
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.workspace import Place, note, remote
+
+#: Notes of a workspace here; each has three texts.
+NOTES = 10
+TEXTS = 3 * NOTES
+#: Texts in a request: a run needs several of them.
+ROWS = 6
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    """Notes whose texts the stub server embeds."""
+    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
+    with_notes(place, NOTES)
+    return place
+
+
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that nobody but ourselves asked for are short."""
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_hold_s=0.01))
+    monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(http, "JITTER_S", 0.01)
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory: pytest.TempPathFactory) -> dict[bytes, bytes]:
+    """The vectors of a run without any fault, by text hash."""
+    with EmbeddingServer(dims=16) as server:
+        place = Place(folder=tmp_path_factory.mktemp("right") / "user", memory=remote(server.url))
+        with_notes(place, NOTES)
+        place.index()
+        return place.contents().vectors
+
+
+def with_notes(place: Place, count: int) -> None:
+    """The workspace with its first `count` notes and no others."""
+    for old in place.workspace.rglob("*.md"):
+        old.unlink()
+    for number in range(count):
+        place.write(f"memory/note-{number}.md", note(number))

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.embedders.catalog import GEMINI_PROMPTS, GEMINI_TASKS
+from shared.embedders.choice import NONE, Choice, build_for_identity, choose, choose_fallback
+from shared.embedders.protocol import Identity
+from shared.errors import ProviderStop
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.voyage_server import VoyageServer
+from tests.unit.embedders.conftest import KEY, make_settings
+
+OPENAI = Identity(provider="openai", model="text-embedding-3-small")
+GEMINI = Identity(provider="gemini", model="gemini-embedding-001", scheme=GEMINI_TASKS)
+VOYAGE = Identity(provider="voyage", model="voyage-4-large", scheme="document/query")
+LOCAL = {"base_url": "http://127.0.0.1:11434/v1"}
+
+
+FIRST = {
+    "base_url": "https://first.example/v1",
+    "api_key": "key-of-first",
+    "headers": {"x-first": "1"},
+    "max_rows": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "identity", "url", "rows"),
+    [
+        ("openai", OPENAI, "https://api.openai.com/v1", 2048),
+        ("gemini", GEMINI, "https://generativelanguage.googleapis.com/v1beta", 100),
+        ("voyage", VOYAGE, "https://api.voyageai.com/v1", 1000),
+    ],
+)
+def test_the_fallback_inherits_nothing_of_the_first_provider(
+    name: str, identity: Identity, url: str, rows: int
+) -> None:
+    other = "openai" if name != "openai" else "gemini"
+    settings = make_settings(
+        provider=other,
+        fallback=name,
+        model="model-of-first",
+        output_dimensionality=768,
+        remote=FIRST,
+        environment_keys={name: KEY},
+    )
+
+    choice = choose_fallback(settings, choose(settings), reason="quota", action="top up")
+
+    assert choice
+    assert choice.identity == identity
+    assert (choice.requested, choice.fallback_from) == (other, other)
+    assert choice.endpoint
+    assert (choice.endpoint.base_url, choice.endpoint.key) == (url, KEY)
+    assert not choice.endpoint.headers
+    assert choice.caps
+    assert choice.caps.max_rows == rows
+
+
+@pytest.mark.parametrize("name", ["gemini", "voyage"])
+def test_the_fallback_takes_over_at_once_when_the_first_provider_has_no_key(name: str) -> None:
+    choice = choose(make_settings(provider="openai", fallback=name, environment_keys={name: KEY}))
+
+    assert (choice.provider, choice.fallback_from) == (name, "openai")
+    assert 'No API key found for provider "openai"' in choice.reason
+
+
+def test_when_the_fallback_fails_too_both_reasons_are_told() -> None:
+    choice = choose(make_settings(provider="openai", fallback="voyage"))
+
+    assert choice.provider == NONE
+    assert choice.reason == (
+        'No API key found for provider "openai"\n\n'
+        'Fallback to voyage failed: No API key found for provider "voyage"'
+    )
+
+
+def test_a_provider_that_stops_while_working_hands_over_to_the_fallback() -> None:
+    first = Choice(requested="gemini", provider="gemini")
+    settings = make_settings(provider="gemini", fallback="openai", environment_keys={"openai": KEY})
+
+    second = choose_fallback(settings, first, reason="quota", action="top up")
+
+    assert second
+    assert (second.provider, second.fallback_from) == ("openai", "gemini")
+    assert (second.reason, second.action) == ("quota", "top up")
+
+
+def test_there_is_no_fallback_to_the_provider_that_stopped() -> None:
+    settings = make_settings(provider="openai", fallback="openai", environment_keys={"openai": KEY})
+
+    assert choose_fallback(settings, choose(settings), reason="quota", action="") is None
+
+
+def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: EmbeddingServer) -> None:
+    old = choose(make_settings(remote={"base_url": server.url}, model="old"))
+    settings = make_settings(remote={"base_url": server.url}, model="new")
+    assert old.identity
+
+    embedder = build_for_identity(settings, old.identity, old.base_url)
+    embedder.embed_query("x", timeout_s=5)
+    embedder.close()
+
+    assert embedder.identity == old.identity
+    assert server.requests[0].body["model"] == "old"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        make_settings(remote={"base_url": "http://127.0.0.1:1/v1"}, model="new"),
+        make_settings(environment_keys={"openai": KEY}),
+        make_settings(provider="none", environment_keys={"openai": KEY}),
+        make_settings(provider="gemini"),
+        make_settings(provider="gemini", environment_keys={"gemini": KEY}),
+    ],
+)
+def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
+    old = choose(make_settings(remote=LOCAL)).identity
+    assert old
+
+    with pytest.raises(ProviderStop, match="do not lead to openai") as caught:
+        build_for_identity(settings, old, "http://127.0.0.1:11434/v1")
+
+    assert caught.value.hint
+
+
+def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place() -> None:
+    public = Identity(provider="openai", model="text-embedding-3-small")
+
+    with pytest.raises(ProviderStop):
+        build_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "")
+
+
+def test_provider_none_asks_nobody_whatever_the_fallback() -> None:
+    public = Identity(provider="openai", model="text-embedding-3-small")
+    settings = make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY})
+
+    with pytest.raises(ProviderStop, match="is none"):
+        build_for_identity(settings, public, "")
+
+
+@pytest.mark.parametrize(
+    "identity", [OPENAI, GEMINI, VOYAGE, replace(GEMINI, model="gemini-embedding-2", scheme=GEMINI_PROMPTS)]
+)
+@pytest.mark.parametrize("is_fallback", [True, False])
+def test_an_identity_of_any_provider_can_be_asked(identity: Identity, is_fallback: bool) -> None:
+    name = identity.provider
+    first = "none" if not is_fallback else "voyage" if name != "voyage" else "openai"
+    settings = make_settings(
+        provider=first if is_fallback else name,
+        fallback=name if is_fallback else "none",
+        model="another",
+        environment_keys={name: KEY},
+    )
+
+    embedder = build_for_identity(settings, replace(identity, dims=256), "")
+    embedder.close()
+
+    assert embedder.identity == replace(identity, dims=256)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(GeminiServer, "gemini"), (VoyageServer, "voyage")])
+def test_a_question_for_older_vectors_is_dressed_as_they_were(kind: type[EmbeddingServer], name: str) -> None:
+    with kind() as server:
+        remote = {"base_url": server.url, "api_key": KEY}
+        settings = make_settings(provider=name, remote=remote)
+        chosen = choose(settings).identity
+        assert chosen
+        old = replace(
+            chosen, model="old", scheme="CLUSTERING/QUESTION_ANSWERING" if name == "gemini" else "/query"
+        )
+
+        embedder = build_for_identity(settings, old, server.url)
+        embedder.embed_query("where?", timeout_s=5)
+        embedder.close()
+
+        body = server.requests[0].body
+    assert body.get("taskType", body.get("input_type")) == (
+        "QUESTION_ANSWERING" if name == "gemini" else "query"
+    )
