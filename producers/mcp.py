@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.tools import Tool
@@ -25,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from producers import contract, tool_texts
 from producers.memory_tools import Caller, MemoryTools
+from producers.pool import Pool
 from producers.version import own_version
 from shared.errors import MemlineError
 from shared.logs import Log
@@ -32,6 +32,9 @@ from shared.search import parameters
 
 #: Where what a session starts with can be read without a tool.
 CONTEXT_URI = "memory://context"
+
+#: Seconds for a call of a client on standard input; clients themselves give up after about a minute.
+STDIO_TIMEOUT_S = 60.0
 
 _READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -51,7 +54,7 @@ class MemoryTool(Tool):
 
     call: Call = Field(exclude=True)
     caller_of: CallerOf = Field(exclude=True)
-    limiter: anyio.CapacityLimiter = Field(exclude=True)
+    pool: Pool = Field(exclude=True)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -61,9 +64,7 @@ class MemoryTool(Tool):
         """The answer, as JSON in a text and as structured content; an error is words for the model."""
         try:
             caller = self.caller_of(context.request_context.request)
-            answer = await anyio.to_thread.run_sync(
-                partial(self.call, caller, arguments), limiter=self.limiter, abandon_on_cancel=True
-            )
+            answer = await self.pool.run(partial(self.call, caller, arguments))
         except MemlineError as error:
             return _refusal(error.message, error.hint)
         except Exception as error:
@@ -79,10 +80,9 @@ class MemoryTool(Tool):
         )
 
 
-def server(tools: MemoryTools, caller_of: CallerOf, *, threads: int, writes: bool) -> MCPServer[Any]:
+def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool, writes: bool) -> MCPServer[Any]:
     """An MCP server of these tools. `writes`: whether memory_append is among them."""
-    limiter = anyio.CapacityLimiter(threads)
-    make = partial(_tool, caller_of=caller_of, limiter=limiter)
+    make = partial(_tool, caller_of=caller_of, pool=pool)
     listed: list[Tool] = [
         make(
             "memory_search",
@@ -124,7 +124,7 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, threads: int, writes: boo
         log_level="WARNING",
         subscriptions=False,
     )
-    _add_prompt(made, tools, caller_of, limiter)
+    _add_prompt(made, tools, caller_of, pool)
     return made
 
 
@@ -156,8 +156,9 @@ def run_stdio(tools: MemoryTools, caller: Caller, *, threads: int, writes: bool)
     """Serve one client over standard input and output until it goes away."""
 
     async def serve() -> None:
-        made = server(tools, lambda _: caller, threads=threads, writes=writes)
-        _add_resource(made, tools, caller)
+        pool = Pool(threads, timeout_s=STDIO_TIMEOUT_S)
+        made = server(tools, lambda _: caller, pool=pool, writes=writes)
+        _add_resource(made, tools, caller, pool)
         await made.run_stdio_async()
 
     anyio.run(serve)
@@ -172,7 +173,7 @@ def _tool(
     gives: dict[str, Any],
     *,
     caller_of: CallerOf,
-    limiter: anyio.CapacityLimiter,
+    pool: Pool,
     annotations: ToolAnnotations = _READS,
 ) -> MemoryTool:
     return MemoryTool(
@@ -188,13 +189,11 @@ def _tool(
         annotations=annotations,
         call=call,
         caller_of=caller_of,
-        limiter=limiter,
+        pool=pool,
     )
 
 
-def _add_prompt(
-    made: MCPServer[Any], tools: MemoryTools, caller_of: CallerOf, limiter: anyio.CapacityLimiter
-) -> None:
+def _add_prompt(made: MCPServer[Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool) -> None:
     @made.prompt(
         name="session_context",
         title="Where we were",
@@ -205,13 +204,13 @@ def _add_prompt(
         given = {"private": private}
         try:
             caller = caller_of(context.request_context.request)
-            found = await anyio.to_thread.run_sync(partial(tools.context, caller, given), limiter=limiter)
+            found = await pool.run(partial(tools.context, caller, given))
         except MemlineError as error:
             return _words(error.message, error.hint)
         return str(found["text"]) or "There is nothing in the logs of today and yesterday."
 
 
-def _add_resource(made: MCPServer[Any], tools: MemoryTools, caller: Caller) -> None:
+def _add_resource(made: MCPServer[Any], tools: MemoryTools, caller: Caller, pool: Pool) -> None:
     @made.resource(
         CONTEXT_URI,
         name="session-context",
@@ -221,7 +220,7 @@ def _add_resource(made: MCPServer[Any], tools: MemoryTools, caller: Caller) -> N
     )
     async def context() -> str:
         try:
-            found = await anyio.to_thread.run_sync(partial(tools.context, caller, {}))
+            found = await pool.run(partial(tools.context, caller, {}))
         except MemlineError as error:
             raise ResourceError(_words(error.message, error.hint)) from error
         return str(found["text"])

@@ -135,8 +135,10 @@ class MemoryTools:
         self._demand(settings, caller)
         added = remember(settings, chat_of(caller.session_key), found, clock=self._clock)
         if self._long_lived:
-            # It is found by its words from now on.
-            self._open(settings).freshness.look_now()
+            # It is found by its words from now on. It stands in its note even if the index is in trouble,
+            # and the next search says so.
+            with suppress(IndexFault):
+                self._open(settings).freshness.look_now()
         return added
 
     def context(self, caller: Caller, given: Mapping[str, Any], *, is_text: bool = False) -> dict[str, Any]:

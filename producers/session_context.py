@@ -34,9 +34,10 @@ class _Part:
 def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock) -> dict[str, Any]:
     """The parts that exist, cut to `context.maxChars` together, and the same as one text.
 
-    `is_private` counts only in a direct chat: in a group the long-term note is never part of it.
+    `is_private` counts only in a direct chat and where nothing is known of the chat: a group, and a helper
+    that may work for one, never get the long-term note.
     """
-    is_private = is_private and chat.kind not in ("group", "channel")
+    is_private = is_private and (chat.kind == "direct" or not chat.raw_key)
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
     wanted = [("yesterday", log_path(today - timedelta(days=1)), True), ("today", log_path(today), True)]
     if is_private:

@@ -20,6 +20,7 @@
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing will work until somebody acts
     │   ├── ProviderBrokenAnswer  the answer does not fit the request
     │   └── WorkerMisfit          (workers.runtime) this worker is set up for another model than the index
+    ├── Overloaded                (producers.pool) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
 

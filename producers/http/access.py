@@ -47,11 +47,6 @@ class Doorkeeper:
         self._known = [(_digest(serve.token), "token", "")] if serve.token else []
         self._known += [(_digest(token), f"tokens.{agent}", agent) for agent, token in serve.tokens.items()]
 
-    @property
-    def needs_token(self) -> bool:
-        """Whether every request has to carry a token."""
-        return bool(self._known)
-
     def access(self, headers: Mapping[str, str], address: str) -> Access | None:
         """What a request with these headers may do; None without a token that is known."""
         if not self._known:

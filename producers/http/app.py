@@ -11,8 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-import anyio
-import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -27,14 +25,12 @@ from producers.http.page import page
 from producers.http.replies import Json, refusal, refusal_of
 from producers.mcp import HttpEndpoint, server
 from producers.memory_tools import Caller, MemoryTools
+from producers.pool import Pool
 from producers.version import own_version
 from shared.config.faces import Serve
 from shared.errors import BadRequest, MemlineError
 from shared.logs import Log
 from shared.search import parameters
-
-#: Requests that may wait for a thread; more are turned away, since nobody would wait for their answers.
-MAX_WAITING = 256
 
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
@@ -51,11 +47,10 @@ class Api:
 
     def __init__(self, tools: MemoryTools, serve: Serve, *, default_agent: str) -> None:
         self._tools = tools
-        self._serve = serve
-        self._threads = anyio.CapacityLimiter(serve.threads)
+        self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
         writes = any(tools.agent(agent).memory.append.enabled for agent in tools.agents)
         self._mcp = HttpEndpoint(
-            server(tools, _caller_of, threads=serve.threads, writes=writes),
+            server(tools, _caller_of, pool=self._pool, writes=writes),
             max_body_bytes=serve.max_body_bytes,
         )
         self.routes = (
@@ -93,18 +88,11 @@ class Api:
             try:
                 given, is_text = await _given(request)
                 caller = _caller(request, given)
-                return Json(await self._in_thread(partial(call, caller, given, is_text=is_text)))
-            except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
-                return self._refused(error)
+                return Json(await self._pool.run(partial(call, caller, given, is_text=is_text)))
+            except MemlineError as error:
+                return refusal_of(error)
 
         return Route(path, answer, methods=list(methods))
-
-    def _refused(self, error: Exception) -> Response:
-        if isinstance(error, MemlineError):
-            return refusal_of(error)
-        if isinstance(error, TimeoutError):
-            return refusal(503, f"no answer within {self._serve.timeout_seconds} s", "try again, or ask less")
-        return refusal(503, "too many searches at once", "try again", headers={"retry-after": "1"})
 
     async def _overview(self, request: Request) -> Response:
         """The state of every agent that the token opens, and with the token for all also the queues."""
@@ -112,30 +100,24 @@ class Api:
         agents = (access.only,) if access.only else self._tools.agents
         try:
             overview = partial(self._tools.overview, agents, with_queues=not access.only)
-            return Json(await self._in_thread(overview))
-        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
-            return self._refused(error)
+            return Json(await self._pool.run(overview))
+        except MemlineError as error:
+            return refusal_of(error)
 
     async def _metrics(self, request: Request) -> Response:
         """What `memline metrics` serves; of all agents, so only for whom all are open."""
         if access_of(request.scope).only:
             return refusal(403, "metrics are of all agents", "use serve.token")
         try:
-            return Response(await self._in_thread(self._tools.metrics), media_type=_METRICS_TYPE)
-        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
-            return self._refused(error)
-
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        if self._threads.statistics().tasks_waiting >= MAX_WAITING:
-            raise anyio.WouldBlock
-        with anyio.fail_after(self._serve.timeout_seconds):
-            return await anyio.to_thread.run_sync(call, limiter=self._threads, abandon_on_cancel=True)
+            return Response(await self._pool.run(self._tools.metrics), media_type=_METRICS_TYPE)
+        except MemlineError as error:
+            return refusal_of(error)
 
     async def _ready(self, _request: Request) -> Response:
         """Whether questions can be answered: every index there is can be opened."""
         try:
-            await self._in_thread(self._tools.check)
-        except (MemlineError, TimeoutError, anyio.WouldBlock) as error:
+            await self._pool.run(self._tools.check)
+        except MemlineError as error:
             # Asked without a token: which index, and what is wrong with it, is for the log.
             Log("http").warning("not.ready", error=str(error))
             return refusal(503, "an index cannot be read", "memline doctor, on the server")

@@ -8,9 +8,9 @@ which is read here as a whole within its size and time. The scope then says what
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 import anyio
 from starlette.datastructures import Headers
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from producers.http.access import Access, Doorkeeper
 from producers.http.limits import PerMinute
 from producers.http.replies import refusal, too_many
+from producers.http.server import is_loopback
 from shared.config.faces import Serve
 
 #: Where `Access` is found in the scope of a request.
@@ -36,6 +37,11 @@ _DRAIN_BYTES = 1_048_576
 
 #: Wrong tokens that an address may send in a minute.
 MAX_WRONG_TOKENS = 20
+
+_WRONG = "wrong tokens from this address"
+
+#: A name or an address, and maybe a port; nothing that another reader could take for a part of a URL.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?", re.ASCII)
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -77,7 +83,7 @@ class Guard:
             return refusal(
                 421, "this server does not answer to that Host", "add the name to serve.allowedHosts"
             )
-        origin = headers.get("origin", "")
+        origin = ",".join(headers.getlist("origin"))
         host = headers["host"].lower()
         is_own = origin.lower() in (f"http://{host}", f"https://{host}")
         is_foreign = bool(origin) and not is_own and not self._allowed_origin(headers)
@@ -92,10 +98,8 @@ class Guard:
     def _is_known_host(self, given: Sequence[str]) -> bool:
         if len(given) != 1:
             return False
-        try:
-            name = urlsplit(f"//{given[0]}").hostname or ""
-        except ValueError:
-            return False
+        match = _HOST.fullmatch(given[0])
+        name = match[1].strip("[]").lower() if match else ""
         if name in self._hosts:
             return True
         # Served on all addresses and no name said: an address is no name that could be turned to us.
@@ -109,11 +113,12 @@ class Guard:
         address = scope["client"][0] if scope.get("client") else "?"
         if scope["path"] in OPEN_PATHS:
             return None
-        if self._doorkeeper.needs_token and (wait_s := self._wrong_tokens.wait_s(address)):
-            return too_many(wait_s, "wrong tokens from this address")
         access = self._doorkeeper.access(headers, address)
         if access is None:
             return self._without_token(headers, address)
+        # Behind a proxy all clients have one address: none of them may lock the others out.
+        if not is_loopback(address) and (wait_s := self._wrong_tokens.wait_s(address)):
+            return too_many(wait_s, _WRONG)
         if wait_s := self._requests.take(access.client):
             return too_many(wait_s, f"requests: {self._serve.requests_per_minute} in a minute are allowed")
         scope[ACCESS] = access
@@ -121,8 +126,8 @@ class Guard:
 
     def _without_token(self, headers: Headers, address: str) -> Response:
         is_given = "authorization" in headers
-        if is_given:
-            self._wrong_tokens.take(address)
+        if is_given and (wait_s := self._wrong_tokens.take(address)):
+            return too_many(wait_s, _WRONG)
         return refusal(
             401,
             "the token is not known" if is_given else "a token is needed",
@@ -143,7 +148,8 @@ class Guard:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    break
+                    # Gone before all was said: half a request is not acted upon.
+                    return refusal(400, "the request ends in the middle", "send it again", headers=_CLOSE)
                 block = message.get("body", b"")
                 size += len(block)
                 if size <= limit:

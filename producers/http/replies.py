@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from producers.pool import Overloaded
 from shared.errors import (
     AccessDenied,
     BadRequest,
@@ -25,6 +26,7 @@ _STATUS = (
     (AccessDenied, 403),
     (PathNotAllowed, 403),
     (IndexFault, 503),
+    (Overloaded, 503),
     (ConfigError, 500),
 )
 
@@ -50,7 +52,8 @@ def refusal(status: int, error: str, hint: str = "", *, headers: Mapping[str, st
 def refusal_of(error: MemlineError) -> Json:
     """The answer to a request that ended in this error."""
     status = next((number for kind, number in _STATUS if isinstance(error, kind)), 500)
-    return refusal(status, error.message, error.hint)
+    headers = {"retry-after": "1"} if isinstance(error, Overloaded) else None
+    return refusal(status, error.message, error.hint, headers=headers)
 
 
 def too_many(wait_s: float, what: str) -> Json:

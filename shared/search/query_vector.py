@@ -15,6 +15,10 @@ from shared.index.identity import IdentityRow
 #: Seconds a question waits for its vector; then keyword hits are better than more waiting.
 QUERY_TIMEOUT_S = 8.0
 
+#: A call that failed is paid for with so many times its length before the next: a provider that is silent
+#: holds up one question in a while, and not every one until its time is over.
+HOLD_SHARE = 4
+
 
 class QueryEmbedder:
     """Embeds questions for one agent; keeps its connection for the next question."""
@@ -33,7 +37,7 @@ class QueryEmbedder:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._embedders: dict[tuple[str, int], Embedder] = {}
-        #: Nobody asks before this time (seconds since the epoch): a question was told to wait.
+        #: Nobody asks before this time (seconds since the epoch): one was told to wait, or did in vain.
         self._held_until = 0.0
         self._held_for = ""
 
@@ -59,12 +63,13 @@ class QueryEmbedder:
                 hint="ask again after that; keyword search goes on",
                 retry_after_s=wait_s,
             )
+        began = self._clock.now()
         try:
             return self._embedder_of(active).embed_query(text, timeout_s=self._timeout_s)
         except ProviderLater as error:
-            if error.retry_after_s:
-                self._held_until = self._clock.now() + error.retry_after_s
-                self._held_for = error.message
+            now = self._clock.now()
+            self._held_until = now + (error.retry_after_s or HOLD_SHARE * (now - began))
+            self._held_for = error.message
             raise
 
     def _embedder_of(self, active: IdentityRow) -> Embedder:

@@ -218,6 +218,18 @@ def test_what_was_remembered_is_found_at_once_and_cited(made: Maker) -> None:
     assert "\\# not a heading" in added["text"]
 
 
+def test_what_was_remembered_stands_even_if_the_index_is_in_trouble(made: Maker, tmp_path: Path) -> None:
+    tools = made({"append": {"enabled": True}})
+    tools.search(MAIN, {"query": "cents"})
+    (tmp_path / "home" / "memory" / "main.sqlite").unlink()
+    (tmp_path / "home" / "memory" / "main.sqlite").write_bytes(b"another program's file")
+
+    added = tools.append(MAIN, {"text": "Ada prefers tea."})
+
+    assert tools.get(MAIN, {"path": added["citation"]})["text"] == added["text"]
+    assert tools.search(MAIN, {"query": "tea"})["unavailable"] is True
+
+
 def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made: Maker, workspace: Path) -> None:
     tools = made({"append": {"enabled": True}})
 

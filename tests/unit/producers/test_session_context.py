@@ -65,8 +65,10 @@ def test_the_long_term_note_is_for_private_sessions_alone(workspace: Path) -> No
     assert "MEMORY.md" not in paths(context(workspace))
 
 
-@pytest.mark.parametrize("key", ["agent:main:discord:group:1", "agent:main:slack:channel:1"])
-def test_a_group_is_never_private_whoever_says_so(workspace: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["agent:main:discord:group:1", "agent:main:slack:channel:1", "agent:main:subagent:7"]
+)
+def test_a_group_or_a_helper_of_one_is_never_private_whoever_says_so(workspace: Path, key: str) -> None:
     found = context(workspace, private=True, key=key)
 
     assert (found["private"], "Whole cents" in found["text"]) == (False, False)

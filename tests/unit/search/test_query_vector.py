@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from shared.clock import ManualClock
+from shared.config.schema import AgentSettings
+from shared.embedders.protocol import Identity
+from shared.errors import ProviderLater
+from shared.index.health import Health
+from shared.index.identity import IdentityRow
+from shared.search.query_vector import HOLD_SHARE, QueryEmbedder
+
+ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
+
+
+class Provider:
+    """Fails after so many seconds, or answers at once."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.calls = 0
+        self.fails_after_s: float | None = None
+        self.retry_after_s: float | None = None
+
+    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+        self.calls += 1
+        if self.fails_after_s is None:
+            return b"vector"
+        self.clock.advance(self.fails_after_s)
+        raise ProviderLater("no answer", retry_after_s=self.retry_after_s)
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def provider(clock: ManualClock) -> Provider:
+    return Provider(clock)
+
+
+@pytest.fixture
+def embedder(provider: Provider, clock: ManualClock, tmp_path: Path) -> QueryEmbedder:
+    settings = AgentSettings(agent="main", workspace=tmp_path, index_path=tmp_path / "i", state_dir=tmp_path)
+    choice = SimpleNamespace(identity=ACTIVE.identity, build=lambda **_: provider)
+    return QueryEmbedder(settings, cast(Any, choice), clock=clock)
+
+
+def refusal(embedder: QueryEmbedder) -> str:
+    with pytest.raises(ProviderLater) as error:
+        embedder.embed("q", ACTIVE, Health())
+    return str(error.value)
+
+
+def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(
+    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
+) -> None:
+    provider.fails_after_s = 8.0
+    assert refusal(embedder) == "no answer"
+
+    assert refusal(embedder) == "openai is on hold for 32 s: no answer"
+    assert provider.calls == 1
+
+    provider.fails_after_s = None
+    clock.advance(8.0 * HOLD_SHARE)
+    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+
+
+def test_trouble_of_a_moment_holds_up_nobody_for_long(
+    embedder: QueryEmbedder, provider: Provider, clock: ManualClock
+) -> None:
+    provider.fails_after_s = 0.1
+    refusal(embedder)
+
+    provider.fails_after_s = None
+    clock.advance(0.5)
+    assert embedder.embed("q", ACTIVE, Health()) == b"vector"
+
+
+def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider: Provider) -> None:
+    provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
+    refusal(embedder)
+
+    assert refusal(embedder) == "openai is on hold for 60 s: no answer"
