@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings
-from shared.errors import MemlineError
+from shared.errors import MemlineError, QueueError
 from shared.index import batches, driver, identity
 from shared.index.batches import Batch
 from shared.index.writer import IndexWriter
@@ -132,7 +132,8 @@ def cancel(job: Job, url: str, *, clock: Clock | None = None) -> bool:
     if asked and url:
         from producers.fleet import Fleet
 
-        with Fleet(url) as fleet:
+        # It is on record: when Redis is away, the sweep of the store worker finds it a little later.
+        with suppress(QueueError), Fleet(url) as fleet:
             fleet.wake(job.settings.agent)
     return asked
 
