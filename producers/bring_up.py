@@ -249,7 +249,9 @@ class Run:
         if backlog.pending and state.hold_until > now:
             waiting = f"{state.reason}; goes on in {state.hold_until - now:.0f} s"
         in_batches = self._waiting(target.id)
-        if in_batches.parked and backlog.coming:
+        if in_batches.failing and backlog.coming:
+            waiting = f"a batch is tried again: {in_batches.failing}"
+        elif in_batches.parked and backlog.coming:
             waiting = _words(in_batches, target.identity.provider)
         elif in_batches.delayed:
             waiting = f"a batch was put off: {in_batches.delayed}"
@@ -312,6 +314,10 @@ class Run:
                 f"{was['from']} stopped: {was['reason']}; {target.identity.provider} has taken over",
                 self._plan.choice.action,
             )
+        failed = batch_waiting.failed_since(self._reader, target.id, self._started_ns / 1e9)
+        if failed is not None:
+            what = f"batch {failed.token[:8]} failed, what it did not bring went out in requests"
+            return f"{what}: {failed.error}", failed.action
         return "", ""
 
 

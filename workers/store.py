@@ -104,9 +104,12 @@ def settle_batch(raw: dict[str, Any]) -> None:
     """
     message = decode(raw, SettleBatch)
     here = runtime.current()
-    rules = health.batch_rules(here.agent(message.agent).memory.remote.batch)
+    settings = here.agent(message.agent).memory.remote.batch
+    rules = health.batch_rules(settings)
     writer = here.writer(message.agent)
-    batch = writer.batches.settle(message.token, missing=message.missing, rules=rules)
+    batch = writer.batches.settle(
+        message.token, missing=message.missing, rules=rules, min_texts=settings.min_texts
+    )
     if batch is not None:
         _LOG.info(
             "batch.settled",

@@ -44,13 +44,16 @@ class Claim:
         assert found is not None
         self.batch: Batch = found
 
-    def record(self, **columns: object) -> Batch:
-        """Write down what is known now; gives the batch as it is then. Raises ClaimLost."""
+    def record(self, *, hold_s: float = CLAIM_S, **columns: object) -> Batch:
+        """Write down what is known now; gives the batch as it is then. Raises ClaimLost.
+
+        `hold_s`: for how long the claim holds from now on without another sign of life.
+        """
         names = ", ".join(f"{name} = ?" for name in columns)
         with transaction(self._connection):
             done = self._connection.execute(
                 f"UPDATE batches SET {names}, owner_until = ? WHERE token = ? AND owner = ?",
-                (*columns.values(), self._clock.now() + CLAIM_S, self._token, self._owner),
+                (*columns.values(), self._clock.now() + hold_s, self._token, self._owner),
             )
             if not done.rowcount:
                 raise ClaimLost(f"batch {self._token}: another process works on it now")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from shared.clock import Clock
 from shared.embedders.batch import BatchApi, BatchLook, BatchResult
-from shared.errors import ProviderBrokenAnswer, ProviderError
+from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderTooBig
+from shared.index import batch_tokens
 from shared.index.batch_claims import HAND_OUT_S, Claim
-from shared.index.batch_over import MAX_TRIES, TIMED_OUT, action_of, over, put_off_s
-from shared.index.batches import Verdict
+from shared.index.batch_over import MAX_TRIES, TIMED_OUT, action_of, over, put_off_s, verdict_of
+from shared.index.batches import Batch, Verdict
+from shared.index.driver import transaction
 from shared.index.rows import VectorRow
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 #: Rows a message brings to the store worker.
 PIECE_ROWS = 100
+
+#: HTTP statuses of a file that will not come back.
+_GONE = frozenset({404, 410})
 
 
 class Sink(Protocol):
@@ -75,6 +80,7 @@ def collect(
         piece = _Piece()
         for result in api.results(look) if look and (look.output or look.errors) else ():
             digest = _digest(result.key)
+            claim.renew()
             if digest not in left:
                 continue
             if _was_not_reached(batch.outcome, result):
@@ -86,26 +92,41 @@ def collect(
             if piece.size >= PIECE_ROWS:
                 _send(piece, sink)
                 piece = _Piece()
-                claim.renew()
         _send(piece, sink)
     except ProviderError as error:
         attempts = batch.attempts + 1
-        if attempts < MAX_TRIES:
+        is_given_up = batch.cancel_asked and not batch.cancelled_at
+        if not is_given_up and (attempts < MAX_TRIES or _is_worth_waiting(batch, error, clock.now())):
             due = clock.now() + put_off_s(attempts, error)
             claim.record(attempts=attempts, error=error.message, action=action_of(error), due=due)
             return None
-        over(claim, "lost", Verdict.FAILED, error.message, clock, action=error.hint)
+        if is_given_up:
+            over(claim, "cancelled", Verdict.NONE, batch.cancel_reason, clock)
+        else:
+            over(claim, "lost", Verdict.FAILED, error.message, clock, action=error.hint)
         return len(left)
     if batch.verdict:
         claim.record(due=clock.now() + HAND_OUT_S)
     elif is_empty:
         over(claim, batch.outcome, Verdict.NONE, "its texts are gone", clock)
     else:
-        _judge(claim, look, brought or batch.stored, first_error, clock)
+        _judge(claim, connection, look, brought or batch.stored, first_error, clock)
     return len(left)
 
 
-def _judge(claim: Claim, look: BatchLook | None, brought: int, first_error: str, clock: Clock) -> None:
+def _is_worth_waiting(batch: Batch, error: ProviderError, now: float) -> bool:
+    """Whether what a job made is still to be had: it is paid for, so nobody gives it up before its time."""
+    return error.status not in _GONE and not batch.cancel_asked and now < batch.deadline
+
+
+def _judge(
+    claim: Claim,
+    connection: Connection,
+    look: BatchLook | None,
+    brought: int,
+    first_error: str,
+    clock: Clock,
+) -> None:
     """Write down what a job that is over says of its provider."""
     batch = claim.batch
     reason = (look.reason if look else "") or batch.error
@@ -121,7 +142,21 @@ def _judge(claim: Claim, look: BatchLook | None, brought: int, first_error: str,
         over(claim, batch.outcome, Verdict.FAILED, error, clock, action=hint)
     else:
         error = reason or first_error or f"job {batch.job_id}: {batch.outcome}"
-        over(claim, batch.outcome, Verdict.FAILED, error, clock)
+        verdict = _verdict_of_job(connection, batch, look.error if look else None, clock.now())
+        action = look.error.hint if look and look.error else ""
+        over(claim, batch.outcome, verdict, error, clock, action=action)
+
+
+def _verdict_of_job(connection: Connection, batch: Batch, error: ProviderError | None, now: float) -> str:
+    """What the failure of a job as a whole says of its provider."""
+    if not isinstance(error, ProviderTooBig):
+        return verdict_of(error) if error is not None else Verdict.FAILED
+    if not error.max_tokens:
+        return Verdict.TOO_BIG
+    with transaction(connection):
+        is_smaller = batch_tokens.learn(connection, batch, error.max_tokens, now)
+    # Others fill the account, or it takes next to nothing: requests are the better way.
+    return Verdict.NONE if is_smaller else Verdict.FAILED
 
 
 def _was_not_reached(outcome: str, result: BatchResult) -> bool:

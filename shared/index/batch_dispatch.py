@@ -8,8 +8,9 @@ batches, texts above it are decided on when they stop coming.
 
 from __future__ import annotations
 
+import sys
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.index import batches, breaker, health, meta
@@ -56,6 +57,8 @@ class BatchRules:
     #: The largest batch.
     max_rows: int
     max_bytes: int
+    #: Of all open ones together; 0: no limit is known.
+    max_tokens: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +117,9 @@ def gather(
         forget_mark(connection)
         return Gathered(above=NONE_HELD)
     most = health.tighter(rules.max_rows, state.max_rows)
+    if state.max_tokens:
+        # A limit of all that is open together: one after another.
+        rules = replace(rules, concurrency=1, max_tokens=state.max_tokens)
     mark = int(meta.get(connection, meta.BATCH_MARK, 0))
     last = _last_id(connection)
     growth.look(last, now, is_waiting=_is_any(connection, identity.id, above=mark, mark=last))
@@ -181,7 +187,7 @@ def _make(
     while token := _begin(
         connection, identity, rules, most, mark=mark, only_full=only_full, owner=owner, now=now
     ):
-        _fill(connection, identity.id, token, mark=mark, max_rows=most, max_bytes=rules.max_bytes)
+        _fill(connection, identity.id, token, rules, mark=mark, max_rows=most)
         finish_filling(connection, token, now)
         made += 1
     return made
@@ -217,10 +223,10 @@ def _begin(
 
 
 def _fill(
-    connection: Connection, identity_id: int, token: str, *, mark: int, max_rows: int, max_bytes: int
+    connection: Connection, identity_id: int, token: str, rules: BatchRules, *, mark: int, max_rows: int
 ) -> None:
     """Lease texts up to the caps, a slice a transaction; live edits first, oldest first."""
-    room, room_bytes = max_rows, max_bytes
+    room, room_bytes, room_tokens = max_rows, rules.max_bytes, rules.max_tokens or sys.maxsize
     for turn in (LIVE, BACKFILL):
         while room > 0:
             with transaction(connection):
@@ -233,9 +239,11 @@ def _fill(
                 last, taken = 0, 0
                 for row_id, tokens in found:
                     size = tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
-                    if size > room_bytes and taken + max_rows - room > 0:
+                    is_above = size > room_bytes or tokens > room_tokens
+                    if is_above and taken + max_rows - room > 0:
                         break
-                    last, taken, room_bytes = row_id, taken + 1, room_bytes - size
+                    last, taken = row_id, taken + 1
+                    room_bytes, room_tokens = room_bytes - size, room_tokens - tokens
                 # One statement for all of them: by their ids one by one it took three times as long.
                 connection.execute(
                     "UPDATE vectors SET state = 'leased', lease = ? WHERE identity_id = ?"

@@ -36,16 +36,25 @@ _NOT_AGAIN = frozenset({"done", "partial", "expired", "cancelled", "timed out", 
 
 
 def settle(
-    connection: Connection, token: str, *, missing: int, now: float, rules: Rules = health.BATCH_RULES
+    connection: Connection,
+    token: str,
+    *,
+    missing: int,
+    now: float,
+    rules: Rules = health.BATCH_RULES,
+    min_texts: int = 1,
 ) -> Batch | None:
     """End a batch of which all but `missing` texts have been sent to the store worker.
 
     Returns the batch when that ended it; None when it had ended before, or when more texts are missing than
-    that: then a message was lost, and the batch is read again.
+    that: then a message was lost, and the batch is read again. `min_texts`: fewer are not worth a batch.
     """
     batch = batches.get(connection, token)
     if batch is None or batch.state != "collecting":
         return None
+    if batch.verdict == Verdict.TOO_BIG and batch.rows // 2 < min_texts:
+        # Halves would not be worth a batch, so there is none that fits.
+        batch = replace(batch, verdict=Verdict.FAILED)
     if batches.texts_left(connection, token) > missing and batch.attempts < MAX_LOST:
         with transaction(connection):
             connection.execute(

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: Texts read from the index at a time.
 _PAGE_ROWS = 500
 
+#: Seconds a claim holds while the file is sent, which gives no sign of life: 200 MB at 30 kB/s.
+UPLOAD_CLAIM_S = 7_200.0
+
 #: Seconds from the begin of a create whose answer is not known until the provider's list is trusted: the job
 #: may be made after our process was killed.
 SETTLE_S = 10.0
@@ -58,7 +61,7 @@ def submit(
     try:
         return _submit(claim, api, connection, agent, timing, clock, should_stop)
     except ProviderError as error:
-        return _failed(claim, error, clock)
+        return _failed(claim, error, timing, clock)
 
 
 def _submit(
@@ -115,7 +118,7 @@ def _submit(
     return False
 
 
-def _failed(claim: Claim, error: ProviderError, clock: Clock) -> bool:
+def _failed(claim: Claim, error: ProviderError, timing: Timing, clock: Clock) -> bool:
     """What follows a call that failed: the same again later, or the end of the batch."""
     batch = claim.batch
     if not error.maybe_done:
@@ -125,7 +128,9 @@ def _failed(claim: Claim, error: ProviderError, clock: Clock) -> bool:
         return over(claim, "failed", verdict_of(error), error.message, clock, action=error.hint)
     is_told = error.retry_after_s is not None and error.retry_after_s >= 1
     attempts = batch.attempts + (not is_told)
-    if attempts >= MAX_TRIES:
+    # A provider that says "later" for ever would keep the texts from everybody else.
+    is_too_late = clock.now() >= batch.created_at + (timing.timeout_s or MAX_AGE_S)
+    if attempts >= MAX_TRIES or is_too_late:
         return over(claim, "failed", Verdict.FAILED, error.message, clock, action=error.hint)
     wait_s = put_off_s(attempts, error)
     due = clock.now() + wait_s
@@ -154,6 +159,7 @@ def _rows(connection: Connection, claim: Claim, should_stop: Callable[[], bool])
             (claim.batch.token, last, _PAGE_ROWS),
         ).fetchall()
         if not page:
+            claim.record(hold_s=UPLOAD_CLAIM_S, attempts=claim.batch.attempts)
             return
         if should_stop():
             raise Interrupted("this process was told to stop")

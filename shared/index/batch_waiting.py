@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shared.config.schema import Batch as Settings
-from shared.index import batch_dispatch, batches
-from shared.index.batches import Batch
+from shared.index import batch_dispatch, batches, health, identity
+from shared.index.batch_settle import KEPT
+from shared.index.batches import Batch, Verdict
 from shared.values import value
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Waiting:
     delayed: str = ""
     #: Whether a batch is being made, taken in or cleaned up, which is a matter of moments.
     is_busy: bool = False
+    #: Why the step of one of them failed, while it is tried again.
+    failing: str = ""
 
     @property
     def trouble(self) -> Batch | None:
@@ -45,14 +48,35 @@ def waiting(connection: Connection, identity_id: int, settings: Settings, *, sin
         return Waiting()
     parked = tuple(batch for batch in ours if _is_parked(batch, since))
     unfinished = [batch for batch in ours if batch.is_unfinished]
-    is_full = len(unfinished) >= settings.concurrency
+    is_one_by_one = bool(unfinished) and _has_token_limit(connection, identity_id)
+    is_full = is_one_by_one or len(unfinished) >= settings.concurrency
     return Waiting(
         parked=parked,
         texts=sum(batches.texts_left(connection, batch.token) for batch in parked),
         in_line=batch_dispatch.in_line(connection, identity_id) if is_full else 0,
         delayed=next((batch.error for batch in unfinished if batch.error and batch not in parked), ""),
         is_busy=any(_is_busy(batch) for batch in ours if batch not in parked),
+        failing=next((each.error for each in ours if each.error and not each.verdict), ""),
     )
+
+
+def failed_since(connection: Connection, identity_id: int, since: float) -> Batch | None:
+    """The last batch of an identity that failed since then, so that its texts went out in requests."""
+    return next(
+        (
+            batch
+            for batch in batches.latest(connection, KEPT)
+            if batch.identity_id == identity_id
+            and batch.verdict in (Verdict.FAILED, Verdict.UNAVAILABLE)
+            and (batch.is_open or batch.closed_at >= since)
+        ),
+        None,
+    )
+
+
+def _has_token_limit(connection: Connection, identity_id: int) -> bool:
+    row = identity.by_id(connection, identity_id)
+    return row is not None and health.read(connection, row.identity.provider, health.BATCH).max_tokens > 0
 
 
 def _is_parked(batch: Batch, since: float) -> bool:

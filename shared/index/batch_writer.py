@@ -86,11 +86,15 @@ class BatchWriter:
             given, next_due = batch_claims.hand_out(self._connection, now)
         return given, None if next_due is None else max(next_due - now, 0.0)
 
-    def settle(self, token: str, *, missing: int, rules: Rules = health.BATCH_RULES) -> Batch | None:
+    def settle(
+        self, token: str, *, missing: int, rules: Rules = health.BATCH_RULES, min_texts: int = 1
+    ) -> Batch | None:
         """End a batch, and tell its breaker, by `rules`; see `shared.index.batch_settle.settle`."""
         now = self._clock.now()
         with faults(self._path):
-            return batch_settle.settle(self._connection, token, missing=missing, now=now, rules=rules)
+            return batch_settle.settle(
+                self._connection, token, missing=missing, now=now, rules=rules, min_texts=min_texts
+            )
 
     def cancel_set_aside(self) -> int:
         """Ask for the end of batches all of whose texts belong to a backfill that was cancelled; how many."""

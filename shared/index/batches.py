@@ -172,7 +172,7 @@ def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 
 
 
 def ask_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
-    """Ask for the end of a batch; False when it is over, or all of it has come back already.
+    """Ask for the end of a batch; False when it is over, or its rows are coming back.
 
     The batch worker does it: it tells the provider, keeps the rows that were finished, and lets the others
     go out in requests.
@@ -181,7 +181,9 @@ def ask_cancel(connection: Connection, token: str, *, reason: str, now: float) -
         asked = connection.execute(
             "UPDATE batches SET cancel_asked = iif(cancel_asked, cancel_asked, ?),"
             " cancel_reason = iif(cancel_asked, cancel_reason, ?), due = min(due, ?)"
-            " WHERE token = ? AND state IN ('filling', 'intent', 'uploaded', 'submitted')",
+            " WHERE token = ? AND (state IN ('filling', 'intent', 'uploaded', 'submitted')"
+            # What a job made cannot be had: somebody need not wait for it.
+            " OR (state = 'collecting' AND verdict = '' AND attempts > 0))",
             (now, reason, now, token),
         )
     return bool(asked.rowcount)

@@ -66,7 +66,7 @@ class Health:
     probe: str = ""
     #: Whether a person paused it.
     by_hand: bool = False
-    #: Caps the provider taught; 0 is none. Kept for requests only.
+    #: Caps the provider taught; 0 is none. Tokens: of a request, or of all open batches together.
     max_rows: int = 0
     max_tokens: int = 0
 

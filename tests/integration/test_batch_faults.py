@@ -82,16 +82,50 @@ def test_a_call_that_fails_some_times_costs_nothing_but_time(
     assert server.log()["batch"]["files"] == 0
 
 
-@pytest.mark.parametrize("call", ["upload", "create", "output"])
-def test_a_call_that_never_works_ends_in_requests(place: Place, server: EmbeddingServer, call: str) -> None:
-    server.control({"batch": {"faults": {call: "500"}}})
+@pytest.mark.parametrize(("call", "fault"), [("upload", "500"), ("create", "500"), ("output", "404")])
+def test_a_call_that_never_works_ends_in_requests_and_is_said(
+    place: Place, server: EmbeddingServer, call: str, fault: str
+) -> None:
+    server.control({"batch": {"faults": {call: fault}}})
 
     report = place.index()
 
     assert is_complete(report, place)
+    assert "went out in requests: openai batch" in report.warning
+    assert place.index().warning == "", "what is over is said once"
     assert len(server.requests) == 1
     assert {outcome for _, outcome in batches(place)} == {"lost" if call == "output" else "failed"}
     assert server.log()["batch"]["files"] == 0
+
+
+def test_the_rows_of_a_job_are_asked_for_until_they_come(place: Place, server: EmbeddingServer) -> None:
+    # Each is asked for three times within a call; a step is given up after six where nothing is paid for.
+    server.control({"batch": {"faults": {"output": ["500"] * 30}}})
+    told: list[str] = []
+
+    report = place.index(on_progress=lambda progress: told.append(progress.waiting))
+
+    assert is_complete(report, place)
+    assert any("a batch is tried again: openai batch file content failed: 500" in words for words in told)
+    assert len(jobs(server)) == 1
+    assert server.repeated() == {}
+    assert server.requests == []
+
+
+def test_a_job_with_more_tokens_than_the_account_may_have_is_made_smaller(
+    place: Place, server: EmbeddingServer
+) -> None:
+    words = "Enqueued token limit reached for stub. Limit: 3,000 enqueued tokens."
+    server.control({"batch": {"end": "failed", "reason": f"token_limit_exceeded: {words}"}})
+
+    place.index(
+        on_progress=lambda _: len(jobs(server)) >= 2 and server.control({"batch": {"end": "completed"}})
+    )
+
+    assert place.vector_states() == {"ready": TEXTS}
+    assert jobs(server)[0]["rows"] == TEXTS
+    assert all(job["rows"] < TEXTS for job in jobs(server)[1:])
+    assert server.repeated() == {}
 
 
 @pytest.mark.parametrize("end", ["failed", "expired", "cancelled"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from shared.clock import ManualClock
+from shared.config.schema import Batch as Settings
 from shared.embedders.batch import BatchCaps, BatchLook, BatchResult, BatchRow, State
 from shared.embedders.protocol import Identity
 from shared.errors import ProviderError
@@ -35,6 +36,7 @@ class Job:
     rows: list[BatchRow]
     state: State = "running"
     reason: str = ""
+    error: ProviderError | None = None
     #: What its output holds once it is final; None: a vector for every row.
     results: list[BatchResult] | None = None
 
@@ -63,6 +65,7 @@ class FakeProvider:
         self._begin("upload")
         file_id = f"file-{len(self.files) + 1}"
         self.files[file_id] = (tag, list(rows))
+        self._begin("uploading")
         self._end("upload")
         return file_id
 
@@ -106,12 +109,16 @@ class FakeProvider:
         """Nothing is open."""
 
     def finish(
-        self, state: State = "done", results: list[BatchResult] | None = None, reason: str = ""
+        self,
+        state: State = "done",
+        results: list[BatchResult] | None = None,
+        reason: str = "",
+        error: ProviderError | None = None,
     ) -> None:
         """All running jobs end so."""
         for job in self.jobs.values():
             if job.state == "running":
-                job.state, job.results, job.reason = state, results, reason
+                job.state, job.results, job.reason, job.error = state, results, reason, error
 
     @staticmethod
     def answers(job: Job) -> list[BatchResult]:
@@ -126,7 +133,13 @@ class FakeProvider:
     def _look(self, job: Job) -> BatchLook:
         output = "output" if job.state != "running" else ""
         return BatchLook(
-            id=job.id, state=job.state, said=f"is {job.state}", reason=job.reason, output=output, tag=job.tag
+            id=job.id,
+            state=job.state,
+            said=f"is {job.state}",
+            reason=job.reason,
+            error=job.error,
+            output=output,
+            tag=job.tag,
         )
 
     def _begin(self, call: str) -> None:
@@ -175,6 +188,8 @@ class Desk:
         self.clock = clock
         self.api = FakeProvider()
         self.rules = RULES
+        self.settings = Settings(concurrency=RULES.concurrency)
+        self.min_texts = 1
         self.timing = Timing(poll_s=10.0, timeout_s=3_600.0)
         writer.retarget(MODEL_A)
 
@@ -227,7 +242,7 @@ class Desk:
                     sink = Sink(self.writer, token, drop)
                     missing = collect(claim, self.api, connection, sink, look=look, clock=self.clock)
         if missing is not None:
-            self.writer.batches.settle(token, missing=missing)
+            self.writer.batches.settle(token, missing=missing, min_texts=self.min_texts)
         return self.batch(token)
 
     def run(self, token: str, steps: int = 12) -> Batch:
