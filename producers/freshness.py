@@ -43,16 +43,16 @@ class Freshness:
         with self._looking:
             # Another thread may have looked while this one waited for it.
             if self._state is None or self._monotonic() >= self._due:
-                self._take()
-            assert self._state is not None
+                return self._take()
             return self._state
 
-    def look_now(self) -> None:
-        """Look whatever is known: this process itself has just changed a file."""
+    def look_now(self) -> DiskState:
+        """Look whatever is known: this process itself has just changed a file, or the index is gone."""
         with self._looking:
-            self._take()
+            return self._take()
 
-    def _take(self) -> None:
-        self._state = self._look()
+    def _take(self) -> DiskState:
+        state = self._state = self._look()
         # What was stored meanwhile is no reason to look less often.
-        self._due = self._monotonic() + min(LONGEST_S, SHARE * self._state.look_s)
+        self._due = self._monotonic() + min(LONGEST_S, SHARE * state.look_s)
+        return state

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from producers.ask import bring_in
+from producers.ask import DiskState, bring_in
 from producers.freshness import Freshness
 from shared.clock import Clock, SystemClock
 from shared.config.schema import AgentSettings, Settings
@@ -217,12 +217,11 @@ class MemoryTools:
             return replace(answer, warning=answer.warning or warning, action=answer.action or action)
         opened = self._open(settings)
         state = opened.freshness.state()
-        return opened.memory.ask(
-            request,
-            files_behind=state.files_behind,
-            warning=state.warning or warning,
-            action=state.action or action,
-        )
+        try:
+            return opened.answer(request, state, warning, action)
+        except IndexMissing:
+            # Moved away since the last look; another one builds it again from the files.
+            return opened.answer(request, opened.freshness.look_now(), warning, action)
 
     def _open(self, settings: AgentSettings) -> _Opened:
         with self._lock:
@@ -252,6 +251,15 @@ class _Opened:
 
     memory: MemorySearch
     freshness: Freshness
+
+    def answer(self, request: SearchRequest, state: DiskState, warning: str, action: str) -> Answer:
+        """The answer; `warning` and `action` are said unless the files have more to say."""
+        return self.memory.ask(
+            request,
+            files_behind=state.files_behind,
+            warning=state.warning or warning,
+            action=state.action or action,
+        )
 
 
 def no_memory(settings: AgentSettings, chat: Chat) -> dict[str, Any] | None:

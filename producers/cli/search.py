@@ -59,7 +59,6 @@ def search(
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
     from producers.ask import answer
-    from shared.errors import IndexCorrupt
     from shared.search.results import SearchRequest
 
     question = query_option if query_option is not None else query
@@ -78,11 +77,7 @@ def search(
         until=until or "",
         explain=explain,
     )
-    try:
-        found = answer(invocation.settings, settings, request)
-    except IndexCorrupt as error:
-        error.hint = "memline index   (moves the damaged file aside and builds the index again)"
-        raise
+    found = answer(invocation.settings, settings, request)
     if session_key is not None:
         found = _as_agent_sees(settings, session_key, found)
     if as_json:

@@ -305,7 +305,10 @@ def _translate(error: Exception, path: Path) -> IndexFault:
     if isinstance(error, library().DatabaseError) and (
         "malformed" in text or "not a database" in text or "corrupt" in text
     ):
-        return IndexCorrupt(f"the index {path} is damaged: {text}")
+        return IndexCorrupt(
+            f"the index {path} is damaged: {text}",
+            hint="memline index   (moves the damaged file aside and builds the index again)",
+        )
     for sign, what in _UNWRITABLE.items():
         if sign in text:
             return IndexUnwritable(

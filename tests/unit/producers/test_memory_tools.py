@@ -145,7 +145,20 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, 
 
     validate(answer, contract.SEARCH)
     assert (answer["unavailable"], answer["disabled"], answer["results"]) == (True, True, [])
-    assert "unavailable" in answer["warning"] and answer["action"]
+    assert "unavailable" in answer["warning"]
+    assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
+
+
+def test_an_index_that_was_moved_away_is_built_again_by_the_next_search(made: Maker, tmp_path: Path) -> None:
+    tools = made()
+    tools.search(MAIN, {"query": "cents"})
+    for file in (tmp_path / "home" / "memory").iterdir():
+        file.unlink()
+    for opened in tools._opened.values():
+        # As if a look had taken long, and the next were not due yet.
+        opened.freshness._due = float("inf")
+
+    assert tools.search(MAIN, {"query": "cents"})["results"][0]["path"] == "MEMORY.md"
 
 
 def test_sessions_that_are_not_searched_are_told(made: Maker) -> None:
