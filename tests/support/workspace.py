@@ -22,7 +22,7 @@ from tests.support import process
 from tests.support.process import Ran
 
 #: Seconds `until` waits at most; reached only when the test fails.
-UNTIL_S = 20.0
+UNTIL_S = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
