@@ -249,12 +249,10 @@ class Run:
         if backlog.pending and state.hold_until > now:
             waiting = f"{state.reason}; goes on in {state.hold_until - now:.0f} s"
         in_batches = self._waiting(target.id)
-        if in_batches.failing and backlog.coming:
-            waiting = f"a batch is tried again: {in_batches.failing}"
+        if in_batches.delayed and backlog.coming:
+            waiting = f"a batch is tried again: {in_batches.delayed}"
         elif in_batches.parked and backlog.coming:
             waiting = _words(in_batches, target.identity.provider)
-        elif in_batches.delayed:
-            waiting = f"a batch was put off: {in_batches.delayed}"
         progress = Progress(
             files_done=feed.done,
             files=feed.total,

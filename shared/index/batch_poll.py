@@ -27,7 +27,8 @@ def poll(claim: Claim, api: BatchApi, *, timing: Timing, clock: Clock) -> BatchL
         try:
             if batch.cancel_asked and not batch.cancelled_at:
                 look = api.cancel(batch.job_id)
-                batch = claim.record(cancelled_at=now)
+                # The end comes soon, however rare the looks have become.
+                batch = claim.record(cancelled_at=now, wait_s=timing.poll_s)
             else:
                 look = api.look(batch.job_id)
         except ProviderError as error:

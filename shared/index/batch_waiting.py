@@ -23,12 +23,10 @@ class Waiting:
     texts: int = 0
     #: Texts that go by batch as soon as there is a place for one more.
     in_line: int = 0
-    #: Why a batch is not at its provider yet; empty when nothing is wrong.
+    #: Why a step of one of them failed that is tried again; empty when nothing is wrong.
     delayed: str = ""
     #: Whether a batch is being made, taken in or cleaned up, which is a matter of moments.
     is_busy: bool = False
-    #: Why the step of one of them failed, while it is tried again.
-    failing: str = ""
 
     @property
     def trouble(self) -> Batch | None:
@@ -54,9 +52,8 @@ def waiting(connection: Connection, identity_id: int, settings: Settings, *, sin
         parked=parked,
         texts=sum(batches.texts_left(connection, batch.token) for batch in parked),
         in_line=batch_dispatch.in_line(connection, identity_id) if is_full else 0,
-        delayed=next((batch.error for batch in unfinished if batch.error and batch not in parked), ""),
+        delayed=next((batch.error for batch in ours if batch.error and not batch.verdict), ""),
         is_busy=any(_is_busy(batch) for batch in ours if batch not in parked),
-        failing=next((each.error for each in ours if each.error and not each.verdict), ""),
     )
 
 

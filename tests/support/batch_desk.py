@@ -55,6 +55,8 @@ class FakeProvider:
     calls: Counter[str] = field(default_factory=Counter)
     errors: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
     lost: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
+    #: Whether a job that is cancelled runs on.
+    ends_slowly: bool = False
     #: Called in the middle of a call.
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
 
@@ -97,7 +99,7 @@ class FakeProvider:
     def cancel(self, batch_id: str) -> BatchLook:
         self._begin("cancel")
         job = self.jobs[batch_id]
-        if job.state == "running":
+        if job.state == "running" and not self.ends_slowly:
             job.state, job.results = "cancelled", job.results or []
         return self._look(job)
 

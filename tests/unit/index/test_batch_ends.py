@@ -102,13 +102,23 @@ def test_somebody_need_not_wait_for_what_a_job_made(desk: Desk, batch: Batch) ->
     assert desk.states() == {"wanted": TEXTS}
 
 
+def test_a_job_that_is_being_ended_is_looked_at_often_again(desk: Desk, batch: Batch) -> None:
+    desk.run(batch.token, steps=8)
+    desk.api.ends_slowly = True
+    batches.ask_cancel(desk.writer.connection, batch.token, reason="by hand", now=desk.clock.now())
+
+    after = desk.step(batch.token)
+
+    assert after.due - desk.clock.now() == desk.timing.poll_s
+
+
 def test_while_a_step_is_tried_again_its_error_is_told(desk: Desk, batch: Batch) -> None:
     target = identity.target(desk.writer.connection)
     assert target is not None
     settings = desk.settings
 
     def told() -> str:
-        return batch_waiting.waiting(desk.writer.connection, target.id, settings, since=0).failing
+        return batch_waiting.waiting(desk.writer.connection, target.id, settings, since=0).delayed
 
     desk.api.errors["upload"].append(ProviderLater("busy", retry_after_s=30))
     desk.step(batch.token)
