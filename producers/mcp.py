@@ -1,7 +1,7 @@
 """The MCP server: an agent's memory as tools, over standard input and output or HTTP.
 
-The only module that knows the MCP SDK. Arguments are checked by `MemoryTools`, not by the SDK, so that every
-face says the same words; an error reaches the model with what to do about it.
+With `mcp_stdio` the only module that knows the MCP SDK. Arguments are checked by `MemoryTools`, not by the
+SDK, so that every face says the same words; an error reaches the model with what to do about it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import ConfigDict, Field
 from starlette.types import Receive, Scope, Send
 
-from producers import contract, tool_texts
+from producers import contract, mcp_stdio, tool_texts
 from producers.memory_tools import Caller, MemoryTools
 from producers.pool import Pool
 from producers.version import own_version
@@ -159,7 +159,7 @@ def run_stdio(tools: MemoryTools, caller: Caller, *, threads: int, writes: bool)
         pool = Pool(threads, timeout_s=STDIO_TIMEOUT_S)
         made = server(tools, lambda _: caller, pool=pool, writes=writes)
         _add_resource(made, tools, caller, pool)
-        await made.run_stdio_async()
+        await mcp_stdio.serve(made._lowlevel_server)
 
     anyio.run(serve)
 

@@ -154,7 +154,12 @@ def _mcp() -> Schema:
         "operationId": "mcp",
         "summary": "Model Context Protocol, streamable HTTP",
         "requestBody": {"required": True, "content": message},
-        "responses": {"200": {"description": "An answer of the protocol.", "content": message}},
+        "responses": {
+            "200": {"description": "An answer of the protocol.", "content": message},
+            **_failures(),
+            # In the shape of the protocol.
+            "400": {"description": "No message of the protocol."},
+        },
     }
 
 

@@ -28,8 +28,9 @@ HEAD_TIMEOUT_S = 10.0
 #: Seconds an idle connection is kept for its next request.
 KEEP_ALIVE_S = 15
 
-#: Seconds for requests that are running when the server is told to stop.
-GRACE_S = 5
+#: Seconds for requests that are running when the server is told to stop: more than the eight that a question
+#: waits for its vector, less than the ten that containers are given.
+GRACE_S = 9
 
 #: Bytes of the head of a request.
 MAX_HEAD_BYTES = 16_384

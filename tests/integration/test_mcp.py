@@ -145,7 +145,9 @@ def test_what_a_session_starts_with_is_a_prompt_and_a_resource(notes: Place) -> 
     talk(notes, conversation)
 
 
-def test_nothing_but_the_protocol_is_on_standard_output(notes: Place) -> None:
+def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(
+    notes: Place,
+) -> None:
     def message(number: int, method: str, **params: Any) -> str:
         return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
@@ -164,29 +166,20 @@ def test_nothing_but_the_protocol_is_on_standard_output(notes: Place) -> None:
         message(3, "no/such/method"),
         message(4, "tools/call", name="memory_search", arguments="wrong"),
     ]
-    process = subprocess.Popen(
+    # As `printf … | memline mcp` has it: the input is over before anything is answered.
+    ran = subprocess.run(
         [sys.executable, *MEMLINE, *notes.arguments("mcp")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        input="\n".join(lines) + "\n",
+        capture_output=True,
         text=True,
+        timeout=TIMEOUT_S,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "MEMLINE_LOG_LEVEL": "INFO"},
     )
-    assert process.stdin and process.stdout
-    with process:
-        process.stdin.write("\n".join(lines) + "\n")
-        process.stdin.flush()
-        answers: dict[int, Any] = {}
-        while len(answers) < 4:
-            line = json.loads(process.stdout.readline())
-            assert line["jsonrpc"] == "2.0"
-            if line.get("id") is not None:
-                answers[line["id"]] = line
-        process.stdin.close()
-        rest = process.stdout.read()
 
-    assert process.returncode == 0
-    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+    said = [json.loads(line) for line in ran.stdout.splitlines()]
+    answers = {line["id"]: line for line in said if line.get("id") is not None}
+    assert (ran.returncode, {line["jsonrpc"] for line in said}) == (0, {"2.0"})
     assert answers[1]["result"]["serverInfo"]["name"] == "memline"
     assert "memory_search" in answers[1]["result"]["instructions"]
     assert answers[2]["result"]["structuredContent"]["results"]
