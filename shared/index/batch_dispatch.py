@@ -69,6 +69,8 @@ class Growth:
     #: When the last one came, and the first that is not decided on (seconds since the epoch).
     grew_at: float = 0.0
     since: float = 0.0
+    #: When a batch became full last, while texts were still coming.
+    full_at: float = 0.0
 
     def look(self, last_id: int, now: float, *, is_waiting: bool) -> None:
         """Learn which row id was given last, and whether any text is undecided."""
@@ -127,6 +129,7 @@ def gather(
     if growth.since and is_growing:
         if last - mark >= most and _count(connection, identity.id, mark=last) >= most:
             mark = _decide(connection, last)
+            growth.full_at = now
         is_few = last - mark < rules.min_texts and not is_feeding and growth.held_s(now) >= FEW_HOLD_S
         above = mark if is_few else ALL_HELD
     else:
@@ -134,12 +137,13 @@ def gather(
             mark = _decide(connection, last)
         growth.since = 0.0
         above = mark
+    # What a full one left over waits for what is still coming; alone it would be a small batch.
+    is_coming = is_feeding or now - growth.grew_at < LINGER_S
+    only_full = above == ALL_HELD or (is_coming and now - growth.full_at < GROWING_HOLD_S)
     made = 0
     if _is_place_and_text(connection, identity.id, rules, mark):
-        made = _make(
-            connection, identity, rules, most, mark=mark, only_full=above == ALL_HELD, owner=owner, now=now
-        )
-    return Gathered(above=above, again_s=LINGER_S if above == ALL_HELD else 0.0, made=made)
+        made = _make(connection, identity, rules, most, mark=mark, only_full=only_full, owner=owner, now=now)
+    return Gathered(above=above, again_s=LINGER_S if only_full else 0.0, made=made)
 
 
 def finish_filling(connection: Connection, token: str, now: float) -> None:

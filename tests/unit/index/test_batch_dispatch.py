@@ -94,6 +94,21 @@ def test_a_full_batch_is_made_while_the_backlog_still_grows(desk: Desk) -> None:
     assert requests(desk, gathered.above) == []
 
 
+def test_what_a_full_batch_leaves_over_waits_for_what_is_still_coming(desk: Desk) -> None:
+    add(desk, 70, name="first")
+    for number in range(9):
+        desk.gather(is_feeding=True, max_rows=50, concurrency=9)
+        # While a large file is read there is no new text for a moment.
+        desk.clock.advance(1.5)
+        desk.gather(is_feeding=True, max_rows=50, concurrency=9)
+        add(desk, 20, name=f"more {number}")
+    desk.gather(max_rows=50, concurrency=9)
+    desk.clock.advance(1.1)
+    desk.gather(max_rows=50, concurrency=9)
+
+    assert [batch.rows for batch in desk.open()] == [50] * 5
+
+
 def test_a_backlog_becomes_as_few_batches_as_the_caps_allow(desk: Desk) -> None:
     add(desk, 201)
     desk.gather(concurrency=9)
