@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from producers.announce import announce
 from producers.feed import Feed
@@ -27,9 +26,6 @@ from shared.index.plan import Known, ledger_of, look
 from shared.logs import Log
 from shared.sources.transcript_files import TranscriptScope, transcripts_of
 from shared.sources.transcript_names import MEMORY
-
-if TYPE_CHECKING:
-    pass
 
 #: Seconds between two looks at all files by size and time; 5,000 files cost about 0.1 s of CPU.
 LOOK_AGAIN_S = 60.0

@@ -76,8 +76,7 @@ def _row(row: FileRow, part: Slice, known: LedgerEntry | None) -> FileRow:
         mtime_ns=part.mtime_ns if part.is_last else ledger.PARTLY,
         hash=part.digest,
     )
-    is_same = part.base and part.base == part.digest
-    if is_same and known is not None and known.outcome == part.outcome and known.mtime_ns != ledger.PARTLY:
+    if known is not None and _is_known(part, known):
         # Nothing but half a line, or another time.
         return replace(row, chunks=None)
     return replace(
@@ -95,4 +94,13 @@ def _row(row: FileRow, part: Slice, known: LedgerEntry | None) -> FileRow:
         base=part.base,
         keeps=part.keeps,
         is_partial=not part.is_last,
+    )
+
+
+def _is_known(part: Slice, known: LedgerEntry) -> bool:
+    # A slice that begins within a message builds on its own bytes too, but not on those of the ledger.
+    return (
+        part.base == part.digest == known.hash
+        and known.outcome == part.outcome
+        and known.mtime_ns != ledger.PARTLY
     )

@@ -339,8 +339,6 @@ class IndexWriter:
         with faults(self.path), transaction(self.connection):
             meta.put(self.connection, key, value)
 
-    # What the steps above are made of.
-
 
 def _file_id(path: Path) -> tuple[int, int] | None:
     try:

@@ -21,7 +21,9 @@ _MESSAGE_ID = re.compile(r"^[ \t]*\[message_id:[^\]\n]*\][ \t]*$", re.M | re.I)
 _METADATA = re.compile(
     r"^[ \t]*(?:Conversation info|Sender|Thread starter|Replied message|Forwarded message context"
     r"|Chat history since last reply|Reply target of current user message)"
-    r" \(untrusted[^)\n]{0,40}\):[ \t]*\r?\n+[ \t]*```json[ \t]*\r?\n(?:.*\r?\n)*?[ \t]*```[ \t]*(?:\r?\n|$)",
+    r" \(untrusted[^)\n]{0,40}\):[ \t]*\r?\n+[ \t]*```json[ \t]*\r?\n"
+    # Up to the next fence: looking on for a better one would be quadratic where none is closed.
+    r"(?:(?![ \t]*```).*\r?\n)*[ \t]*```[ \t]*(?:\r?\n|$)",
     re.M,
 )
 
@@ -58,10 +60,12 @@ _EXEC = re.compile(r"exec (?:finished(?::|\s*\()|(?:completed|failed) \()", re.I
 
 #: Answers that say nothing, alone or behind what was said.
 _SILENT = re.compile(r"[*_`\s]*(?:NO_REPLY|HEARTBEAT_OK)[*_`.!\s]*")
-_SILENT_END = re.compile(r"\s*\b(?:NO_REPLY|HEARTBEAT_OK)\W*$")
+_SILENT_END = re.compile(r"(?<!\w)(?:NO_REPLY|HEARTBEAT_OK)\W*\Z")
 _SILENT_ACTION = re.compile(r'\s*\{\s*"action"\s*:\s*"NO_REPLY"\s*\}\s*')
 
-_DIRECTIVE = re.compile(r"\[\[\s*(?:reply_to_current|reply_to\s*:[^\]\n]*|audio_as_voice)\s*\]\]", re.I)
+_DIRECTIVE = re.compile(
+    r"\[\[\s{0,8}(?:reply_to_current|reply_to\s{0,8}:[^\]\n]{0,200}|audio_as_voice)\s{0,8}\]\]", re.I
+)
 _THINKING = re.compile(r"<(think(?:ing)?|thought|antthinking)>[\s\S]*?(?:</\1>|$)", re.I)
 _FINAL = re.compile(r"</?final>", re.I)
 
@@ -83,7 +87,8 @@ def user_words(text: str) -> str:
         text = _INTERNAL_HEADERS.sub("", _without_internal(text))
     text = text.lstrip()
     if text.startswith("System"):
-        text = _SYSTEM.sub("", text, count=1).lstrip()
+        events = _SYSTEM.match(text)
+        text = text[events.end() :].lstrip() if events else text
     text = _without_envelope(text)
     if "[message_id:" in text:
         text = _MESSAGE_ID.sub("", text)
@@ -103,7 +108,9 @@ def assistant_words(text: str) -> str:
     if _is_silent(text):
         return ""
     if "NO_REPLY" in text or "HEARTBEAT_OK" in text:
-        text = _SILENT_END.sub("", text)
+        # Only the last word can be at the end: `search` would try each with all that follows.
+        last = max(text.rfind("NO_REPLY"), text.rfind("HEARTBEAT_OK"))
+        text = text[:last] if _SILENT_END.match(text, last) else text
     return text.strip()
 
 
@@ -120,7 +127,10 @@ def _is_silent(text: str) -> bool:
 
 def _without_internal(text: str) -> str:
     """`text` without the blocks between the runtime's marks; one that is not closed has no end."""
-    while (start := text.find(_INTERNAL_BEGIN)) >= 0:
+    pieces: list[str] = []
+    place = 0
+    while (start := text.find(_INTERNAL_BEGIN, place)) >= 0:
+        pieces.append(text[place:start])
         stop = text.find(_INTERNAL_END, start)
-        text = text[:start] + (text[stop + len(_INTERNAL_END) :] if stop >= 0 else "")
-    return text
+        place = stop + len(_INTERNAL_END) if stop >= 0 else len(text)
+    return "".join((*pieces, text[place:]))

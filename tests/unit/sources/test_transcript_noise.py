@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -88,6 +90,37 @@ def test_user_words(raw: str, words: str) -> None:
 )
 def test_assistant_words(raw: str, words: str) -> None:
     assert assistant_words(raw) == words
+
+
+def test_events_of_the_system_are_taken_out_only_in_front() -> None:
+    report = "System failure. It said\nSystem: [x] again"
+
+    assert user_words("System: [10:00] a node left\n" + report) == report
+    assert user_words(report) == report
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "System: [",
+        "Sender (untrusted):\n```json\n",
+        "Sender (untrusted):\n```json\n{}\n",
+        "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>><<<END_OPENCLAW_INTERNAL_CONTEXT>>>",
+        "[[reply_to:",
+        "<think>",
+        "NO_REPLY ",
+        "NO_REPLY\n\n\n\n\n\n\n\n\n\n\n\n",
+    ],
+)
+@pytest.mark.parametrize("words", [user_words, assistant_words])
+def test_bad_input_takes_no_more_than_time_in_proportion(unit: str, words: Callable[[str], str]) -> None:
+    def seconds(size: int) -> float:
+        began = time.process_time()
+        words(unit * (size // len(unit)) + " " * size + "x")
+        return time.process_time() - began
+
+    # Sixteen times as much; something quadratic takes two hundred and fifty times as long.
+    assert seconds(80_000) < 50 * seconds(5_000) + 0.3
 
 
 def said(*turns: tuple[str, str], **more: object) -> list[str]:

@@ -1,0 +1,76 @@
+"""Secrets of transcripts reach nothing that is kept or sent."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.clock import ManualClock
+from shared.config.schema import Chunking
+from shared.index.transcript_intake import look_at_transcript
+from shared.index.writer import IndexWriter
+from shared.queue.messages import StoreFiles
+from shared.sources.transcript_files import TranscriptScope
+from tests.support.index_rows import MODEL_A, lease_all
+from tests.support.transcripts import opening, said, sessions_folder
+
+#: Behind every prefix: letters of both cases and digits, as keys have them.
+SECRETS = st.from_regex(r"[a-z][A-Z][0-9][A-Za-z0-9]{21,50}", fullmatch=True)
+PLANTED = st.sampled_from(
+    [
+        "sk-{}", "ghp_{}", "xoxb-{}", "AIza{}", "Bearer {}", "Authorization: Basic {}", "API_KEY={}",
+        "password: {}", '{{"token": "{}"}}', '{{\\"secret\\": \\"{}\\"}}', "--api-key {}", "https://me:{}@example.org/x",
+        "Cookie: sid={}", "?access_token={}&x=1",
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    ]
+)  # fmt: skip
+WORDS = st.text(alphabet="aeiou ,.;\n中é\"'", max_size=600)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SECRETS, PLANTED, WORDS, WORDS, st.sampled_from(["user", "assistant"]), st.sampled_from([400, 20]))
+def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
+    tmp_path_factory: pytest.TempPathFactory,
+    secret: str,
+    around: str,
+    before: str,
+    after: str,
+    role: str,
+    tokens: int,
+) -> None:
+    clock = ManualClock()
+    folder = tmp_path_factory.mktemp("t")
+    file = sessions_folder(folder / "state") / "a.jsonl"
+    planted = said(role, f"{before} {around.format(secret)} {after}")
+    name = json.dumps({"type": "session_info", "name": around.format(secret)}) + "\n"
+    file.write_text(opening() + planted + name + said("user", "and then") + planted)
+
+    with closing(IndexWriter(folder / "index.sqlite", clock=clock)) as writer:
+        writer.retarget(MODEL_A)
+        rows = list(
+            look_at_transcript(
+                "sessions/a.jsonl",
+                scope=TranscriptScope(str(folder / "state"), "agents/main/sessions"),
+                chunking=Chunking(tokens=tokens, overlap=tokens // 5),
+                known=None,
+                force=False,
+                clock=clock,
+            )
+        )
+        for row in rows:
+            writer.store_file(row)
+        requests = lease_all(writer)
+    message = msgspec.msgpack.encode(StoreFiles(agent="main", files=tuple(rows)))
+    kept = (folder / "index.sqlite").read_bytes()
+    sent = "".join(text.text for request in requests for text in request.texts)
+
+    assert sent
+    for haystack in (sent.encode(), message, kept):
+        assert secret.encode() not in haystack
+        # Neither a part of it that tells more than its ends.
+        assert secret[6:-4].encode() not in haystack
