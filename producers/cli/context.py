@@ -28,17 +28,17 @@ def context(invocation: Invocation, private: bool, session_key: str, as_json: bo
 
     Cut to context.maxChars characters in all; where something was cut, the text says so.
     """
+    from producers.memory_tools import no_memory
     from producers.session_context import session_context
     from shared.clock import SystemClock
-    from shared.config.faces import ChatScope
     from shared.errors import AccessDenied
-    from shared.search.chats import chat_of, may_use_memory
+    from shared.search.chats import chat_of
 
     settings = invocation.agent()
     chat = chat_of(session_key)
-    scope: ChatScope | None = settings.scope if session_key else None
-    if not may_use_memory(scope, chat):
-        raise AccessDenied(f"memory may not be used in this chat ({chat})", hint="memline config show")
+    # Without a session it is the owner who asks, and memory.scope is about chats.
+    if (session_key or not settings.memory.enabled) and (refused := no_memory(settings, chat)) is not None:
+        raise AccessDenied(refused["warning"], hint=refused["action"])
     found = session_context(settings, chat, is_private=private, clock=SystemClock())
     if as_json:
         print_json(found)

@@ -86,3 +86,13 @@ def test_the_command_line_shows_what_an_agent_gets_in_a_session(place: Place) ->
     assert (denied["results"], denied["disabled"]) == ([], True)
     refused = place.run("context", "--session-key", "agent:main:slack:channel:1")
     assert (refused.status, "may not be used in this chat" in refused.stderr) == (1, True)
+
+
+def test_an_agent_without_a_memory_has_no_context_either(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    place.configure(enabled=False)
+
+    refused = place.run("context", "--private")
+
+    assert (refused.status, refused.stdout) == (1, "")
+    assert "memory search is disabled for this agent" in refused.stderr
