@@ -308,8 +308,9 @@ def _count(connection: Connection, identity_id: int, *, mark: int, above: int = 
             (identity_id, turn, above, mark),
         ).fetchone()[0]
         by_request = connection.execute(
+            # The + keeps SQLite from the index of all that is wanted: it would read every row of it.
             "SELECT count(*) FROM vectors WHERE identity_id = ? AND by_request = 1 AND state <> 'ready'"
-            " AND state = 'wanted' AND backfill = ? AND id > ? AND id <= ?",
+            " AND +state = 'wanted' AND backfill = ? AND id > ? AND id <= ?",
             (identity_id, turn, above, mark),
         ).fetchone()[0]
         total += wanted - by_request

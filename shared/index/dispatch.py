@@ -207,10 +207,11 @@ def _wanted(
             " AND due <= ? AND backfill < ? ORDER BY backfill, id LIMIT ?",
             (identity_id, now, SET_ASIDE, limit),
         ).fetchall()
-    # Each turn by itself: with a range of turns SQLite would walk over all texts that wait for a batch.
+    # Each turn by itself, and by the index of what goes in requests (the +): SQLite would walk over all texts
+    # that wait for a batch.
     found = connection.execute(
         "SELECT backfill, id, tokens FROM vectors WHERE identity_id = ? AND by_request = 1"
-        " AND state <> 'ready' AND state = 'wanted' AND due <= ? AND backfill < ?"
+        " AND state <> 'ready' AND +state = 'wanted' AND due <= ? AND backfill < ?"
         " ORDER BY backfill, id LIMIT ?",
         (identity_id, now, SET_ASIDE, limit),
     ).fetchall()

@@ -283,6 +283,23 @@ def test_requests_for_texts_beside_a_waiting_backlog_do_not_walk_over_it(desk: D
     assert "id>?" in str(plan)
 
 
+def test_what_goes_in_requests_is_counted_and_found_without_reading_the_backlog(desk: Desk) -> None:
+    add(desk, 300)
+    connection = desk.writer.connection
+    asked: list[str] = []
+    connection.set_trace_callback(asked.append)
+    desk.gather()
+    desk.clock.advance(1.1)
+    gathered = desk.gather()
+    requests(desk, gathered.above)
+    connection.set_trace_callback(None)
+
+    ours = {sql for sql in asked if sql.startswith("SELECT") and "by_request = 1" in sql}
+    plans = [str(connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()) for sql in ours]
+    assert len(plans) >= 3
+    assert all("vectors_by_request" in plan for plan in plans)
+
+
 def close(desk: Desk, token: str) -> None:
     """The provider does a batch at once."""
     desk.step(token)
