@@ -33,9 +33,9 @@ _DENSE_RUN = re.compile(f"[{DENSE}]+")
 class Replaced:
     """What storing a file did: how it compares with the row before, and which texts came and went."""
 
-    #: added, changed, removed, unchanged, refused (kept out of the index), late (an older look, or a part that
-    #: continues what is not there; ignored) or unknown (said to be unchanged, or to continue what is there,
-    #: but the ledger has other content; ignored, to be looked at again).
+    #: added, changed, removed, unchanged, refused (kept out of the index), late (an older look, or a part
+    #: that continues what is not there; ignored) or unknown (said to be unchanged, or to continue what is
+    #: there, but the ledger has other content; ignored, to be looked at again).
     change: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from __future__ import annotations
 CHUNKING_VERSION = 1
 
 #: The same for transcripts: what is taken out of them, what is masked, how turns are cut.
-TRANSCRIPT_VERSION = 1
+TRANSCRIPT_VERSION = 2
 
 
 def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:

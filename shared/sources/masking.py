@@ -12,7 +12,19 @@ import string
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-from shared.sources.secret_patterns import ANNOUNCED, FORMS, LONG_RUN, PEM, SECRET_KEYS, TAILS
+from shared.sources.secret_patterns import (
+    ANNOUNCED,
+    AWS_SECRET_CHARS,
+    AWS_WORDS,
+    FORMS,
+    NO_KEYS,
+    PEM,
+    RUN,
+    RUN_NEAR_CHARS,
+    RUN_WORDS,
+    SECRET_KEYS,
+    TAILS,
+)
 
 #: What stands for a secret.
 MASK = "***"
@@ -22,8 +34,9 @@ SHOWN_FROM_CHARS = 18
 
 _Replace = Callable[[re.Match[str]], str]
 
-#: `key: name`, `key=lambda`: the word has other meanings, and no key is a short plain word.
-_PLAIN = re.compile(r"[a-z_]{1,15}[,.;:)\]}]*")
+#: `key: name`, `key=lambda`, `Key: The`: the words have other meanings, and no key is a short plain word.
+_PLAIN = re.compile(r"[A-Za-z][a-z_]{0,14}[^A-Za-z0-9]*")
+_AMBIGUOUS = ("key", "Key", "signature", "Signature")
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
@@ -87,15 +100,31 @@ def _compiled(patterns: Iterable[tuple[str, str]], replace: _Replace, flags: int
 
 
 @lru_cache(maxsize=1)
-def _long_run() -> re.Pattern[str]:
-    return re.compile(LONG_RUN[1])
+def _run() -> re.Pattern[str]:
+    return re.compile(RUN)
 
 
 def _mask_runs(text: str) -> str:
     lowered = text.lower()
-    if any(word in lowered for word in LONG_RUN[0]):
-        return _long_run().sub(_hide_random, text)
-    return text
+    is_aws = any(word in lowered for word in AWS_WORDS)
+    if not is_aws and not any(word in lowered for word in RUN_WORDS):
+        return text
+
+    def hide(match: re.Match[str]) -> str:
+        run = match[0]
+        if is_aws and len(run) == AWS_SECRET_CHARS and _is_mixed(run):
+            return MASK
+        # A path is taken by its parts.
+        if not any(len(part) >= 16 and _is_mixed(part) for part in run.split("/")):
+            return run
+        before = text[max(0, match.start() - RUN_NEAR_CHARS) : match.start()].lower()
+        return MASK if any(word in before for word in RUN_WORDS) else run
+
+    return _run().sub(hide, text)
+
+
+def _is_mixed(run: str) -> bool:
+    return all(re.search(kind, run) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
 
 
 def _hide_pem(match: re.Match[str]) -> str:
@@ -112,17 +141,14 @@ def _hide_key(match: re.Match[str]) -> str:
 
 def _hide_value(match: re.Match[str]) -> str:
     groups = match.groupdict()
-    is_plain = groups.get("word") == "key" and _PLAIN.fullmatch(groups["bare"] or "")
-    if is_plain and not _is_secret_key(match):
+    if groups.get("word") in _AMBIGUOUS and _is_no_secret(match, groups["bare"] or ""):
         return match[0]
     return f"{groups['name']}{groups.get('quote') or ''}{MASK}{groups.get('close') or ''}"
 
 
-def _is_secret_key(match: re.Match[str]) -> bool:
+def _is_no_secret(match: re.Match[str], value: str) -> bool:
     before = match.string[max(0, match.start() - 16) : match.start()].lower()
-    return before.endswith(("_", "-")) or before.rstrip().endswith(SECRET_KEYS)
-
-
-def _hide_random(match: re.Match[str]) -> str:
-    run = match[0]
-    return MASK if all(re.search(kind, run) for kind in ("[a-z]", "[A-Z]", "[0-9]")) else run
+    if before.endswith(NO_KEYS):
+        return True
+    is_secret_key = before.endswith(("_", "-")) or before.rstrip().endswith(SECRET_KEYS)
+    return _PLAIN.fullmatch(value) is not None and not is_secret_key

@@ -16,6 +16,13 @@ _VALUE = (
     r"|(?P<bare>\S+))"
 )
 
+#: What stands between a name and its value: in code, in Markdown (`**Password:** x`), in YAML and XML, in an
+#: address, in Chinese and Japanese, over the end of a line.
+_SAYS = (
+    r"(?:\s{0,80}(?:=>|:=|={1,3}|[:：＝]|%3[ad])(?:\*\*|__)?\s{0,80}(?:\\\r?\n\s{0,80})?"
+    r"(?:[|>][+-]?\s{1,80}|![a-z]{1,16}\s{1,8})?|>(?=[^<>\s]{1,512}</))"
+)
+
 #: A key does not begin inside a word; it may behind an escape (`\n`, `%3D`) that ends with a letter.
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
 
@@ -52,6 +59,13 @@ FORMS = tuple(
         ("xai-", r"xai-[A-Za-z0-9_-]{20,}"),
         ("npm_", r"npm_[A-Za-z0-9]{10,}"),
         ("pypi-", r"pypi-[A-Za-z0-9_-]{16,}"),
+        ("dckr_pat_", r"dckr_pat_[A-Za-z0-9_-]{20,}"),
+        ("figd_", r"figd_[A-Za-z0-9_-]{20,}"),
+        ("sbp_", r"sbp_[0-9a-f]{32,}"),
+        ("pmak-", r"PMAK-[0-9A-Za-z-]{20,}"),
+        ("atatt3", r"ATATT3[A-Za-z0-9_=-]{20,}"),
+        ("rubygems_", r"rubygems_[0-9A-Za-z]{20,}"),
+        ("sq0", r"sq0[a-z]{3}-[A-Za-z0-9_-]{20,}"),
         ("hf_", r"hf_[A-Za-z0-9]{20,}"),
         ("r8_", r"r8_[A-Za-z0-9]{20,}"),
         ("nvapi-", r"nvapi-[A-Za-z0-9_-]{20,}"),
@@ -92,8 +106,13 @@ ANNOUNCED = (
         rf"(?P<name>authorization(?:{_QUOTE})?\s{{0,8}}[:=]\s{{0,8}}(?:{_QUOTE})?"
         r"(?:(?:bearer|basic|token|digest|apikey|negotiate)\s{1,8})?)[^\s\"'`\\]+",
     ),
-    ("bearer", r"(?P<name>\bbearer\s{1,8})(?=\S{0,256}\d|\S{18})[\w.~+/=-]{8,}"),
-    ("basic", r"(?P<name>\bbasic\s{1,8})(?=(?-i:[A-Za-z0-9+/]{0,256}[A-Z0-9]))[A-Za-z0-9+/]{12,}={0,2}"),
+    ("bearer", r"(?P<name>\bbearer[\s:]{1,8})(?=\S{0,256}\d|\S{18})[\w.~+/=-]{8,}"),
+    (
+        # Base64, and so no word: "Basic Installation" has no capital letter inside.
+        "basic",
+        r"(?P<name>\bbasic\s{1,8})(?=(?-i:[A-Za-z0-9+/]{0,256}(?:[0-9+/=]|[a-z][A-Z])))"
+        r"[A-Za-z0-9+/]{12,}={0,2}",
+    ),
     # The password of an address, and a key that stands there for the user.
     ("://", r"(?P<name>://[^\s/:@\"'<>]{0,256}:)[^\s\"'<>]{1,512}(?=@)"),
     ("://", r"(?P<name>://)[\w.~%-]{16,512}(?=@)"),
@@ -103,7 +122,13 @@ ANNOUNCED = (
         "key token secret pass pwd credential signature auth",
         r"(?P<name>(?P<word>key|token|secrets?|pass(?:words?|wd|phrase|code)|pwd|credentials?|signature"
         r"|(?<![a-z])(?:pass|auth))(?:_?(?:base64|b64|hash|value))?"
-        rf"(?:{_QUOTE})?\]?\s{{0,8}}(?:=>|:=|[=:])\s{{0,8}})" + _VALUE,
+        rf"(?:{_QUOTE}|\*\*|__)?\]?(?:\s?\([^()\n]{{0,40}}\))?{_SAYS})" + _VALUE,
+    ),
+    (
+        "passwort kennwort passe contraseña senha пароль 密码 密碼 口令 パスワード 비밀번호",
+        r"(?P<name>(?:passwort|kennwort|mot de passe|contraseña|senha|пароль|密[码碼]|口令|パスワード"
+        rf"|비밀번호)(?:{_QUOTE}|\*\*|__)?(?:{_SAYS}|\s{{0,8}}(?:ist|est|es|é|[是为為は])\s{{0,8}}(?=[!-~]{{0,128}}[0-9])))"
+        r"[^\s，。、；！？]+",
     ),
     (
         "--",
@@ -120,7 +145,8 @@ ANNOUNCED = (
         # In a sentence only what looks like one: "the password is hunter2", not "is required".
         "pass pin pwd secret token api",
         r"(?P<name>\b(?:pass(?:word|phrase|code|wd)|pwd|pin|secret|token|api[ _-]?key)\s{1,8}"
-        rf"(?:is|was|to|=|:)\s{{1,8}}(?:{_QUOTE})?)(?=\S{{0,128}}[\d!@#$%^&*])[^\s\"'`]+",
+        rf"(?:is|was|to|=|:)(?:\s{{0,8}}:)?\s{{1,8}}(?:{_QUOTE})?)"
+        r"(?=\S{0,128}[\d!@#$%^&*])(?=\S{4})[^\s\"'`]+",
     ),
     (
         "sig= pass= code= session= session_id= sid= jwt= hmac= otp=",
@@ -131,5 +157,16 @@ ANNOUNCED = (
 #: Words before `key` with which it can be nothing but a secret, whatever stands behind.
 SECRET_KEYS = ("api", "access", "secret", "private", "auth", "account", "encryption", "signing", "master")
 
-#: A secret of AWS has no form but its length; looked for only where one of the words stands.
-LONG_RUN = (("aws", "akia", "asia", "secret"), r"(?<![A-Za-z0-9/+=_-])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])")
+#: Ends of other words: "turkey: Istanbul".
+NO_KEYS = ("tur", "mon", "don", "hoc", "joc", "whis", "mic", "val", "hot", "lac", "smo")
+
+#: Letters of both cases and digits without a form: hidden when one of the words stands closely before, in
+#: a table, behind an arrow, on the line below; and a secret of AWS (40 characters) anywhere beside its words.
+RUN = r"[A-Za-z0-9/+=_-]{16,}"
+RUN_WORDS = (
+    *("pass", "pwd", "token", "secret", "key", "credential", "auth", "bearer"),
+    *("kennwort", "contraseña", "senha", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호"),
+)
+RUN_NEAR_CHARS = 64
+AWS_WORDS = ("aws", "akia", "asia", "secret")
+AWS_SECRET_CHARS = 40

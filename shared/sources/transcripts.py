@@ -32,8 +32,9 @@ _EARLIEST_S = 978_307_200.0
 #: Records that are parsed. Results of tools are most of a transcript, and are known by this without parsing.
 _RELEVANT = re.compile(rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"')
 
-#: Control characters and lone surrogates, which neither a full-text index nor UTF-8 can hold.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
+#: Control characters and lone surrogates, which neither a full-text index nor UTF-8 can hold, and characters
+#: without width that may stand anywhere in a word, also in one that announces a secret.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud800-\udfff]")
 
 _DECODER = json.JSONDecoder(strict=False)
 

@@ -73,6 +73,29 @@ ANNOUNCED = [
     "password:\n{}",
     "aws_secret_access_key = {}",
     "https://hooks.slack.com/services/T0/B0/{}",
+    "password:" + " " * 30 + "{}",
+    "password\n\n\n=\n\n\n\n\n\n\n\n\n{}",
+    "PASSWORD=\\\n{}",
+    "**Password:** {}",
+    "**API key**: {}",
+    "<password>{}</password>",
+    "| password | {} |",
+    "password -> {}",
+    "password (root): {}",
+    "the password is: {}",
+    "the token for the build server is {}",
+    "password: |\n  {}",
+    "password: !vault {}",
+    "?apikey%3D{}",
+    "API_KEY：{}",
+    "Passwort: {}",
+    "mot de passe : {}",
+    "contraseña: {}",
+    "пароль: {}",
+    "密码：{}，谢谢",
+    "密码是{}",
+    "パスワード：{}",
+    "Bearer: {}",
 ]
 
 
@@ -111,6 +134,12 @@ def test_a_private_key_is_masked_over_its_lines(kind: str, newline: str) -> None
     assert not leaks(BODY, mask(newline.join(lines[:3])))
 
 
+@pytest.mark.parametrize("before", ["password", "密码", "**Password**", "passwort"])
+@pytest.mark.parametrize("says", [": ", "：", " = ", ":\n", "=> "])
+def test_a_word_that_a_name_announces_is_masked_without_any_form(before: str, says: str) -> None:
+    assert "opensesame" not in mask(f"{before}{says}opensesame")
+
+
 def test_a_key_that_a_line_break_cut_is_masked_as_a_whole() -> None:
     assert not leaks(BODY, mask(f"the key is sk-{BODY}\n    {BODY}\nand more"))
     assert mask(f"sk-{BODY}\nand more").endswith("\nand more")
@@ -143,6 +172,11 @@ def test_a_key_is_masked_also_when_it_is_a_plain_word(name: str) -> None:
         "at 2026-02-10T10:00:00.000Z we met",
         "see https://example.org:8080/path?page=2",
         "keyboard: qwerty, monkey: banana",
+        "Turkey: Istanbul, hockey: Toronto 3",
+        "Key: The main idea, `key:value` pairs",
+        "Basic Installation and the Basic Multilingual Plane",
+        "a token is 4 characters",
+        "the key is in src/components/UserCard.tsx",
     ],
 )
 def test_plain_words_stay(text: str) -> None:
@@ -181,6 +215,10 @@ def test_a_planted_secret_is_never_readable(secret: str, around: str, before: st
         "cookie:",
         "\n",
         "x=1&",
+        "key" + " " * 80,
+        "token (",
+        "密码",
+        "key A1" + "b" * 20 + " ",
     ],
 )
 def test_bad_input_takes_no_more_than_time_in_proportion(unit: str) -> None:

@@ -41,6 +41,11 @@ def test_user_and_assistant_text_is_taken_with_who_said_it() -> None:
     assert (one.counts.messages, one.counts.first_day, one.counts.last_day) == (2, "2026-01-05", "2026-01-05")
 
 
+def test_characters_without_width_hide_no_secret() -> None:
+    assert said("user", "pass\u200bword: hunter\ufeff2\xad2") == "password: ***"
+    assert said("user", "a family 👨\u200d👩\u200d👧") == "a family 👨\u200d👩\u200d👧"
+
+
 def test_thinking_tools_and_images_are_left_out() -> None:
     blocks = [
         {"type": "thinking", "thinking": "secret plan"},
