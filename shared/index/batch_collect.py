@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 #: Rows a message brings to the store worker.
 PIECE_ROWS = 100
 
+#: Times a file is read again that has fewer rows than its provider made: the answer may have been cut off.
+SHORT_TRIES = 2
+
 #: HTTP statuses of a file that will not come back.
 _GONE = frozenset({404, 410})
+
+#: Kinds of errors that are the text's own.
+_OF_THE_TEXT = ("refused", "too_big")
 
 
 class Sink(Protocol):
@@ -51,7 +57,7 @@ class _Piece:
             return
         error = result.error or ProviderBrokenAnswer("the row has neither a vector nor an error")
         # In a batch, a row that may work later goes out in a request, whatever kept it.
-        kind = error.kind if error.kind in ("refused", "too_big") else "broken"
+        kind = error.kind if error.kind in _OF_THE_TEXT else "broken"
         self.failures.setdefault((kind, error.message, error.hint), []).append(digest)
 
 
@@ -73,14 +79,15 @@ def collect(
     rows = connection.execute("SELECT text_hash FROM vectors WHERE lease = ?", (batch.token,))
     left = {row[0] for row in rows}
     is_empty = not left and not batch.stored
-    brought, first_error = 0, ""
+    good, brought, first_error = 0, 0, ""
     try:
         if look is None and batch.job_id and batch.outcome != "lost":
             look = api.look(batch.job_id)
-        piece = _Piece()
+        piece, broken = _Piece(), _Piece()
         for result in api.results(look) if look and (look.output or look.errors) else ():
             digest = _digest(result.key)
             claim.renew()
+            good += result.vector is not None
             if digest not in left:
                 continue
             if _was_not_reached(batch.outcome, result):
@@ -88,11 +95,15 @@ def collect(
             left.discard(digest)
             brought += result.vector is not None
             first_error = first_error or (result.error.message if result.error else "")
-            piece.add(digest, result)
+            is_sure = result.error is None or result.error.kind in _OF_THE_TEXT
+            (piece if is_sure else broken).add(digest, result)
             if piece.size >= PIECE_ROWS:
                 _send(piece, sink)
                 piece = _Piece()
         _send(piece, sink)
+        if look is not None and good < look.rows_done and batch.attempts < SHORT_TRIES:
+            raise ProviderBrokenAnswer(f"of the {look.rows_done} rows of job {look.id} {good} came")
+        _send(broken, sink)
     except ProviderError as error:
         attempts = batch.attempts + 1
         is_given_up = batch.cancel_asked and not batch.cancelled_at
@@ -161,7 +172,7 @@ def _verdict_of_job(connection: Connection, batch: Batch, error: ProviderError |
 
 def _was_not_reached(outcome: str, result: BatchResult) -> bool:
     """Whether the row only says that its job ended before its turn came: nothing is wrong with the text."""
-    return outcome != "done" and result.error is not None and result.error.kind not in ("refused", "too_big")
+    return outcome != "done" and result.error is not None and result.error.kind not in _OF_THE_TEXT
 
 
 def _digest(key: str) -> bytes:
@@ -175,4 +186,5 @@ def _send(piece: _Piece, sink: Sink) -> None:
     if piece.vectors:
         sink.vectors(tuple(piece.vectors))
     for (kind, message, hint), hashes in piece.failures.items():
-        sink.failures(tuple(hashes), kind=kind, error=message, action=hint)
+        for start in range(0, len(hashes), PIECE_ROWS):
+            sink.failures(tuple(hashes[start : start + PIECE_ROWS]), kind=kind, error=message, action=hint)

@@ -62,6 +62,7 @@ def is_complete(report: Report, place: Place) -> bool:
         ("create", ["500-after"]),
         ("look", ["500", "429:0", "html", "reset"]),
         ("output", ["500", "429:0", "html", "reset"]),
+        ("output", ["half", "half"]),
         ("delete", ["500", "429:0", "html", "reset"]),
     ],
 )
