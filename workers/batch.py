@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Messages on the store queue above which a batch that is taken in waits: each is a megabyte of vectors.
 MAX_STORE_DEPTH = 4
 
+#: Why a batch that its provider does not have yet is given up.
+SWITCHED_OFF = "remote.batch.enabled is off now"
+
 _LOG = Log("batch")
 
 
@@ -57,6 +60,8 @@ def submit_batch(raw: dict[str, Any]) -> None:
     with _work(here, message.agent, message.token, ("intent", "uploaded")) as work:
         if work is not None:
             api = here.batch_api(message.agent, work.identity, work.base_url)
+            if not here.agent(message.agent).memory.remote.batch.enabled:
+                work.claim.record(cancel_asked=here.clock.now(), cancel_reason=SWITCHED_OFF)
             is_over = submit(
                 work.claim,
                 api,
@@ -132,8 +137,11 @@ def _work(here: runtime.Runtime, agent: str, token: str, states: Collection[str]
         work = _Work(agent, claim, connection)
         try:
             yield work
-        except (ClaimLost, Interrupted) as error:
-            _LOG.info("batch.left", batch=token, state=claim.batch.state, reason=error.message)
+        except ClaimLost as error:
+            _LOG.warning("batch.lost", batch=token, state=claim.batch.state, reason=error.message)
+        except Interrupted:
+            # Whoever comes next goes on at once.
+            claim.record(due=here.clock.now())
         except MemlineError:
             raise
         except Exception as error:

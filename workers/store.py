@@ -136,6 +136,8 @@ def sweep(raw: dict[str, Any]) -> None:
         before = writer.lease_tokens()
         writer.sweep()
         writer.batches.sweep(here.choice(message.agent).identity)
+        if not here.serves_batches():
+            writer.batches.recall()
         if here.deliveries is not None:
             leases = writer.lease_tokens()
             here.deliveries.withdraw(set(before) - set(leases))

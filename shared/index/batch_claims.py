@@ -116,11 +116,13 @@ def free_dead(connection: Connection, now: float) -> int:
     return freed
 
 
-def hand_out(connection: Connection, now: float) -> tuple[list[Batch], float | None]:
+def hand_out(
+    connection: Connection, now: float, *, is_paused: bool = False
+) -> tuple[list[Batch], float | None]:
     """The batches that are due and that nobody works on, and when the next one is (seconds since the epoch).
 
     Each is given once in a while. Whoever gets one sends the message about it; two processes never get the
-    same one.
+    same one. `is_paused`: none that its provider does not have yet.
     """
     row = connection.execute(
         "SELECT min(due) FROM batches WHERE state NOT IN ('closed', 'filling') AND state <> 'closed'"
@@ -133,7 +135,7 @@ def hand_out(connection: Connection, now: float) -> tuple[list[Batch], float | N
     next_due: float | None = None
     for batch in batches.open_batches(connection):
         due = batch.due
-        if batch.state == "filling" or batch.is_claimed:
+        if batch.state == "filling" or batch.is_claimed or (is_paused and not batch.submitted_at):
             continue
         if due <= now:
             due = now + HAND_OUT_S

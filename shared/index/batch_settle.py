@@ -68,16 +68,34 @@ def settle(
         outcome = "partial"
     _give_back(connection, batch, now)
     provider = _provider(connection, batch)
+    # One that never called its provider has left nothing there.
+    state, closed_at = ("cleaning", 0.0) if batch.uploads else ("closed", now)
     with transaction(connection):
         ended = connection.execute(
-            "UPDATE batches SET state = 'cleaning', outcome = ?, due = ?, attempts = 0, wait_s = 0"
+            "UPDATE batches SET state = ?, closed_at = ?, outcome = ?, due = ?, attempts = 0, wait_s = 0"
             " WHERE token = ? AND state = 'collecting'",
-            (outcome, now, token),
+            (state, closed_at, outcome, now, token),
         )
         if not ended.rowcount:
             return None
         _tell_breaker(connection, batch, provider, now, rules)
     return batches.get(connection, token)
+
+
+def recall(connection: Connection, now: float) -> int:
+    """Give back the texts of batches that never called their provider; returns how many batches."""
+    recalled = 0
+    for batch in batches.open_batches(connection):
+        with transaction(connection):
+            taken = connection.execute(
+                "UPDATE batches SET state = 'collecting', outcome = 'cancelled', verdict = ?, error = ?"
+                " WHERE token = ? AND state = 'intent' AND uploads = 0 AND owner = ''",
+                (Verdict.NONE, "no batch worker is there", batch.token),
+            )
+        if taken.rowcount:
+            settle(connection, batch.token, missing=batch.rows, now=now)
+            recalled += 1
+    return recalled
 
 
 def prune(connection: Connection) -> None:

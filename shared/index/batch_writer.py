@@ -83,7 +83,8 @@ class BatchWriter:
         """Batches somebody should work on now, and seconds until the next one is due; None: none is open."""
         now = self._clock.now()
         with faults(self._path):
-            given, next_due = batch_claims.hand_out(self._connection, now)
+            is_paused = bool(meta.get(self._connection, meta.PAUSED, False))
+            given, next_due = batch_claims.hand_out(self._connection, now, is_paused=is_paused)
         return given, None if next_due is None else max(next_due - now, 0.0)
 
     def settle(
@@ -95,6 +96,11 @@ class BatchWriter:
             return batch_settle.settle(
                 self._connection, token, missing=missing, now=now, rules=rules, min_texts=min_texts
             )
+
+    def recall(self) -> int:
+        """Let the texts of batches nobody has begun with go out otherwise; returns how many batches."""
+        with faults(self._path):
+            return batch_settle.recall(self._connection, self._clock.now())
 
     def cancel_set_aside(self) -> int:
         """Ask for the end of batches all of whose texts belong to a backfill that was cancelled; how many."""

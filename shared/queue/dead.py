@@ -52,9 +52,10 @@ class DeadLetter:
         }
 
 
-#: Actors whose failed messages are only logged: nobody waits for an old question, and the timer sends the
-#: next sweep in seconds. Kept, a full disk would make a letter of every sweep of the night.
-TRANSIENT = frozenset({"run_query", "sweep"})
+#: Actors whose failed messages are only logged: nobody waits for an old question, the timer sends the next
+#: sweep in seconds, and the row of a batch says when it is looked at again. Kept, a full disk would make a
+#: letter of every sweep of the night.
+TRANSIENT = frozenset({"run_query", "sweep", "submit_batch", "poll_batch"})
 
 
 class DeadLetters(Middleware):

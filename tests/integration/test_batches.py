@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
+from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import Place, note, remote, until
 
 #: Texts of a note, and notes that are worth a batch here.
 TEXTS, NOTES = 3, 8
@@ -108,3 +110,20 @@ def test_batches_at_a_time_are_bounded_and_none_is_left_over(place: Place, serve
 
     assert report.vectors["embedded"] == texts
     assert len(jobs(server)) == 1
+
+
+def test_a_run_that_is_interrupted_says_which_jobs_go_on_without_it(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"looks": 1_000}})
+    use(place, server)
+    write(place)
+
+    with running_memline(*place.arguments("index")) as process:
+        until(lambda: server.log()["batch"]["calls"].get("look", 0) > 0, "the first look")
+        stderr = end(process, signal.SIGINT)
+
+    (job,) = jobs(server)
+    assert process.returncode == 130
+    assert job["id"] in stderr
+    assert "the next memline index" in stderr.lower()

@@ -11,7 +11,7 @@ from shared.index.batches import Batch
 from shared.index.driver import transaction
 from shared.index.writer import IndexWriter
 from tests.support.batch_desk import Desk
-from tests.support.index_rows import file_row
+from tests.support.index_rows import CAPS, file_row
 
 TEXTS = 20
 
@@ -65,6 +65,33 @@ def test_what_a_dead_process_held_is_due_at_once(desk: Desk, batch: Batch) -> No
     assert free_dead(desk.writer.connection, desk.clock.now()) == 1
 
     assert handed(desk) == [batch.token]
+
+
+def test_a_batch_that_nobody_is_there_to_begin_with_is_recalled(desk: Desk, batch: Batch) -> None:
+    assert desk.writer.batches.recall() == 1
+
+    assert (desk.batch(batch.token).state, desk.batch(batch.token).outcome) == ("closed", "cancelled")
+    assert desk.states() == {"wanted": TEXTS}
+    assert len(desk.writer.lease(CAPS, credits=8, only_full=False, above=2**62)) == 1
+
+
+def test_a_batch_that_was_begun_is_not_recalled(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+
+    assert desk.writer.batches.recall() == 0
+
+
+def test_while_texts_are_paused_by_hand_only_what_a_provider_has_is_looked_at(
+    desk: Desk, batch: Batch
+) -> None:
+    desk.writer.put_meta("paused", True)
+    assert desk.writer.batches.hand_out() == ([], None)
+    desk.step(batch.token)
+    desk.clock.advance(20)
+
+    given, _ = desk.writer.batches.hand_out()
+
+    assert [one.token for one in given] == [batch.token]
 
 
 def test_a_batch_is_handed_out_once_until_its_message_must_be_lost(desk: Desk, batch: Batch) -> None:
