@@ -111,6 +111,8 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
         fleet.start("chunk", "store")
         backfill.start(place.agent, redis.url)
         until(lambda: sum(states(place).values()) == 3 * NOTES, "every chunk")
+        # A request that was leased and not sent yet would be lost with its sender.
+        until(lambda: 0 < waiting(redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
     backfill.start(place.agent, redis.url, force=True)
 
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
