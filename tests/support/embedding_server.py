@@ -258,7 +258,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         if self.server.stub.batches.handle(self):
             return
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        raw = self.rfile.read(length)
+        if len(raw) < length:
+            # Whoever asked died in the middle of it: no provider has received such a request.
+            self.close_connection = True
+            return
         body = json.loads(raw) if raw[:1] in (b"{", b"[") else {}
         if self.path.endswith("/control"):
             self.server.stub.control(body)
