@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -56,11 +57,14 @@ def look_at_transcript(
             # Each is newer than the one before, and all are older than any later look.
             yield _row(replace(row, observed_ns=observed_ns + number, chunking=digest), part, known)
     except Exception as error:
-        # A bug must not take the other files of the message with it; the ledger keeps what happened.
+        # A bug must not take the other files of the message with it; the ledger keeps what happened. Where,
+        # not the words of the error: they may quote what was said, before anything of it was masked.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
         yield replace(
             row,
             outcome=outcomes.FAILED,
-            reason=f"{type(error).__name__}: {error}",
+            reason=f"{type(error).__name__} in {where}",
             observed_ns=clock.now_ns(),
         )
 

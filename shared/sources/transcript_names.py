@@ -35,7 +35,7 @@ def is_transcript_name(name: str) -> bool:
     else:
         for mark in _ARCHIVES:
             session, _, when = name.partition(mark)
-            if when and not when.endswith(_LATER):
+            if when and not any(f"{later}." in f"{when}." for later in _LATER):
                 break
         else:
             return False

@@ -11,7 +11,6 @@ class Standing:
 
     #: What the session is called: its name, or the first words of the user.
     title: str = ""
-    is_named: bool = False
     #: Day of the last record that had one (ISO, UTC).
     day: str = ""
     #: A cron job began this session and nobody has spoken since: its reports to itself are left out.

@@ -120,7 +120,7 @@ class Talk:
     def _name(self, name: object) -> None:
         title = _first_words(_one_line(mask(_UNPRINTABLE.sub("", name)))) if isinstance(name, str) else ""
         if title:
-            self.standing = replace(self.standing, title=title, is_named=True)
+            self.standing = replace(self.standing, title=title)
 
     def _day_of(self, record: dict[str, Any]) -> str:
         message = record.get("message")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +17,7 @@ from shared.index.transcript_intake import look_at_transcript
 from shared.index.writer import IndexWriter
 from shared.queue.messages import StoreFiles
 from shared.sources.transcript_files import TranscriptScope
+from shared.sources.transcripts import Talk
 from tests.support.index_rows import MODEL_A, lease_all
 from tests.support.transcripts import opening, said, sessions_folder
 
@@ -74,3 +76,26 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
         assert secret.encode() not in haystack
         # Neither a part of it that tells more than its ends.
         assert secret[6:-4].encode() not in haystack
+
+
+def test_an_error_that_quotes_what_was_said_does_not_reach_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(self: Talk, line: bytes, *, is_counted: bool = True) -> None:
+        raise ValueError(f"what is {line!r}?")
+
+    monkeypatch.setattr(Talk, "take", take)
+    file = sessions_folder(tmp_path) / "a.jsonl"
+    file.write_text(said("user", "password: opensesame"))
+
+    (row,) = look_at_transcript(
+        "sessions/a.jsonl",
+        scope=TranscriptScope(str(tmp_path), "agents/main/sessions"),
+        chunking=Chunking(),
+        known=None,
+        force=False,
+        clock=ManualClock(),
+    )
+
+    assert row.outcome == "failed" and row.reason.startswith("ValueError in take (")
+    assert "opensesame" not in row.reason

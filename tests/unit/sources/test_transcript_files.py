@@ -33,6 +33,7 @@ def test_transcripts_and_their_archives_are_known_by_name(name: str) -> None:
     [
         "sessions.json",
         "abc.jsonl.bak",
+        "abc.jsonl.reset.2026-02-10T10-00-00.000Z.bak.1",
         "abc.jsonl.bak.2026-02-10T10-00-00.000Z",
         "abc.jsonl.bak-123-456",
         "abc.jsonl.lock",
