@@ -42,23 +42,24 @@ class Sink(Protocol):
 
 
 @dataclass(slots=True)
-class _Piece:
-    """Rows on their way to one message."""
+class _Failures:
+    """Rows that brought an error. They are told at the end: by then it is known what they say."""
 
-    vectors: list[VectorRow] = field(default_factory=list)
     #: (kind, message, hint) -> hashes
-    failures: dict[tuple[str, str, str], list[bytes]] = field(default_factory=dict)
-    size: int = 0
+    found: dict[tuple[str, str, str], list[bytes]] = field(default_factory=dict)
 
-    def add(self, digest: bytes, result: BatchResult) -> None:
-        self.size += 1
-        if result.vector is not None:
-            self.vectors.append(VectorRow(hash=digest, vector=result.vector))
-            return
-        error = result.error or ProviderBrokenAnswer("the row has neither a vector nor an error")
+    def add(self, digest: bytes, error: ProviderError) -> None:
         # In a batch, a row that may work later goes out in a request, whatever kept it.
         kind = error.kind if error.kind in _OF_THE_TEXT else "broken"
-        self.failures.setdefault((kind, error.message, error.hint), []).append(digest)
+        self.found.setdefault((kind, error.message, error.hint), []).append(digest)
+
+    def send(self, sink: Sink, *, are_of_texts: bool) -> None:
+        """`are_of_texts`: False when nothing is as it should be, so that a refusal says nothing of a text."""
+        for (kind, message, hint), hashes in self.found.items():
+            kind = kind if are_of_texts else "broken"
+            for start in range(0, len(hashes), PIECE_ROWS):
+                piece = tuple(hashes[start : start + PIECE_ROWS])
+                sink.failures(piece, kind=kind, error=message, action=hint)
 
 
 def collect(
@@ -83,7 +84,8 @@ def collect(
     try:
         if look is None and batch.job_id and batch.outcome != "lost":
             look = api.look(batch.job_id)
-        piece, broken = _Piece(), _Piece()
+        piece: list[VectorRow] = []
+        failures = _Failures()
         for result in api.results(look) if look and (look.output or look.errors) else ():
             digest = _digest(result.key)
             claim.renew()
@@ -93,17 +95,21 @@ def collect(
             if _was_not_reached(batch.outcome, result):
                 continue
             left.discard(digest)
-            brought += result.vector is not None
-            first_error = first_error or (result.error.message if result.error else "")
-            is_sure = result.error is None or result.error.kind in _OF_THE_TEXT
-            (piece if is_sure else broken).add(digest, result)
-            if piece.size >= PIECE_ROWS:
-                _send(piece, sink)
-                piece = _Piece()
-        _send(piece, sink)
+            if result.vector is None:
+                error = result.error or ProviderBrokenAnswer("the row has neither a vector nor an error")
+                first_error = first_error or error.message
+                failures.add(digest, error)
+                continue
+            brought += 1
+            piece.append(VectorRow(hash=digest, vector=result.vector))
+            if len(piece) >= PIECE_ROWS:
+                sink.vectors(tuple(piece))
+                piece = []
+        if piece:
+            sink.vectors(tuple(piece))
         if look is not None and good < look.rows_done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {look.rows_done} rows of job {look.id} {good} came")
-        _send(broken, sink)
+        failures.send(sink, are_of_texts=bool(brought or batch.stored))
     except ProviderError as error:
         attempts = batch.attempts + 1
         is_given_up = batch.cancel_asked and not batch.cancelled_at
@@ -180,11 +186,3 @@ def _digest(key: str) -> bytes:
         return bytes.fromhex(key)
     except ValueError:
         return b""
-
-
-def _send(piece: _Piece, sink: Sink) -> None:
-    if piece.vectors:
-        sink.vectors(tuple(piece.vectors))
-    for (kind, message, hint), hashes in piece.failures.items():
-        for start in range(0, len(hashes), PIECE_ROWS):
-            sink.failures(tuple(hashes[start : start + PIECE_ROWS]), kind=kind, error=message, action=hint)

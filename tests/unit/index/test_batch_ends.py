@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from shared.clock import ManualClock
-from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop, ProviderTooBig
+from shared.embedders.batch import BatchResult
+from shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderRefused,
+    ProviderStop,
+    ProviderTooBig,
+)
 from shared.index import batch_waiting, batches, health, identity
 from shared.index.batch_claims import free_dead
 from shared.index.batches import Batch
@@ -151,6 +159,18 @@ def test_a_batch_is_not_taken_over_while_its_file_is_on_its_way(desk: Desk, batc
 
     assert freed == [0]
     assert desk.batch(batch.token).state == "submitted"
+
+
+def test_a_job_that_refuses_every_text_says_nothing_of_the_texts(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    error = ProviderRefused("this model takes no batches")
+    desk.api.finish("done", [BatchResult(key=row.key, error=error) for row in desk.api.job.rows])
+
+    after = desk.run(batch.token)
+
+    assert (after.outcome, after.error) == ("failed", "this model takes no batches")
+    assert batch_health(desk).failures == 1
+    assert desk.states() == {"wanted": TEXTS}
 
 
 # Too many tokens.
