@@ -156,6 +156,11 @@ def classify(
     return ProviderStop(message, status=status, hint=_stop_hint(provider, status, words, headers, secrets))
 
 
+def is_bad_key(error: ProviderError) -> bool:
+    """Whether an error says that the key itself is bad, whatever it was used for."""
+    return error.status == 401 or (error.kind == "stop" and bool(_BAD_KEY.search(error.message.lower())))
+
+
 def _bad_request(provider: str, message: str, status: int, words: str) -> ProviderError:
     if _BAD_DIMS.search(words):
         hint = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.clock import Clock
+from shared.embedders.classify import is_bad_key
 from shared.errors import MemlineError, ProviderError
 from shared.index.batch_claims import HAND_OUT_S, Claim
 from shared.index.batches import Verdict
@@ -16,8 +17,8 @@ MAX_TRIES = 5
 #: Seconds until a step that failed is tried again; doubled each further time.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
 
-#: HTTP statuses that speak of the key or the account, so of requests as well.
-_OF_THE_ACCOUNT = frozenset({401, 402, 429})
+#: HTTP statuses that speak of the account, so of requests as well.
+_OF_THE_ACCOUNT = frozenset({402, 429})
 
 
 class Interrupted(MemlineError):
@@ -59,7 +60,8 @@ def verdict_of(error: ProviderError) -> str:
         # Nobody was asked: this process's settings do not lead to the provider.
         return Verdict.FAILED
     # A key may be good for requests only: those go on, and if it is bad for all they are told so.
-    return Verdict.STOP if error.status in _OF_THE_ACCOUNT else Verdict.UNAVAILABLE
+    is_for_all = error.status in _OF_THE_ACCOUNT or is_bad_key(error)
+    return Verdict.STOP if is_for_all else Verdict.UNAVAILABLE
 
 
 def action_of(error: ProviderError) -> str:

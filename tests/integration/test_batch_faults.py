@@ -196,23 +196,6 @@ def test_a_provider_without_a_batch_api_is_asked_once_and_gets_requests(
     assert "remote.batch.enabled" in batch.action
 
 
-def test_a_bad_key_pauses_the_provider_and_the_right_one_goes_on_by_batch(
-    place: Place, server: EmbeddingServer
-) -> None:
-    server.key = "sk-right"
-
-    wrong = place.index()
-    place.configure(remote={**place.memory["remote"], "apiKey": "sk-right"})
-    right = place.index()
-
-    assert wrong.failed
-    assert wrong.vectors["pending"] == TEXTS
-    assert wrong.action
-    assert is_complete(right, place)
-    assert [job["rows"] for job in jobs(server)] == [TEXTS]
-    assert server.requests == []
-
-
 def test_a_batch_endpoint_that_breaks_and_is_mended(place: Place, server: EmbeddingServer) -> None:
     server.control({"batch": {"end": "failed"}})
 

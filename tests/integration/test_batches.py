@@ -67,6 +67,27 @@ def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(
     assert len(place.contents().vec_table) == texts
 
 
+def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batch(
+    place: Place, provider: tuple[str, EmbeddingServer]
+) -> None:
+    name, server = provider
+    use(place, server)
+    place.configure(provider=name, model="")
+    server.key = "sk-right"
+    texts = write(place)
+
+    wrong = place.index()
+    place.configure(remote={**place.memory["remote"], "apiKey": "sk-right"})
+    right = place.index()
+
+    assert wrong.failed
+    assert wrong.vectors["pending"] == texts
+    assert wrong.action
+    assert not right.failed
+    assert [job["rows"] for job in jobs(server)] == [texts]
+    assert server.requests == []
+
+
 def test_a_few_texts_go_out_in_a_request(place: Place, server: EmbeddingServer) -> None:
     use(place, server)
     texts = write(place, 3)
