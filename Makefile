@@ -1,16 +1,22 @@
-# The two commands of the README are `make demo` and `make test`. They need Python 3.11 or newer with pip, and make.
+# The commands of the README. They need Python 3.11 or newer with pip, and make.
 
 # Another interpreter: make demo PYTHON=python3.12
 PYTHON ?= python3
 # Relative, so that a path with spaces above it does not matter.
 BIN = .venv/bin
 
-.PHONY: help demo test lint bench clean
+# Test processes at a time. Most tests of whole processes wait, so there are twice as many as processors.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Long tests first, and a process that has none left takes some from its neighbour: the end comes for all at once.
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+.PHONY: help demo check test lint bench clean
 
 help:
 	@echo 'make demo    install into .venv, index the sample notes and ask them a few questions'
-	@echo 'make test    install into .venv with the tools, then lint and all tests'
-	@echo 'make lint    the part of make test that runs no code: ruff, mypy, import-linter'
+	@echo 'make check   install the tools, then lint, types and unit tests (a minute)'
+	@echo 'make test    the same and all other tests: what continuous integration runs (minutes)'
+	@echo 'make lint    the part of make check that runs no code: ruff, mypy, import-linter'
 	@echo 'make bench   measure speed against the targets (minutes)'
 	@echo 'make clean   remove .venv, .demo and caches'
 	@echo
@@ -19,9 +25,12 @@ help:
 demo: .venv/.installed
 	@PATH="$$PWD/$(BIN):$$PATH" sh scripts/demo.sh
 
+check: lint
+	$(PYTEST) tests/unit
+
 test: lint
 	@sh scripts/redis.sh
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: .venv/.installed-dev
 	$(BIN)/python -m ruff check

@@ -23,7 +23,7 @@ from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
 
 if TYPE_CHECKING:
-    from shared.queue.presence import WorkerSeen
+    from memline.shared.queue.worker_registry import WorkerInfo
 
 _TEXTS = int(os.environ.get("MEMLINE_BENCH_TEXTS", "20000"))
 _TEXT_CHARS = 1_200
@@ -112,21 +112,21 @@ def _until_ready(place: Place, part: float) -> None:
     wait_until(lambda: _ready(place) >= part * _TEXTS, f"{part:.0%} of the vectors")
 
 
-def _seen_after(fleet: FleetProcesses, moment: float, *, unless: Callable[[], bool]) -> Sequence[WorkerSeen]:
+def _seen_after(fleet: FleetProcesses, moment: float, *, unless: Callable[[], bool]) -> Sequence[WorkerInfo]:
     """What all workers told of themselves after a moment: what they did before is not measured."""
     workers = fleet.look().workers
-    while not all(one.seen >= moment for one in workers) and not unless():
+    while not all(one.last_seen >= moment for one in workers) and not unless():
         time.sleep(0.05)
         workers = fleet.look().workers
     return workers
 
 
-def _busy(before: Sequence[WorkerSeen], after: Sequence[WorkerSeen]) -> float:
+def _busy(before: Sequence[WorkerInfo], after: Sequence[WorkerInfo]) -> float:
     """Part of the time between two pictures that the threads of embed workers spent on messages."""
     first = {one.id: one for one in before}
     embed = [one for one in after if "embed" in one.queues]
     busy = sum(one.busy_s - first[one.id].busy_s for one in embed)
-    alive = sum((one.seen - first[one.id].seen) * one.threads for one in embed)
+    alive = sum((one.last_seen - first[one.id].last_seen) * one.threads for one in embed)
     return busy / alive if alive else 0.0
 
 
@@ -141,8 +141,8 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
     place = bench.place("backlog", bench.notes(1, 1), base_url=url)
     text = place.config.read_text().replace('"remote": {', f'"remote": {{"maxRows": {rows}, ')
     place.config.write_text(text)
-    from shared.embedders.choice import choose
-    from shared.index.writer import IndexWriter
+    from memline.shared.embedders.choice import choose
+    from memline.shared.store import IndexWriter
 
     settings = place.settings()
     choice = choose(settings)
@@ -152,8 +152,8 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
 
 
 def _fill(place: Place) -> None:
-    from shared.index.rows import ChunkRow, FileRow
-    from shared.index.writer import IndexWriter
+    from memline.shared.index.rows import Chunk, FileRow
+    from memline.shared.store import IndexWriter
 
     words = Words()
     sections = [words.section() for _ in range(500)]
@@ -162,7 +162,7 @@ def _fill(place: Place) -> None:
             numbers = range(first, first + _TEXTS_A_FILE)
             texts = (f"Text {number}. {sections[number % 500]}".ljust(_TEXT_CHARS) for number in numbers)
             chunks = tuple(
-                ChunkRow(start_line=n, end_line=n, text=text[:_TEXT_CHARS]) for n, text in enumerate(texts, 1)
+                Chunk(start_line=n, end_line=n, text=text[:_TEXT_CHARS]) for n, text in enumerate(texts, 1)
             )
             writer.store_file(
                 FileRow(
@@ -183,7 +183,7 @@ def _vectors() -> list[bytes]:
 
 
 def _ready(place: Place) -> int:
-    from shared.index import driver
+    from memline.shared.index import driver
 
     with closing(driver.open_reader(place.settings().index_path)) as reader:
         row = reader.execute("SELECT count(*) FROM vectors WHERE state = 'ready'").fetchone()
@@ -193,12 +193,12 @@ def _ready(place: Place) -> int:
 @needs_redis
 def store_rate(bench: Bench) -> list[Figure]:
     """Vectors of 1,536 dimensions that the store worker takes off its queue and writes, a second."""
-    from shared.embedders.choice import choose
-    from shared.index import driver
-    from shared.index.rows import VectorRow
-    from shared.queue.broker import on_redis
-    from shared.queue.messages import StoreVectors
-    from shared.queue.send import send
+    from memline.shared.embedders.choice import choose
+    from memline.shared.index import driver
+    from memline.shared.index.rows import VectorRow
+    from memline.shared.queue.broker import on_redis
+    from memline.shared.queue.messages import StoreVectors
+    from memline.shared.queue.routes import send
 
     place = backlog(bench, "http://127.0.0.1:9/v1", _STORED_ROWS)
     identity = choose(place.settings()).identity
@@ -208,7 +208,7 @@ def store_rate(bench: Bench) -> list[Figure]:
     made = islice(cycle(_vectors()), _STORED)
     rows = [VectorRow(hash=digest, vector=vector) for digest, vector in zip(hashes, made, strict=True)]
     with FleetProcesses(place) as fleet:
-        on_redis(fleet.url)
+        on_redis(fleet.address)
         fleet.start("store")
         began, cpu = time.monotonic(), fleet.cpu_s()
         for first in range(0, _STORED, _STORED_ROWS):

@@ -46,22 +46,22 @@ def timed(name, call):
             setattr(depth, name, False)
     return wrapped
 
-from shared.index import batches
-from shared.index.batch_writer import BatchWriter
-for name in ("gather", "hand_out", "settle", "sweep"):
-    setattr(BatchWriter, name, timed("batches", getattr(BatchWriter, name)))
+from memline.shared.index import batches
+from memline.shared.store import IndexWriter
+for name in ("plan_batches", "take_due_batches", "sweep_batches"):
+    setattr(IndexWriter, name, timed("batches", getattr(IndexWriter, name)))
 batches.count = timed("batches", batches.count)
 
-from shared.queue import broker
+from memline.shared.queue import broker
 broker.in_process()
-from workers import runtime, store
-for name in ("store_files", "store_vectors", "embed_failed", "settle_batch", "sweep"):
+from memline.workers import context, store
+for name in ("store_files", "store_vectors", "embed_failed", "sweep"):
     actor = getattr(store, name)
     actor.fn = timed("store", actor.fn)
 
 from pathlib import Path
-from producers.local_index import bring_up_to_date
-from shared.config.load import Options, load
+from memline.producers.runs.index_run import bring_up_to_date
+from memline.shared.config.load import Options, load
 found = load(Options(config=Path(sys.argv[1]), home=Path(sys.argv[2]), workspace=Path(sys.argv[3])))
 began = time.monotonic()
 report = bring_up_to_date(found.settings, found.agent())

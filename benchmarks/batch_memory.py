@@ -19,10 +19,10 @@ _ROWS, _TEXT_CHARS, _DIMS = 50_000, 3_830, 1_024
 
 _API = """
 import sys
-from shared.embedders.batch import BatchRow
-from shared.embedders.batch_openai import OpenAIBatch
-from shared.embedders.endpoint import Endpoint
-from shared.embedders.protocol import Identity
+from memline.shared.batches.api import BatchRow
+from memline.shared.batches.openai import OpenAIBatch
+from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.embedders.protocol import Identity
 api = OpenAIBatch(
     identity=Identity(provider="openai", model="bench"),
     endpoint=Endpoint(provider="openai", base_url=sys.argv[1], public=False),
@@ -48,7 +48,7 @@ def counted(name, content=api._content):
         yield piece
 api._content = counted
 look = api.create(sys.argv[2], tag="bench", agent="main")
-look = api.look(look.id)
+look = api.get_job(look.id)
 good = sum(result.vector is not None for result in api.results(look))
 print(json.dumps({"good": good, "received": received}))
 """

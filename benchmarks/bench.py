@@ -14,7 +14,7 @@ from benchmarks import corpus
 from benchmarks.children import memline, run
 
 if TYPE_CHECKING:
-    from shared.config.schema import AgentSettings
+    from memline.shared.config.schema import AgentSettings
 
 DIMS = 384
 
@@ -36,7 +36,7 @@ class Place:
 
     def settings(self) -> AgentSettings:
         """The resolved settings of this place."""
-        from shared.config.load import Options, load
+        from memline.shared.config.load import Options, load
 
         return load(Options(config=self.config, home=self.home, workspace=self.workspace)).agent()
 
@@ -46,8 +46,8 @@ class Bench:
 
     def __init__(self, folder: Path, *, seconds: int = 60) -> None:
         """`seconds`: how long benchmarks last that watch something over time."""
-        from shared.index.driver import SCHEMA_VERSION
-        from shared.sources.chunking_digest import CHUNKING_VERSION
+        from memline.shared.index.driver import SCHEMA_VERSION
+        from memline.shared.sources.chunking_digest import CHUNKING_VERSION
 
         self.seconds = seconds
         # An index of another version is not the one that is measured.
@@ -92,10 +92,10 @@ class Bench:
         return place
 
     def _fill(self, place: Place) -> None:
-        from shared.embedders.choice import choose
-        from shared.index import meta
-        from shared.index.rows import LearnedCaps, VectorRow
-        from shared.index.writer import IndexWriter
+        from memline.shared.embedders.choice import choose
+        from memline.shared.index import meta
+        from memline.shared.index.rows import LearnedCaps, VectorRow
+        from memline.shared.store import IndexWriter
 
         # Keywords by the command, vectors by hand: the provider's part is not what is measured here.
         without = self.place(f"{place.home.name}-unfilled", place.workspace)
@@ -108,7 +108,7 @@ class Bench:
         with closing(IndexWriter.of(settings)) as writer:
             writer.recover()
             writer.retarget(choice.identity, choice.base_url)
-            writer.put_meta(meta.WORKSPACE, str(place.workspace))
+            meta.put(writer.connection, meta.WORKSPACE, str(place.workspace))
             hashes = [
                 row[0] for row in writer.connection.execute("SELECT text_hash FROM vectors ORDER BY id")
             ]

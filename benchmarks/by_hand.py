@@ -15,17 +15,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.config.load import Options, load
-from shared.embedders.choice import choose
-from shared.index import driver, identity, meta
-from shared.index.chunks import grams, text_hash
-from shared.index.vec import VecTables
-from shared.sources.chunking import split
+from memline.shared.config.load import Options, load
+from memline.shared.embedders.choice import choose
+from memline.shared.index import driver, identities, meta
+from memline.shared.index.chunks import grams, text_hash
+from memline.shared.index.vec import VecTables
+from memline.shared.sources.chunking import split
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from shared.embedders.protocol import Embedder
+    from memline.shared.embedders.protocol import Embedder
 
 
 def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
@@ -41,7 +41,7 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
     if choice.identity is not None and choice.caps is not None:
         embedder, max_rows = choice.build(), choice.caps.max_rows
         with driver.transaction(connection):
-            row_id = identity.ensure(connection, choice.identity, choice.base_url, 0.0).id
+            row_id = identities.ensure(connection, choice.identity, choice.base_url, 0.0).id
             meta.put(connection, meta.ACTIVE, row_id)
     waiting: list[str] = []
     for path in sorted(workspace.rglob("*.md")):

@@ -35,9 +35,9 @@ _MANY = 20_000
 _DIRECT = """
 import json, sys, threading, time
 from pathlib import Path
-from shared.config.load import Options, load
-from shared.search.results import SearchRequest
-from shared.search.service import MemorySearch
+from memline.shared.config.load import Options, load
+from memline.shared.search.results import SearchRequest
+from memline.shared.search.service import MemorySearch
 config, home, workspace, clients = sys.argv[1:5]
 questions = json.load(sys.stdin)
 settings = load(Options(config=Path(config), home=Path(home), workspace=Path(workspace))).agent()

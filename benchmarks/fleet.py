@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from benchmarks import fleet_provider, provider
@@ -46,21 +47,20 @@ def search(bench: Bench) -> list[Figure]:
 
 def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[float, float]) -> list[Figure]:
     """The time a question takes longer through the queue; both ways take turns."""
-    from shared.queue.ask import ask_worker
-    from shared.queue.broker import on_redis
-    from shared.queue.redis_replies import RedisReplies
-    from shared.search.results import SearchRequest
-    from shared.search.service import MemorySearch
+    from memline.shared.queue.broker import on_redis
+    from memline.shared.queue.replies import Replies, ask_worker
+    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.service import MemorySearch
 
-    on_redis(fleet.url)
-    replies = RedisReplies(fleet.url)
+    on_redis(fleet.address)
+    replies = Replies(fleet.address)
     direct: list[float] = []
     queued: list[float] = []
     with closing(MemorySearch(fleet.place.settings(), long_lived=True)) as memory:
         for number, question in enumerate(_repeated(questions(40), asked + 40)):
             request = SearchRequest(query=question)
-            here = _ms(lambda request=request: memory.ask(request))
-            there = _ms(lambda request=request: ask_worker(replies, "main", request, timeout_s=30))
+            here = _ms(partial(memory.ask, request))
+            there = _ms(partial(ask_worker, replies, "main", request, timeout_s=30))
             # The first round warms both: connections, caches, pages.
             if number >= 40:
                 direct.append(here)

@@ -6,21 +6,20 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.bench import Bench, Place
 from benchmarks.children import ROOT, environment, memline
 from benchmarks.figures import Figure
 
 if TYPE_CHECKING:
-    from shared.queue.depth import Fleet
+    from memline.shared.queue.depth import Fleet
 
 #: Seconds processes may take to be there, and any wait of a benchmark may last.
 START_S = 30.0
@@ -50,6 +49,7 @@ class FleetProcesses:
         with closing(socket.socket()) as probe:
             probe.bind(("127.0.0.1", 0))
             self.url = f"redis://127.0.0.1:{probe.getsockname()[1]}/0"
+        self.address = f"{self.url}#bench"
 
     def __enter__(self) -> FleetProcesses:
         self._log = (self.place.home / "fleet.log").open("ab")
@@ -71,11 +71,10 @@ class FleetProcesses:
         self._log.close()
 
     def start(self, queue: str, *, processes: int = 1, threads: int = 1) -> None:
-        """Start workers of a queue and wait until they have given a sign of life."""
+        """Start workers of a queue and wait until their heartbeat is there."""
         there = sum(queue in one.queues for one in self.look().workers)
         for _ in range(processes):
-            arguments = ["workers", "--processes", "1", "--threads", str(threads), "--queues", queue]
-            self._spawn(queue, [sys.executable, "-m", "dramatiq", *arguments])
+            self._spawn(queue, memline("worker", queue, "--threads", str(threads)))
         wait_until(
             lambda: sum(queue in one.queues for one in self.look().workers) == there + processes,
             f"{processes} {queue} workers",
@@ -94,14 +93,15 @@ class FleetProcesses:
 
     def look(self) -> Fleet:
         """The picture of `memline queue`."""
-        from shared.queue.depth import read
+        from memline.shared.queue.depth import read
 
-        return read(self.url)
+        return read(self.address)
 
     def environment(self) -> dict[str, str]:
         """The environment of its processes, and of commands that use it."""
         return environment() | {
             "MEMLINE_QUEUE_URL": self.url,
+            "MEMLINE_QUEUE_NAME": "bench",
             "MEMLINE_CONFIG": str(self.place.config),
             "MEMLINE_HOME": str(self.place.home),
             "MEMLINE_WORKSPACE": str(self.place.workspace),
@@ -123,10 +123,10 @@ class FleetProcesses:
         """Bytes that Redis has used at most."""
         return int(self.info("memory")["used_memory_peak"])
 
-    def info(self, section: str) -> dict[str, object]:
-        from shared.queue import server
+    def info(self, section: str) -> dict[str, Any]:
+        from memline.shared.queue import redis_client
 
-        with server.closing_client(self.url) as client:
+        with redis_client.connected(self.address) as client:
             found: dict[str, object] = client.info(section)
             return found
 
@@ -137,11 +137,11 @@ class FleetProcesses:
         self._processes.append((name, process))
 
     def _answers(self) -> bool:
-        from shared.errors import QueueError
-        from shared.queue import server
+        from memline.shared.errors import QueueError
+        from memline.shared.queue import redis_client
 
         try:
-            with server.closing_client(self.url) as client, server.translated(self.url):
+            with redis_client.connected(self.address) as client:
                 return bool(client.ping())
         except QueueError:
             return False

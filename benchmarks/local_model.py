@@ -34,7 +34,7 @@ def embedding(bench: Bench) -> list[Figure]:
     index = run(memline(*place.options(), "index", "--re-embed", "--json"))
     report = json.loads(index.stdout)[0]
     texts = _texts(place.settings())
-    from shared.embedders.choice import choose
+    from memline.shared.embedders.choice import choose
 
     ours = choose(place.settings()).build()
     bare = _bare()
@@ -55,7 +55,7 @@ def embedding(bench: Bench) -> list[Figure]:
 
 
 def _texts(settings: Any) -> list[str]:
-    from shared.index.driver import reading
+    from memline.shared.index.driver import reading
 
     with reading(settings.index_path) as connection:
         rows = connection.execute("SELECT text FROM chunks ORDER BY id LIMIT ?", (_TEXTS,))

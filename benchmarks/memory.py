@@ -15,10 +15,10 @@ _FILES, _SECTIONS = 20_000, 5
 
 _ASK = """
 from pathlib import Path
-from shared.config.load import Options, load
-from shared.search.query_vector import QueryEmbedder
-from shared.search.results import SearchRequest
-from shared.search.service import MemorySearch
+from memline.shared.config.load import Options, load
+from memline.shared.search.query_vector import QueryEmbedder
+from memline.shared.search.results import SearchRequest
+from memline.shared.search.service import MemorySearch
 QueryEmbedder.embed = lambda self, text, active, state: bytes.fromhex({vector!r})
 options = Options(config=Path(sys.argv[1]), home=Path(sys.argv[2]), workspace=Path(sys.argv[3]))
 memory = MemorySearch(load(options).agent(), long_lived=True)

@@ -20,7 +20,7 @@ _PATIENCE_S = 30.0
 
 def save(bench: Bench) -> list[Figure]:
     """Seconds until a new note is found by its words; 1.5 of them are the debounce."""
-    from shared.index import driver
+    from memline.shared.index import driver
 
     place = bench.keyword_place(100, 5)
     taken = []

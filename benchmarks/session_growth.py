@@ -96,7 +96,7 @@ class _Rows:
 
     @classmethod
     def of(cls, reader: Connection) -> _Rows:
-        from shared.index import chunks, meta
+        from memline.shared.index import chunks, meta
 
         return cls(chunks=chunks.count(reader), embedded=meta.get(reader, meta.EMBEDDED_TOTAL, 0))
 
@@ -219,7 +219,7 @@ def _up(place: Place, bench: Bench) -> Iterator[subprocess.Popen[str]]:
 
 
 def _reader(place: Place) -> Connection:
-    from shared.index import driver
+    from memline.shared.index import driver
 
     return driver.open_reader(place.settings().index_path)
 

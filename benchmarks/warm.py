@@ -20,10 +20,10 @@ def search(bench: Bench) -> list[Figure]:
     """A warm hybrid search over 50,000 chunks against its two unavoidable parts."""
     import numpy as np
 
-    from shared.index import driver
-    from shared.search.query_vector import QueryEmbedder
-    from shared.search.results import SearchRequest
-    from shared.search.service import MemorySearch
+    from memline.shared.index import driver
+    from memline.shared.search.query_vector import QueryEmbedder
+    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.service import MemorySearch
 
     place = bench.vector_place(10_000, 5)
     asked = questions(_QUESTIONS)
@@ -60,27 +60,30 @@ def search(bench: Bench) -> list[Figure]:
     ]
 
 
+_SCAN = "SELECT id FROM vectors WHERE identity_id = ? ORDER BY vec_distance_cosine(embedding, ?) LIMIT 200"
+
+
 def vectors(bench: Bench) -> list[Figure]:
-    """The vector leg alone, three ways over the same 50,000 vectors."""
-    from shared.index import driver, identity
-    from shared.index.matrix import VectorMatrix
-    from shared.search.vector_paths import BlobScan, Matrix, Vec0
+    """The vector backends alone, over the same 50,000 vectors, and a scan of the rows."""
+    from memline.shared.index import driver, identities
+    from memline.shared.index.matrix import VectorMatrix
+    from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec
 
     settings = bench.vector_place(10_000, 5).settings()
     with closing(driver.open_reader(settings.index_path)) as reader:
         if error := driver.load_vec(reader):
             raise RuntimeError(error)
-        active = identity.active(reader)
+        active = identities.active(reader)
         assert active is not None
         query = next(unit_vectors(1, seed=10))
         matrix = VectorMatrix(active.id, active.vector_dims)
         loading = timed_ms(1, lambda: matrix.refresh(reader))
-        blob, vec0, product = (
+        blob = timed_ms(9, lambda: reader.execute(_SCAN, (active.id, query)).fetchall())
+        vec0, product = (
             timed_ms(9, lambda make=make: make().top(200, None))
             for make in (
-                lambda: BlobScan(reader, active.id, query),
-                lambda: Vec0(reader, active.id, query),
-                lambda: Matrix(reader, matrix, query),
+                lambda: SqliteVec(reader, active.id, query),
+                lambda: NumpyMatrix(reader, matrix, query),
             )
         )
     return [

@@ -1,114 +1,101 @@
-"""A search from a command: first the changed files, then the question, straight from the index file."""
+"""Prepare an answer: bring changed files into the index, or ask a query worker of the fleet."""
 
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
-from shared.clock import Clock, SystemClock
-from shared.config.schema import AgentSettings, Settings
-from shared.embedders.choice import Choice, choose
-from shared.errors import IndexCorrupt, IndexFault, IndexMissing
-from shared.index import driver
-from shared.index.plan import Known, Plan, ledger_of, look
-from shared.search.results import Answer, SearchRequest
-from shared.search.service import MemorySearch
-from shared.values import value
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, QueueError
+from memline.shared.index import driver
+from memline.shared.search.results import SearchRequest
+from memline.shared.search.staleness import DiskState
+from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
 #: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
-#: is told as `stale`. A thousand notes take about one.
+#: is reported as `stale`. A thousand notes take about one.
 CATCH_UP_S = 1.5
 
 #: Milliseconds it waits for another writer meanwhile.
 CATCH_UP_BUSY_MS = 500
 
-
-@value
-class DiskState:
-    """How the index stands to the files, as an answer tells it."""
-
-    files_behind: int = 0
-    warning: str = ""
-    action: str = ""
-    #: Seconds it took to find that out, without what was stored.
-    look_s: float = 0.0
+#: Seconds a command waits for a query worker; after that it reads the index itself.
+ANSWER_TIMEOUT_S = 10.0
 
 
-def answer(settings: Settings, agent: AgentSettings, request: SearchRequest) -> dict[str, Any]:
-    """The answer to a question as JSON: from a query worker when one is alive, else from the index directly.
+def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:
+    """Look at the files, and with `sync.onSearch` store those that changed; return how many are still behind.
 
-    Raises IndexFaults, ConfigError, and QueueError for a question the worker refuses.
-    """
-    if settings.queue.url:
-        from producers.ask_fleet import ask_fleet
-
-        found = ask_fleet(settings.queue.url, agent.agent, request)
-        if found is not None:
-            return found
-    return ask(agent, request).to_json()
-
-
-def ask(settings: AgentSettings, request: SearchRequest, *, clock: Clock | None = None) -> Answer:
-    """Answer a question for an agent.
-
-    With `sync.onSearch`, files that changed since the last run are chunked and stored first, so that they are
-    found at once; their vectors are left to `index` and `up`. Raises IndexFaults and ConfigError.
-    """
-    clock = clock or SystemClock()
-    choice = choose(settings)
-    state = bring_in(settings, choice, clock=clock)
-    with closing(MemorySearch(settings, choice=choice, clock=clock)) as memory:
-        return memory.ask(
-            request, files_behind=state.files_behind, warning=state.warning, action=state.action
-        )
-
-
-def bring_in(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write: bool = True) -> DiskState:
-    """Look at the files, and with `sync.onSearch` store those that changed; says how many are still behind.
-
-    `may_write`: False leaves the index to its own writer, whatever the settings say.
+    Their vectors are left to `index` and `up`. `may_write`: False leaves the index to its own writer,
+    whatever the settings say. Raises IndexFaults.
     """
     began = time.perf_counter()
-    plan = look(settings, choice, _known(settings))
-    took_s = time.perf_counter() - began
+    index = IndexState()
+    with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
+        index = read_index_state(reader)
+    plan = make_plan(settings, choice, index)
+    look_s = time.perf_counter() - began
     behind = plan.changes.count
-    if plan.known.workspace not in ("", str(settings.workspace)):
+    if index.workspace not in ("", str(settings.workspace)):
         return DiskState(
             files_behind=behind,
-            warning=f"this index is of another workspace, {plan.known.workspace}; hits come from there",
+            warning=f"this index is of another workspace, {index.workspace}; hits come from there",
             action=f"memline --workspace {settings.workspace} index",
-            look_s=took_s,
+            look_s=look_s,
         )
-    if plan.changes.announced() and settings.memory.sync.on_search and may_write:
-        behind -= _catch_up(settings, plan, clock)
-    return DiskState(files_behind=behind, look_s=took_s)
+    if plan.changes.to_read() and settings.memory.sync.on_search and may_write:
+        behind -= _store_changes(settings, plan, clock)
+    return DiskState(files_behind=behind, look_s=look_s)
 
 
-def _known(settings: AgentSettings) -> Known:
+def ask_fleet(url: str, agent: str, request: SearchRequest) -> dict[str, Any] | None:
+    """Ask a query worker; None when none is alive, or it did not answer in time.
+
+    When Redis cannot be reached the caller reads the index itself: it is a local file. Raises
+    WorkerRefused for a question that is wrong for every worker.
+    """
+    # 90 ms of imports, which only a fleet pays.
+    from memline.shared.queue import redis_client
+    from memline.shared.queue.broker import on_redis
+    from memline.shared.queue.replies import Replies, WorkerRefused, ask_worker
+    from memline.shared.queue.worker_registry import is_served
+
     try:
-        with driver.reading(settings.index_path) as reader:
-            return ledger_of(reader)
-    except IndexMissing:
-        return Known()
+        with redis_client.connected(url) as client:
+            if not is_served(client, "query"):
+                return None
+        on_redis(url, is_checked=False)
+        return ask_worker(Replies(url), agent, request, timeout_s=ANSWER_TIMEOUT_S)
+    except WorkerRefused:
+        raise
+    except QueueError as error:
+        # Late: logging costs a search 4 ms.
+        from memline.shared.logs import Log
+
+        Log("search").warning("queue.unavailable", error=error.message)
+        return None
 
 
-def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
-    """Store changed files until the time is over; returns how many were done."""
-    from shared.index import ledger, meta
-    from shared.index.intake import Intake
-    from shared.index.writer import IndexWriter
+def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
+    """Store changed files until the time is over; return how many were done."""
+    from memline.shared.index import ledger, meta
+    from memline.shared.store import IndexWriter
+    from memline.shared.sync.read import FileReader
 
     until = clock.now() + CATCH_UP_S
-    intake = Intake(settings, clock=clock)
+    reader = FileReader(settings, clock=clock)
     done = 0
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
-            writer.put_meta(meta.WORKSPACE, str(settings.workspace))
-            for path in plan.changes.announced():
+            with writer.session() as (connection, _):
+                meta.put(connection, meta.WORKSPACE, str(settings.workspace))
+            for path in plan.changes.to_read():
                 if clock.now() > until:
                     break
-                for row in intake.look(path, known=ledger.entry(writer.connection, path)):
+                for row in reader.read(path, entry=ledger.entry(writer.connection, path)):
                     writer.store_file(row)
                     if clock.now() > until:
                         break
@@ -116,9 +103,10 @@ def _catch_up(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     except IndexCorrupt:
         raise
     except IndexFault as error:
-        from shared.logs import Log
-
         # Read-only, full, or busy with another writer: reading is enough to answer, and the answer says how
         # much it lacks.
+        # Late: logging costs a search 4 ms.
+        from memline.shared.logs import Log
+
         Log("search").info("catch_up.failed", error=error.message)
     return done

@@ -1,4 +1,9 @@
-"""The one seam to time: everything that waits or stamps takes a `Clock`, so tests never sleep."""
+"""Give code its time, so that tests never sleep.
+
+The rule: pure functions and functions of SQL take `now`, in seconds since the epoch, and never read a clock.
+Objects with a life, which wait or stamp more than once (workers, writers, limits), take a `Clock` and pass
+`clock.now()` down, one reading for each transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,20 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall clock and waiting."""
+    """Tells the time and waits."""
 
     def now(self) -> float:
-        """Seconds since the epoch, with fraction."""
-        ...
+        """Return seconds since the epoch, with fraction."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
-        ...
+        """Return nanoseconds since the epoch."""
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
-        ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """Uses the machine's clock."""
 
     def now(self) -> float:
         return time.time()
@@ -36,7 +38,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock for tests: it moves only when it is told to, and `sleep` moves it."""
+    """Moves only by `advance` and `sleep`: a clock for tests."""
 
     def __init__(self, start: float = 1_750_000_000.0) -> None:
         self._now_ns = int(start * 1e9)

@@ -1,26 +1,27 @@
-"""Every error that Memline raises on purpose.
+"""Define every error that Memline raises on purpose.
 
     MemlineError
     ├── ConfigError               a configuration file, variable or option cannot be used
     ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
     │   └── UnknownAgent          it names an agent that is not served here
-    ├── AccessDenied              whoever asks may not: a chat out of scope, an agent that is not theirs
-    ├── PathNotAllowed            `get` was asked for something that is no memory file
+    ├── AccessDenied              the caller may not: a chat out of scope, an agent that is not its own
+    ├── PathNotAllowed            the path of a `get` is not a memory file
     │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
     ├── IndexFault                the SQLite index cannot be used
     │   ├── IndexNotOurs          the file belongs to another program; it was not touched
     │   ├── IndexTooNew           the file was written by a newer Memline
     │   ├── IndexCorrupt          the file is damaged
     │   ├── IndexMissing          there is no index yet (readers only)
+    │   ├── IndexReplaced         the file was deleted or replaced while a command used it
     │   └── IndexUnwritable       full disk, read-only folder, no permission
     ├── ProviderError             an embedding provider did not give vectors
     │   ├── ProviderLater         rate limit, 5xx, network: the same request may work later
     │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
     │   ├── ProviderRefused       this very text is refused; others may work
-    │   ├── ProviderStop          bad key, no quota, unknown model: nothing will work until somebody acts
+    │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts
     │   ├── ProviderBrokenAnswer  the answer does not fit the request
-    │   └── WorkerMisfit          (workers.runtime) this worker is set up for another model than the index
-    ├── Overloaded                (producers.pool) too many calls wait, or one took too long
+    │   └── ModelMismatch         this worker is set up for another model than the index
+    ├── Overloaded                (producers.agents.pool) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
 
@@ -29,9 +30,11 @@ Foreign exceptions are translated into these where they enter (one owner per lib
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class MemlineError(Exception):
-    """Base of all errors that are shown to a user: what happened, and in `hint` what to do next."""
+    """Says what happened, and in `hint` what to do next: the base of all errors that a user sees."""
 
     #: Exit status of the command line when this error ends a command.
     exit_code = 1
@@ -39,7 +42,7 @@ class MemlineError(Exception):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        #: The next command or step for the reader; empty when there is none.
+        #: The next command or step for the user; empty when there is none.
         self.hint = hint
 
 
@@ -60,7 +63,7 @@ class UnknownAgent(BadRequest):
 
 
 class AccessDenied(MemlineError):
-    """Whoever asks may not see this memory, or may not write to it."""
+    """The caller may not see this memory, or may not write to it."""
 
 
 class PathNotAllowed(MemlineError):
@@ -87,6 +90,10 @@ class IndexMissing(IndexFault):
     """There is no index file yet."""
 
 
+class IndexReplaced(IndexFault):
+    """The index file was deleted, or another one was put in its place, while a command used it."""
+
+
 class IndexUnwritable(IndexFault):
     """The index cannot be written: full disk, read-only folder or missing permission."""
 
@@ -101,12 +108,12 @@ class ProviderError(MemlineError):
         self, message: str, *, hint: str = "", status: int | None = None, retry_after_s: float | None = None
     ) -> None:
         super().__init__(message, hint=hint)
-        #: HTTP status, when there was an answer.
+        #: HTTP status of the answer; None without one.
         self.status = status
-        #: Seconds the provider asked to be left alone, when it said so.
+        #: Seconds of the answer's `Retry-After`; None without one.
         self.retry_after_s = retry_after_s
-        #: The call may have had its effect although no good answer came (a batch job was made): look before
-        #: it is made again. Only calls of Batch APIs that make something set it.
+        #: The call may have had its effect although no good answer came (a batch job was made): check before
+        #: it is repeated. Only calls of Batch APIs that make something set it.
         self.maybe_done = False
 
 
@@ -120,16 +127,10 @@ class ProviderTooBig(ProviderError):
     kind = "too_big"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        hint: str = "",
-        status: int | None = None,
-        max_rows: int | None = None,
-        max_tokens: int | None = None,
+        self, message: str, *, max_rows: int | None = None, max_tokens: int | None = None, **more: Any
     ) -> None:
-        super().__init__(message, hint=hint, status=status)
-        #: The caps, when the answer named them.
+        super().__init__(message, **more)
+        #: The caps that the answer named; None without them.
         self.max_rows = max_rows
         self.max_tokens = max_tokens
 
@@ -141,7 +142,7 @@ class ProviderRefused(ProviderError):
 
 
 class ProviderStop(ProviderError):
-    """Bad key, exhausted quota, unknown model: nothing works until somebody acts (see `hint`)."""
+    """Bad key, exhausted quota, unknown model: nothing works until the operator acts (see `hint`)."""
 
     kind = "stop"
 
@@ -150,6 +151,10 @@ class ProviderBrokenAnswer(ProviderError):
     """The answer does not fit the request: wrong count, wrong dimensions, not finite, not JSON."""
 
     kind = "broken"
+
+
+class ModelMismatch(ProviderError):
+    """This worker's settings lead to another model than the index wants; nothing is wrong with either."""
 
 
 class QueueError(MemlineError):

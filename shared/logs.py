@@ -1,12 +1,12 @@
-"""Structured logging: one line a record, an event name and its fields, never a sentence with data glued in.
+"""Write structured logs: one line a record, an event name and its fields, never a sentence with data in it.
 
-    log = Log("chunk").bind(queue="chunk")
+    log = Log("chunk", queue="chunk")
     log.info("file.chunked", path="memory/a.md", chunks=3)
 
     2026-02-10T08:00:00.123Z INFO chunk file.chunked queue=chunk path=memory/a.md chunks=3
 
 Fields never hold secrets or the text of files. Importing this module imports the standard library's
-`logging`, so commands that log nothing leave it alone.
+`logging`, so commands that log nothing do not import it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partialmethod
 from typing import Any, TextIO
 
 #: All loggers of Memline are below this one.
@@ -32,7 +33,7 @@ _context = threading.local()
 
 @contextmanager
 def context(**fields: object) -> Iterator[None]:
-    """Put these fields on every line this thread writes inside, also on those of other libraries."""
+    """Add these fields to every line that this thread writes inside, also to those of other libraries."""
     before = getattr(_context, "fields", {})
     _context.fields = {**before, **fields}
     try:
@@ -42,42 +43,25 @@ def context(**fields: object) -> Iterator[None]:
 
 
 class Log:
-    """A logger whose records are an event and fields; `bind` adds fields that every later record carries."""
+    """Writes records of an event and fields; the fields it is made with are in every record."""
 
     __slots__ = ("_bound", "_logger")
 
-    def __init__(self, name: str, bound: Mapping[str, object] | None = None) -> None:
+    def __init__(self, name: str, **bound: object) -> None:
         self._logger = logging.getLogger(f"{ROOT}.{name}")
-        self._bound = dict(bound or {})
+        self._bound = bound
 
-    def bind(self, **fields: object) -> Log:
-        """The same log with more fields."""
-        name = self._logger.name.removeprefix(f"{ROOT}.")
-        return Log(name, {**self._bound, **fields})
-
-    def debug(self, event: str, /, **fields: object) -> None:
-        self._write(logging.DEBUG, event, fields)
-
-    def info(self, event: str, /, **fields: object) -> None:
-        self._write(logging.INFO, event, fields)
-
-    def warning(self, event: str, /, **fields: object) -> None:
-        self._write(logging.WARNING, event, fields)
-
-    def error(self, event: str, /, **fields: object) -> None:
-        self._write(logging.ERROR, event, fields)
-
-    def exception(self, event: str, /, **fields: object) -> None:
-        """An error with the traceback of the exception that is being handled."""
-        self._write(logging.ERROR, event, fields, with_traceback=True)
-
-    def _write(
-        self, level: int, event: str, fields: Mapping[str, object], *, with_traceback: bool = False
-    ) -> None:
+    def _write(self, level: int, event: str, /, *, exc_info: bool = False, **fields: object) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(
-                level, "%s", event, exc_info=with_traceback, extra={_FIELDS: {**self._bound, **fields}}
-            )
+            extra = {_FIELDS: {**self._bound, **fields}}
+            self._logger.log(level, "%s", event, exc_info=exc_info, extra=extra)
+
+    debug = partialmethod(_write, logging.DEBUG)
+    info = partialmethod(_write, logging.INFO)
+    warning = partialmethod(_write, logging.WARNING)
+    error = partialmethod(_write, logging.ERROR)
+    #: Writes an error with the traceback of the current exception.
+    exception = partialmethod(_write, logging.ERROR, exc_info=True)
 
 
 class TextFormatter(logging.Formatter):
@@ -96,27 +80,18 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: `time`, `level`, `logger`, `event`, and the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": _name(record),
-            "event": record.getMessage(),
-        }
-        return json.dumps({**_fields(record, self), **line}, default=str)
+        line = {"time": _time(record), "level": record.levelname, "logger": _name(record)}
+        return json.dumps(_fields(record, self) | line | {"event": record.getMessage()}, default=str)
 
 
 def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None = None) -> None:
-    """Send every log line of this process to `stream` (standard error); calling again replaces the set-up.
+    """Send every log line of this process to `stream` (standard error); a second call replaces the first.
 
     `level` and `style` (text or json) come from `shared.config.environment.log_options`.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
-    root = logging.getLogger()
-    for old in [*root.handlers]:
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(level)
+    logging.basicConfig(level=level, handlers=[handler], force=True)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -136,7 +111,7 @@ def _fields(record: logging.LogRecord, formatter: logging.Formatter) -> dict[str
 
 
 def _plain(value: object) -> str:
-    """The value without quotes when that is unambiguous, else as a JSON string."""
+    """Write the value without quotes when that is unambiguous, else as a JSON string."""
     text = str(value)
     simple = text and text.isprintable() and not any(mark in text for mark in " =\"'")
     return text if simple else json.dumps(text, ensure_ascii=False)

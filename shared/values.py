@@ -1,4 +1,4 @@
-"""Frozen values that cost nothing to define.
+"""Define frozen values at no cost at import time.
 
 `@value` is `@dataclass(frozen=True, slots=True, kw_only=True)` without generated code: dataclass compiles six
 methods for every class, half a millisecond each, and a one-shot search defines some sixty classes before it
@@ -19,46 +19,37 @@ T = TypeVar("T")
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,))
 def value(cls: type[T]) -> type[T]:
     """Make a class a frozen value: keyword arguments only, equal by its fields, hashable, with slots."""
-    # dataclass gathers the fields and makes the slots; none of this is compiled.
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
-    defaults = {}
-    factories = {}
-    for each in dataclasses.fields(made):
-        if each.default is not dataclasses.MISSING:
-            defaults[each.name] = each.default
-        elif each.default_factory is not dataclasses.MISSING:
-            factories[each.name] = each.default_factory
-    made.__value_defaults__ = defaults
-    made.__value_factories__ = factories
+    return equip(dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls))
+
+
+def equip(cls: type[T]) -> type[T]:
+    """Give a class, whose fields dataclass has gathered, the methods that all values share."""
+    made: Any = cls
     made.__init__ = _init
     made.__setattr__ = _refuse
     made.__delattr__ = _refuse
-    made.__getstate__ = _getstate
-    made.__setstate__ = _setstate
-    # What a class or its base says of itself stays: a base may hide secrets.
+    # A `__repr__` of the class or its base stays: it may hide secrets.
     if cls.__repr__ is object.__repr__:
         made.__repr__ = _repr
     if cls.__eq__ is object.__eq__:
         made.__eq__ = _eq
         made.__hash__ = _hash
-    result: type[T] = made
-    return result
+    return cls
 
 
-def _init(self: Any, **given: Any) -> None:
-    cls = type(self)
-    setattr_ = object.__setattr__
-    for name in cls.__dataclass_fields__:
-        if name in given:
-            setattr_(self, name, given.pop(name))
-        elif name in cls.__value_defaults__:
-            setattr_(self, name, cls.__value_defaults__[name])
-        elif name in cls.__value_factories__:
-            setattr_(self, name, cls.__value_factories__[name]())
+def _init(self: Any, **arguments: Any) -> None:
+    for name, field in type(self).__dataclass_fields__.items():
+        if name in arguments:
+            value = arguments.pop(name)
+        elif field.default is not dataclasses.MISSING:
+            value = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            value = field.default_factory()
         else:
-            raise TypeError(f"{cls.__name__}() needs the argument {name!r}")
-    if given:
-        raise TypeError(f"{cls.__name__}() has no argument {next(iter(given))!r}")
+            raise TypeError(f"{type(self).__name__}() needs the argument {name!r}")
+        object.__setattr__(self, name, value)
+    if arguments:
+        raise TypeError(f"{type(self).__name__}() has no argument {next(iter(arguments))!r}")
 
 
 def _refuse(self: Any, name: str, *_: object) -> None:
@@ -83,12 +74,3 @@ def _eq(self: Any, other: object) -> Any:
 
 def _hash(self: Any) -> int:
     return hash(_values(self))
-
-
-def _getstate(self: Any) -> tuple[Any, ...]:
-    return _values(self)
-
-
-def _setstate(self: Any, state: tuple[Any, ...]) -> None:
-    for name, each in zip(type(self).__dataclass_fields__, state, strict=True):
-        object.__setattr__(self, name, each)

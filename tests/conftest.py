@@ -28,3 +28,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+#: The rings of tests, those that take longest first: what is started last must be short.
+_RINGS = ("acceptance", "integration", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run whole processes first, unit tests last, so that no long test begins when the others are done."""
+    items.sort(
+        key=lambda item: next((n for n, ring in enumerate(_RINGS) if f"/{ring}/" in str(item.path)), 0)
+    )

@@ -2,64 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from contextlib import suppress
 
-import dramatiq
-
-from shared.index import ledger
-from shared.index.driver import reading_if_any
-from shared.index.intake import Intake
-from shared.index.ledger import LedgerEntry
-from shared.index.rows import FileRow
-from shared.queue.messages import ChunkFiles, StoreFiles, decode
-from shared.queue.send import send
-from workers import runtime
+from memline.shared.errors import QueueError
+from memline.shared.index import ledger
+from memline.shared.index.driver import reading_if_any
+from memline.shared.index.rows import FileRow
+from memline.shared.queue.messages import ChunkFiles, StoreFiles
+from memline.shared.queue.routes import actor, send
+from memline.shared.sync.read import FileReader
+from memline.workers.context import Context, current
 
 #: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in
 #: memory and off Redis for long.
 MESSAGE_CHARS = 1_000_000
 
+#: Messages on the store queue above which a chunk worker waits, and for how many seconds at most: then the
+#: store worker is away, and a file more or less does not matter.
+MAX_STORE_DEPTH = 32
+MAX_WAIT_S = 30.0
+LOOK_EVERY_S = 0.01
 
-@dramatiq.actor(queue_name="chunk")
-def chunk_files(raw: dict[str, Any]) -> None:
-    """Look at the files named and tell the store worker what they are now.
+
+@actor(ChunkFiles)
+def chunk_files(message: ChunkFiles) -> None:
+    """Read the named files and tell the store worker what they are now.
 
     Safe twice, late and out of order: it reads what is on the disk at this moment, and the store worker
     keeps the newest look.
     """
-    message = decode(raw, ChunkFiles)
-    here = runtime.current()
-    intake = Intake(here.agent(message.agent), clock=here.clock)
-    known = _known(message, here)
+    context = current()
+    settings = context.agent(message.agent)
+    file_reader = FileReader(settings, clock=context.clock)
+    # A file that the ledger does not know is read and split in any case.
+    with reading_if_any(settings.index_path) as reader:
+        entries = {path: ledger.entry(reader, path) for path in message.paths} if reader else {}
     rows: list[FileRow] = []
     chars = 0
     for path in message.paths:
-        for row in intake.look(path, known=known.get(path), force=message.force):
+        for row in file_reader.read(path, entry=entries.get(path), force=message.force):
             rows.append(row)
             chars += sum(len(chunk.text) for chunk in row.chunks or ())
             if chars > MESSAGE_CHARS:
-                _send(message, rows, here)
+                _send(message, rows, context)
                 rows, chars = [], 0
     if rows:
-        _send(message, rows, here)
+        _send(message, rows, context)
 
 
-def _send(message: ChunkFiles, rows: list[FileRow], here: runtime.Runtime) -> None:
-    here.wait_for_room()
+def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
+    """Send rows when the store worker has room, so that texts do not pile up in memory or Redis."""
+    deadline = time.monotonic() + MAX_WAIT_S
+    # While Redis is away the sender waits for it, and says so.
+    with suppress(QueueError):
+        while time.monotonic() < deadline and context.in_flight.store_depth() > MAX_STORE_DEPTH:
+            if context.stopping.wait(LOOK_EVERY_S):
+                break
     send(
         StoreFiles(
-            agent=message.agent,
-            files=tuple(rows),
-            backfill=message.backfill,
-            asked_ns=message.asked_ns,
+            agent=message.agent, files=tuple(rows), backfill=message.backfill, asked_ns=message.asked_ns
         )
     )
-
-
-def _known(message: ChunkFiles, here: runtime.Runtime) -> dict[str, LedgerEntry]:
-    """What the ledger has of these files; a file it does not know is read and split in any case."""
-    with reading_if_any(here.agent(message.agent).index_path) as reader:
-        if reader is None:
-            return {}
-        found = ((path, ledger.entry(reader, path)) for path in message.paths)
-        return {path: entry for path, entry in found if entry is not None}

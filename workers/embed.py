@@ -4,68 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-import dramatiq
-
-from shared.embedders import tries
-from shared.embedders.request import embed
-from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
-from shared.index.rows import LearnedCaps, VectorRow
-from shared.logs import Log
-from shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, decode
-from shared.queue.send import send
-from workers import runtime
+from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, limit_attempts
+from memline.shared.embedders.request import embed
+from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
+from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
+from memline.shared.logs import Log
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
+from memline.shared.queue.routes import actor, send
+from memline.shared.sources.tokens import estimate_tokens
+from memline.workers.context import Context, current
 
 #: Seconds a worker waits for its place within the limits; for longer the texts go back to the rows.
 MAX_WAIT_S = 5.0
 
-#: Seconds a worker that is set up for another model keeps a request before it gives it back.
-MISFIT_WAIT_S = 2.0
-
 #: Seconds that such texts stay in the rows at least.
-MIN_PUT_OFF_S = 1.0
+MIN_DEFERRED_S = 1.0
 
-#: Seconds nobody calls a provider that said a definite no; by then the store worker has paused it. Longer
-#: than a worker waits for its place: what was out with the no goes back to the rows without a call.
-STOP_HOLD_S = 2 * MAX_WAIT_S
+#: Seconds no worker calls a provider that said a definite no; by then the store worker has paused it. Longer
+#: than a worker waits for its place: what was in flight then goes back to the rows without a call.
+STOP_COOLDOWN_S = 2 * MAX_WAIT_S
 
+#: Fields of an identity, as an operator knows them.
+_PARTS = {
+    "provider": "the provider",
+    "model": "the model",
+    "endpoint": "the address or headers (remote.baseUrl, remote.headers)",
+    "dims": "the dimensions",
+    "scheme": "the input types",
+}
 
 _LOG = Log("embed")
 
 
-@dramatiq.actor(queue_name="embed")
-def embed_texts(raw: dict[str, Any]) -> None:
+@actor(EmbedTexts)
+def embed_texts(message: EmbedTexts) -> None:
     """Embed the texts of one lease and send back vectors, and failures by their kind.
 
     Safe twice: the second run pays again but changes nothing, since vectors are kept by text hash. It
-    always answers, so that no lease waits for its end because of an error here.
+    always answers, so that no lease waits for its end because of an error here; a worker that is set up for
+    another model gives the request back to the queue, and ends.
     """
-    message = decode(raw, EmbedTexts)
-    here = runtime.current()
+    context = current()
     provider = message.identity.provider
     try:
-        embedder = here.embedder(message.agent, message.identity)
-        is_counted = message.is_probe or here.is_counted(message.agent, provider)
-        with tries.at_most(1 if is_counted else tries.USUAL):
+        embedder = _embedder(context, message.agent, message.identity)
+        is_counted = message.is_probe or any(_budget(context, message.agent, provider))
+        with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
-                before_call=partial(_take_place, here, message.agent, provider),
+                before_call=partial(_take_place, context, message.agent, provider),
             )
-    except runtime.WorkerMisfit as error:
-        _LOG.error("worker.misfit", error=error.message, action=error.hint)
-        # Longer than another worker takes to fetch a message: this one must not fetch them all.
-        here.stopping.wait(MISFIT_WAIT_S)
-        _report(message, range(len(message.texts)), error)
-        return
+    except ModelMismatch as error:
+        _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
+        context.stop(error)
+        raise
     except ProviderError as error:
-        _report(message, range(len(message.texts)), error)
+        _report(message, message.texts, error)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
-        _report(message, range(len(message.texts)), broken, fruitless=True)
+        _report(message, message.texts, broken, no_results=True)
         raise
     learned = LearnedCaps(max_rows=outcome.learned_max_rows, max_tokens=outcome.learned_max_tokens)
     vectors = tuple(
@@ -73,14 +74,19 @@ def embed_texts(raw: dict[str, Any]) -> None:
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
         if vector is not None
     )
-    failed = [([index], failure) for index, failure in outcome.failures]
+    failed = [([message.texts[index]], failure) for index, failure in outcome.failures]
     if outcome.error is not None:
-        _hold(here, provider, outcome.error)
-        known = {index for index, _ in outcome.failures}
-        rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in known]
-        failed.insert(0, (rest, outcome.error))
-    for number, (indexes, failure) in enumerate(failed):
-        _report(message, indexes, failure, learned, fruitless=not vectors and number == 0)
+        # Keeps the other workers from running into the same no.
+        if outcome.error.retry_after_s is not None and not isinstance(outcome.error, _AtLimit):
+            context.limits.cool_down(provider, outcome.error.retry_after_s)
+        elif outcome.error.kind == "stop":
+            context.limits.cool_down(provider, STOP_COOLDOWN_S)
+        refused = {index for index, _ in outcome.failures}
+        rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
+        if rest:
+            failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
+    for number, (texts, failure) in enumerate(failed):
+        _report(message, texts, failure, learned, no_results=not vectors and number == 0)
     if vectors:
         send(
             StoreVectors(
@@ -93,54 +99,76 @@ def embed_texts(raw: dict[str, Any]) -> None:
         )
 
 
+def _embedder(context: Context, agent: str, identity: Identity) -> Embedder:
+    """Give the embedder of an identity.
+
+    Raises ModelMismatch when this process's settings do not give it, ProviderStop when they give none.
+    """
+    primary = context.choice(agent)
+    for choice in (primary, context.fallback(agent)):
+        if choice is not None and choice.identity is not None and choice.identity.key == identity.key:
+            return context.keep(("embedder", agent, identity.key), choice.build)
+    wanted = f"the index wants {identity.provider} {identity.model}"
+    if (ours := primary.identity) is None:
+        words = f"this worker has no provider ({primary.reason}), {wanted}"
+    else:
+        differing = [text for name, text in _PARTS.items() if getattr(ours, name) != getattr(identity, name)]
+        words = f"this worker is set up for {ours.provider} {ours.model}, {wanted}"
+        words += f"; they differ in {', '.join(differing)}"
+    raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
+
+
 class _AtLimit(ProviderLater):
-    """There is no place within the limits that somebody set; the provider was not asked."""
+    """There is no place within the configured limits; the provider was not asked."""
 
 
-def _take_place(here: runtime.Runtime, agent: str, provider: str, texts: Sequence[str]) -> None:
+def _take_place(context: Context, agent: str, provider: str, texts: Sequence[str]) -> None:
     """Wait for a place within the provider's limits. Raises ProviderLater when that takes too long."""
-    wait_s = here.take_place(agent, provider, texts, patience_s=MAX_WAIT_S)
+    max_requests, max_tokens = _budget(context, agent, provider)
+    tokens = sum(map(estimate_tokens, texts))
+    wait_s = context.limits.take(
+        provider, tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, max_wait_s=MAX_WAIT_S
+    )
     if wait_s > MAX_WAIT_S:
         # Until the place is near enough to be waited for.
-        raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_PUT_OFF_S))
+        raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
     if wait_s > 0:
-        here.clock.sleep(wait_s)
-        # Somebody may have heard a no meanwhile.
-        if held_s := here.limits.held(provider):
-            raise _AtLimit(f"{provider} is on hold", retry_after_s=held_s)
+        context.clock.sleep(wait_s)
+        # Another worker may have heard a no meanwhile.
+        if cooldown_s := context.limits.cooldown_s(provider):
+            raise _AtLimit(f"{provider} has a cooldown", retry_after_s=cooldown_s)
 
 
-def _hold(here: runtime.Runtime, provider: str, error: ProviderError) -> None:
-    """Keep the other workers from running into the same no."""
-    if isinstance(error, _AtLimit):
-        return
-    if error.retry_after_s is not None:
-        here.limits.hold(provider, error.retry_after_s)
-    elif error.kind == "stop":
-        here.limits.hold(provider, STOP_HOLD_S)
+def _budget(context: Context, agent: str, provider: str) -> tuple[int, int]:
+    """Give the requests and tokens a minute; what is configured is meant for the requested provider."""
+    remote = context.agent(agent, needs_workspace=False).memory.remote
+    choice = context.choice(agent)
+    if choice.provider != provider or choice.fallback_from:
+        return 0, 0
+    return remote.requests_per_minute, remote.tokens_per_minute
 
 
 def _report(
     message: EmbedTexts,
-    indexes: range | list[int],
+    texts: Sequence[TextRow],
     error: ProviderError,
     learned: LearnedCaps | None = None,
     *,
-    fruitless: bool = False,
+    no_results: bool = False,
 ) -> None:
-    if not indexes:
+    if not texts:
         return
     send(
         EmbedFailed(
             agent=message.agent,
             identity=message.identity,
             lease=message.lease,
-            hashes=tuple(message.texts[index].hash for index in indexes),
+            hashes=tuple(text.hash for text in texts),
             kind=error.kind,
             error=error.message,
             action=error.hint,
             retry_after_s=error.retry_after_s,
-            fruitless=fruitless,
+            no_results=no_results,
             learned=learned or LearnedCaps(),
         )
     )

@@ -1,35 +1,31 @@
-"""Queue `flush`: the silent turn before a session is compacted. Runs beside the transcripts and the notes."""
+"""Queue `flush`: flush a session before it is compacted. Runs beside the transcripts and the notes."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import dramatiq
-
-from shared.flush import plan
-from shared.flush.run import run
-from shared.flush.state import NOTHING, STORED
-from shared.logs import Log
-from shared.queue.messages import FlushMemory, decode
-from workers import runtime
+from memline.shared.flush import plan
+from memline.shared.flush.run import run
+from memline.shared.flush.state import NOTHING, STORED
+from memline.shared.logs import Log
+from memline.shared.queue.messages import FlushMemory
+from memline.shared.queue.routes import actor
+from memline.workers.context import current
 
 _LOG = Log("flush")
 
 
-@dramatiq.actor(queue_name="flush")
-def flush_memory(raw: dict[str, Any]) -> None:
-    """Take the turn for one session and append what it says to today's note.
+@actor(FlushMemory)
+def flush_memory(message: FlushMemory) -> None:
+    """Flush one session: ask the chat model, and append its answer to today's note.
 
-    Safe twice, late and out of order: the state beside the transcripts says what is settled, an answer that
+    Safe twice, late and out of order: the state beside the transcripts says what is done, an answer that
     was paid for is kept there until it is in the note, and no line is appended twice.
     """
-    message = decode(raw, FlushMemory)
-    here = runtime.current()
-    settings = here.agent(message.agent)
+    context = current()
+    settings = context.agent(message.agent)
     try:
-        session = run(settings, message.session, cycle=message.cycle, clock=here.clock)
+        session = run(settings, message.session, cycle=message.cycle, clock=context.clock)
     except OSError as error:
-        # Not raised: the producer asks again, as often as a cycle allows.
+        # Not raised: the producer requests it again, as often as a cycle allows.
         reason = f"{plan.folder_of(settings)}: {(error.strerror or str(error)).lower()}"
         _LOG.error("flush.failed", agent=message.agent, session=message.session, reason=reason)
         return

@@ -1,4 +1,4 @@
-"""`memline batch`: jobs of a provider's Batch API, listed, shown and cancelled."""
+"""`memline batch`: list, show and cancel jobs of a provider's Batch API."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
+from memline.producers.cli.options import (
+    Invocation,
+    command,
+    examples,
+    print_result,
+    printable,
+)
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: Batches of an agent that are listed when nothing else is said.
-USUAL_LIMIT = 10
-
-_WORDS = {
-    "filling": "being filled",
+_STATES = {
     "intent": "to be uploaded",
     "uploaded": "to be submitted",
     "submitted": "at the provider",
-    "collecting": "taken in",
-    "cleaning": "cleaned up",
+    "collecting": "being stored",
+    "cleaning": "being cleaned up",
 }
 
 
@@ -40,68 +42,59 @@ def batch() -> None:
     """
 
 
-@batch.command(
-    "ls",
-    epilog=examples("memline batch ls", "memline batch ls --open", "memline batch ls --agent work --json"),
+@command(
+    "memline batch ls",
+    "memline batch ls --open",
+    "memline batch ls --agent work --json",
+    parent=batch,
+    name="ls",
+    json=True,
 )
-@click.option("--open", "only_open", is_flag=True, help="Only those that are not over.")
+@click.option("--open", "only_open", is_flag=True, help="Only those that are not closed.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 1000),
-    default=USUAL_LIMIT,
+    default=10,
     show_default=True,
-    help="Batches that are over, of each agent, at most.",
+    help="Closed batches of each agent, at most.",
 )
-@json_option
-@global_options
 def list_(invocation: Invocation, only_open: bool, limit: int, as_json: bool) -> None:
-    """List the batches that are open and the last ones that are over."""
-    from producers.batch_jobs import SHORT, listed
+    """List the open batches and the last closed ones."""
+    from memline.producers.reports.batch_jobs import SHORT, listed
 
-    jobs = listed(invocation.agents(), limit=limit, only_open=only_open)
     now = time.time()
-    if as_json:
-        print_json([job.to_json(now) for job in jobs])
-        return
-    if not jobs:
-        click.echo("No open batches." if only_open else "No batches.")
-        return
+    jobs = [job.to_json(now) for job in listed(invocation.agents(), limit=limit, only_open=only_open)]
+    if as_json or not jobs:
+        return print_result(jobs, as_json, ["No open batches." if only_open else "No batches."])
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        *("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "age", "next look"),
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    from memline.producers.reports.breakers import span
+
+    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "age")
+    table = Table(*columns, "next poll", box=SIMPLE_HEAD, pad_edge=False)
     for job in jobs:
-        found = job.to_json(now)
-        table.add_row(
-            found["id"][:SHORT],
-            found["agentId"],
-            found["jobId"] or "",
-            _state(found),
-            found["providerState"] or "",
-            *(str(found[name]) for name in ("rows", "stored", "failed")),
-            _span(found["ageSeconds"]),
-            "" if found["nextLookAt"] is None else f"in {_span(found['nextLookAt'] - now)}",
-        )
-    console = Console()
+        cells = [job["id"][:SHORT], job["agentId"], job["jobId"], _state(job), job["providerState"]]
+        cells += [job["rows"], job["stored"], job["failed"], span(job["ageSeconds"])]
+        cells.append(f"in {span(max(job['nextLookAt'] - now, 0))}" if job["nextLookAt"] else "")
+        # Text: words of a provider are no markup.
+        table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in cells))
     # A list for a pipe is not folded to the width of a terminal that is not there.
-    Console(width=None if console.is_terminal else 200).print(table)
+    Console(width=None if Console().is_terminal else 200).print(table)
 
 
 def _complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The ids of known batches; none when the configuration cannot be read."""
+    """Return the ids of known batches; none when the configuration cannot be read."""
     from click.shell_completion import CompletionItem
 
-    from producers.batch_jobs import listed
-    from producers.cli.options import given_options
-    from shared.errors import MemlineError
+    from memline.producers.cli.options import invocation_of
+    from memline.producers.reports.batch_jobs import listed
+    from memline.shared.errors import MemlineError
 
     try:
-        jobs = listed(Invocation(options=given_options(context)).agents(), limit=100)
+        jobs = listed(invocation_of(context).agents(), limit=100)
     except MemlineError:
         return []
     return [
@@ -111,101 +104,71 @@ def _complete(context: click.Context, _parameter: click.Parameter, incomplete: s
     ]
 
 
-@batch.command(epilog=examples("memline batch show 5f3a", "memline batch show batch_68a1 --json"))
+@command("memline batch show 5f3a", "memline batch show batch_68a1 --json", parent=batch, json=True)
 @click.argument("name", metavar="BATCH", shell_complete=_complete)
-@json_option
-@global_options
 def show(invocation: Invocation, name: str, as_json: bool) -> None:
     """Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job id."""
-    from producers.batch_jobs import named
+    from memline.producers.reports.batch_jobs import named
 
-    now = time.time()
-    found = named(invocation.agents(), name).to_full_json(now)
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        ("Batch", found["id"]),
-        ("Agent", found["agentId"]),
-        ("Provider", f"{found['provider']} {found['model']}"),
-        ("Job", found["jobId"]),
-        ("State", _state(found)),
-        ("Provider says", found["providerState"]),
-        ("Texts", _texts(found)),
-        ("Made", _moment(found["createdAt"])),
-        ("Submitted", _moment(found["submittedAt"])),
-        ("Looked at", _moment(found["lookedAt"])),
-        ("Next look", _moment(found["nextLookAt"])),
-        ("Deadline", _moment(found["deadline"])),
-        ("Over", _moment(found["closedAt"])),
-        ("Cancel asked", _moment(found["cancelAsked"])),
-        ("Because", found["cancelReason"]),
-        ("File", found["fileId"]),
-        ("Attempts", found["attempts"] or None),
-        ("Worker", found["owner"]),
-        ("Error", found["error"]),
-        ("Try", found["action"]),
-    ]
-    for label, text in rows:
-        if text:
-            click.echo(f"{label + ':':<15}{text}")
+    job = named(invocation.agents(), name).to_json(time.time())
+    texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
+    done, failed = job["providerRowsDone"], job["providerRowsFailed"]
+    texts += f" (the provider has done {done}, failed {failed})" if done or failed else ""
+    rows = {
+        "Batch": job["id"],
+        "Agent": job["agentId"],
+        "Provider": f"{job['provider']} {job['model']}",
+        "Job": job["jobId"],
+        "State": _state(job),
+        "Provider says": job["providerState"],
+        "Texts": texts,
+        "Made": _moment(job["createdAt"]),
+        "Submitted": _moment(job["submittedAt"]),
+        "Polled": _moment(job["lookedAt"]),
+        "Next poll": _moment(job["nextLookAt"]),
+        "Deadline": _moment(job["deadline"]),
+        "Closed": _moment(job["closedAt"]),
+        "Cancel asked": _moment(job["cancelAsked"]),
+        "Because": job["cancelReason"],
+        "File": job["fileId"],
+        "Attempts": job["attempts"],
+        "Worker": job["owner"],
+        "Error": job["error"],
+        "Try": job["action"],
+    }
+    print_result(job, as_json, (f"{label + ':':<15}{text}" for label, text in rows.items() if text))
 
 
-@batch.command(epilog=examples("memline batch cancel 5f3a", "memline batch cancel 5f3a --json"))
+@command("memline batch cancel 5f3a", "memline batch cancel 5f3a --json", parent=batch, json=True)
 @click.argument("name", metavar="BATCH", shell_complete=_complete)
-@json_option
-@global_options
 def cancel(invocation: Invocation, name: str, as_json: bool) -> int:
-    """End a batch early. What it has brought is kept; its other texts go out in requests.
+    """Cancel a batch. The vectors that it brought are kept; its other texts are sent in requests.
 
-    The provider is told by the batch worker: `memline up`, a fleet, or the next `memline index`. Rows that
-    the provider had finished by then are kept and paid for. Exit status 1 when the batch was over already.
+    The batch worker tells the provider: `memline up`, a fleet, or the next `memline index`. Rows that the
+    provider had finished by then are kept and paid for. Exit status 1 when the batch had ended already.
     """
-    from producers.batch_jobs import cancel as ask
-    from producers.batch_jobs import named
+    from memline.producers.reports import batch_jobs
 
-    job = named(invocation.agents(), name)
-    url = invocation.settings.queue.url
-    asked = ask(job, url)
-    if as_json:
-        print_json({"agentId": job.settings.agent, "id": job.batch.token, "cancelAsked": asked})
-        return 0 if asked else 1
-    short = job.batch.token
-    if not asked:
-        why = f"it is over ({job.batch.outcome})" if not job.batch.is_open else "its rows are being taken in"
-        click.echo(f"{short} is not cancelled: {why}.")
-        return 1
-    click.echo(
-        f"{short} will be cancelled: {job.batch.stored} vectors are kept, and what the provider has finished;"
-        f" the others of its {job.texts_left} texts go out in requests."
-    )
-    if not url:
-        click.echo("A running `memline up` does it; else: memline index")
-    return 0
+    job, url = batch_jobs.named(invocation.agents(), name), invocation.settings.queue.address
+    is_asked, token = batch_jobs.cancel(job, url), job.batch.token
+    why = "its rows are being stored" if job.batch.is_open else f"it has ended ({job.batch.outcome})"
+    lines = [f"{token} is not cancelled: {why}."]
+    if is_asked:
+        lines = [
+            f"{token} will be cancelled: {job.batch.stored} vectors are kept, and what the provider has"
+            f" finished; the others of its {job.texts_left} texts are sent in requests."
+        ]
+        lines += [] if url else ["A running `memline up` does it; else: memline index"]
+    print_result({"agentId": job.settings.agent, "id": token, "cancelAsked": is_asked}, as_json, lines)
+    return 0 if is_asked else 1
 
 
-def _state(found: dict[str, Any]) -> str:
-    if found["outcome"]:
-        return str(found["outcome"])
-    words = _WORDS.get(found["state"], found["state"])
-    return f"{words}, to be cancelled" if found["cancelAsked"] else words
-
-
-def _texts(found: dict[str, Any]) -> str:
-    words = (
-        f"{found['rows']}: {found['stored']} stored, {found['failed']} failed, {found['textsLeft']} to come"
-    )
-    done, failed = found["providerRowsDone"], found["providerRowsFailed"]
-    return words + (f" (the provider has done {done}, failed {failed})" if done or failed else "")
+def _state(job: dict[str, Any]) -> str:
+    if job["outcome"]:
+        return str(job["outcome"])
+    words = _STATES.get(job["state"], job["state"])
+    return f"{words}, to be cancelled" if job["cancelAsked"] else words
 
 
 def _moment(at: float | None) -> str | None:
     return None if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
-
-def _span(seconds: float) -> str:
-    if seconds < 0:
-        return "0 s"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

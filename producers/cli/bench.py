@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
-from shared.config.schema import PROVIDERS
-from shared.sources.transcript_names import MEMORY, SESSIONS
+from memline.producers.cli.options import Invocation, command, echo, examples, print_json
+from memline.shared.config.schema import PROVIDER_CHOICES
+from memline.shared.sources.paths import MEMORY, SESSIONS
 
 if TYPE_CHECKING:
-    from shared.config.schema import AgentSettings
-    from shared.embedders.protocol import Embedder
-    from shared.index.rows import FileRow
-    from shared.index.writer import IndexWriter
-    from shared.search.evaluation import LabelledQuestion
-    from shared.search.results import Answer
-
-#: Seconds a question may wait for its vector: a measurement is no conversation.
-QUERY_TIMEOUT_S = 60.0
+    from memline.producers.evaluation import LabelledQuestion
+    from memline.shared.config.schema import AgentSettings
+    from memline.shared.search.results import Answer
 
 #: Metrics of one question, or their means; None where one means nothing.
 Scored = dict[str, float | None]
+
+#: What `--run` keeps of a hit.
+RUN_KEYS = ("path", "startLine", "endLine", "score")
 
 
 @click.group(epilog=examples("memline bench retrieval questions.jsonl ./workspaces"))
@@ -34,28 +30,24 @@ def bench() -> None:
     """Measure the quality of search."""
 
 
-@bench.command(
-    epilog=examples(
-        "memline bench retrieval questions.jsonl ./workspaces",
-        "memline bench retrieval questions.jsonl ./workspaces --provider openai --json",
-    )
+@command(
+    "memline bench retrieval questions.jsonl ./workspaces",
+    "memline bench retrieval questions.jsonl ./workspaces --provider openai --json",
+    parent=bench,
+    json=True,
 )
 @click.argument("queries", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--view", type=click.Choice([MEMORY, SESSIONS]), default=MEMORY, help="What is searched.")
 @click.option(
-    "--view",
-    type=click.Choice([MEMORY, SESSIONS]),
-    default=MEMORY,
-    help="What is searched.",
-)
-@click.option(
-    "--provider", type=click.Choice(PROVIDERS), default="none", help="Embed with it; none: keywords only."
+    "--provider",
+    type=click.Choice(PROVIDER_CHOICES),
+    default="none",
+    help="Embed with it; none: keywords only.",
 )
 @click.option(
     "--run", "run_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the hits to this file."
 )
-@json_option
-@global_options
 def retrieval(
     invocation: Invocation,
     queries: Path,
@@ -79,24 +71,30 @@ def retrieval(
     nDCG@10    rank-weighted evidence, each piece counted once
     snippet@6  of the evidence found in the first six, the share the snippets show
     """
-    from shared.search.evaluation import METRICS, mean, read_questions, score
+    import json
 
-    settings = _bench_settings(invocation, root, provider)
+    from memline.producers.evaluation import METRICS, mean, read_questions, score
+
+    # The configured settings with another provider; the workspaces are those of the questions.
+    settings = Invocation(options=replace(invocation.options, workspace=root)).agent()
+    settings = replace(settings, memory=replace(settings.memory, provider=provider))
     questions = read_questions(queries, root, view)
-    scored: list[tuple[str, Scored]] = []
+    groups: dict[str, list[Scored]] = {"all": []}
     run: list[dict[str, Any]] = []
     for workspace in sorted({question.workspace for question in questions}):
-        here = [question for question in questions if question.workspace == workspace]
-        for question, answer in _answers(settings, root / workspace, here, view):
-            scored.append((question.category, score(question, answer.hits)))
-            run.append({"query_id": question.id, "results": answer.to_json()["results"]})
+        asked = [question for question in questions if question.workspace == workspace]
+        for question, answer in _answers(settings, root / workspace, asked, view):
+            scored = score(question, answer.hits)
+            groups["all"].append(scored)
+            if question.category:
+                groups.setdefault(question.category, []).append(scored)
+            results = [{key: hit[key] for key in RUN_KEYS} for hit in answer.to_json()["results"]]
+            run.append({"query_id": question.id, "results": results})
     if run_file is not None:
-        _write_run(run_file, run)
-    groups = {"all": [row for _, row in scored]}
-    for category in sorted({category for category, _ in scored if category}):
-        groups[category] = [row for name, row in scored if name == category]
+        run_file.write_text("".join(json.dumps(row) + "\n" for row in run), encoding="utf-8")
+    names = ["all", *sorted(groups.keys() - {"all"})]
     report: dict[str, Scored] = {
-        name: {"questions": len(rows), **mean(rows)} for name, rows in groups.items()
+        name: {"questions": len(groups[name]), **mean(groups[name])} for name in names
     }
     if as_json:
         print_json({"all": report.pop("all"), "by": report})
@@ -104,136 +102,56 @@ def retrieval(
         _print_table(report, METRICS)
 
 
-def _bench_settings(invocation: Invocation, root: Path, provider: str) -> AgentSettings:
-    """The configured settings with another provider; the workspaces are those of the questions."""
-    options = replace(invocation.options, workspace=root)
-    settings = Invocation(options=options).agent()
-    return replace(settings, memory=replace(settings.memory, provider=provider))
-
-
 def _answers(
     settings: AgentSettings, workspace: Path, questions: Sequence[LabelledQuestion], view: str
 ) -> Iterator[tuple[LabelledQuestion, Answer]]:
-    from shared.errors import MemlineError
-    from shared.search.answer import search
-    from shared.search.evaluation import DEPTH
-    from shared.search.reader import SearchIndex
-    from shared.search.results import SearchRequest
+    """Ask the questions of one workspace over a throw-away index of its notes, or of its transcripts."""
+    from shutil import copytree
+    from tempfile import TemporaryDirectory
+
+    from memline.producers.evaluation import DEPTH
+    from memline.producers.memory import Memory
+    from memline.shared.config.schema import Experimental, ExtraPath, Settings
+    from memline.shared.errors import MemlineError
 
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
-    with _throw_away_index(settings, workspace, view) as (path, embed_query):
-        index = SearchIndex(path, long_lived=True)
-        try:
+    with TemporaryDirectory(prefix="memline-bench-") as folder:
+        state_dir = Path(folder)
+        if view == SESSIONS:
+            # Links are not followed, so the transcripts are copied to where those of an agent are.
+            copytree(workspace / "sessions", state_dir / "agents" / settings.agent / "sessions")
+        settings = replace(
+            settings,
+            workspace=workspace,
+            index_path=state_dir / "index.sqlite",
+            state_dir=state_dir,
+            memory=replace(
+                settings.memory,
+                sources=(view,),
+                extra_paths=(ExtraPath(path="."),),
+                experimental=Experimental(session_memory=True),
+            ),
+        )
+        alone = Settings(agents={settings.agent: settings}, default_agent=settings.agent, home=state_dir)
+        with Memory.of(alone, settings, long_lived=True) as memory:
+            report = memory.index()
+            if report.failed:
+                reason = report.warning or "; ".join(failure["reason"] for failure in report.failures[:3])
+                raise MemlineError(f"{workspace} was not indexed: {reason}", hint=report.action)
             for question in questions:
-                request = SearchRequest(query=question.text, max_results=DEPTH)
-                answer = search(index, request, settings.memory.query, embed_query=embed_query)
+                answer = memory.search(question.text, max_results=DEPTH)
                 if answer.warning:
-                    # A mean over half the legs would look like a worse ranking.
+                    # A mean over half of the retrievers would look like a worse ranking.
                     raise MemlineError(f"{question.id}: {answer.warning}", hint=answer.action)
                 yield question, answer
-        finally:
-            index.close()
-
-
-@contextmanager
-def _throw_away_index(
-    settings: AgentSettings, workspace: Path, view: str
-) -> Iterator[tuple[Path, Callable[[str], bytes] | None]]:
-    """An index of the notes below a folder, or of its transcripts, and how to embed questions for it."""
-    from tempfile import TemporaryDirectory
-
-    from shared.embedders.choice import NONE, choose
-    from shared.errors import ProviderStop
-    from shared.index.writer import IndexWriter
-
-    choice = choose(settings)
-    if choice.identity is None and settings.memory.provider != NONE:
-        raise ProviderStop(choice.reason, hint=choice.action)
-    with TemporaryDirectory(prefix="memline-bench-") as folder:
-        path = Path(folder) / "index.sqlite"
-        writer = IndexWriter(path)
-        embedder = choice.build() if choice.identity is not None else None
-        try:
-            for row in _notes(settings, workspace) if view == MEMORY else _transcripts(settings, workspace):
-                writer.store_file(row)
-            if embedder is None:
-                yield path, None
-            else:
-                _embed_all(writer, embedder)
-                yield path, lambda text: embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
-        finally:
-            writer.close()
-            if embedder is not None:
-                embedder.close()
-
-
-def _notes(settings: AgentSettings, workspace: Path) -> Iterator[FileRow]:
-    from shared.clock import SystemClock
-    from shared.config.schema import ExtraPath
-    from shared.index.intake import look_at
-    from shared.sources.discover import discover_scope
-    from shared.sources.scope import Scope
-
-    scope = Scope(workspace, (ExtraPath(path="."),))
-    for found in discover_scope(scope).found:
-        if found.problem is None:
-            yield look_at(
-                found.path,
-                scope=scope,
-                chunking=settings.memory.chunking,
-                known=None,
-                force=False,
-                clock=SystemClock(),
-            )
-
-
-def _transcripts(settings: AgentSettings, workspace: Path) -> Iterator[FileRow]:
-    from shared.clock import SystemClock
-    from shared.index.transcript_intake import look_at_transcript
-    from shared.sources.transcript_files import TranscriptScope
-
-    scope = TranscriptScope(str(workspace), SESSIONS)
-    for found in scope.discover().found:
-        yield from look_at_transcript(
-            found.path,
-            scope=scope,
-            chunking=settings.memory.chunking,
-            known=None,
-            force=False,
-            clock=SystemClock(),
-        )
-
-
-def _embed_all(writer: IndexWriter, embedder: Embedder) -> None:
-    from shared.index.rows import LearnedCaps, VectorRow
-
-    writer.retarget(embedder.identity)
-    while requests := writer.lease(embedder.caps, credits=1, only_full=False):
-        for request in requests:
-            vectors = embedder.embed_documents([row.text for row in request.texts])
-            rows = [
-                VectorRow(hash=text.hash, vector=vector)
-                for text, vector in zip(request.texts, vectors, strict=True)
-            ]
-            writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
-
-
-def _write_run(path: Path, run: list[dict[str, Any]]) -> None:
-    import json
-
-    kept = ("path", "startLine", "endLine", "score")
-    with path.open("w", encoding="utf-8") as file:
-        for row in run:
-            results = [{key: hit[key] for key in kept} for hit in row["results"]]
-            file.write(json.dumps({"query_id": row["query_id"], "results": results}) + "\n")
 
 
 def _print_table(report: dict[str, Scored], metrics: Sequence[str]) -> None:
     width = max(map(len, report))
-    click.echo(f"{'':{width}} {'n':>5}" + "".join(f"{metric:>11}" for metric in metrics))
+    echo(f"{'':{width}} {'n':>5}" + "".join(f"{metric:>11}" for metric in metrics))
     for name, row in report.items():
         values = "".join(
             f"{'-':>11}" if row[metric] is None else f"{row[metric]:11.3f}" for metric in metrics
         )
-        click.echo(f"{name:{width}} {row['questions']:5.0f}{values}")
+        echo(f"{name:{width}} {row['questions']:5.0f}{values}")

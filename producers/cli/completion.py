@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from producers.cli.options import examples
+from memline.producers.cli.options import examples
 
 
 @click.command(
@@ -19,7 +19,7 @@ def completion(shell: str) -> None:
     """Print the completion script for a shell."""
     from click.shell_completion import get_completion_class
 
-    from producers.cli import PROGRAM, cli
+    from memline.producers.cli import PROGRAM, cli
 
     script = get_completion_class(shell)
     assert script is not None

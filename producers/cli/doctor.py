@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
+from memline.producers.cli.options import Invocation, command, echo, print_json, printable
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "problem": ("FAIL", "red")}
 
 
-@click.command(epilog=examples("memline doctor", "memline doctor --json"))
-@json_option
-@global_options
+@command("memline doctor", "memline doctor --json", json=True)
 def doctor(invocation: Invocation, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
-    from producers.doctor import Finding, examine_agent, examine_installation
-    from shared.errors import MemlineError
+    from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
+    from memline.shared.errors import MemlineError
 
-    found: list[Finding] = list(examine_installation())
+    findings = list(examine_installation())
     try:
-        found.extend(
-            Finding(level="warning", what=text, fix="memline config check")
-            for text in invocation.loaded.warnings
-        )
+        for text in invocation.loaded.warnings:
+            findings.append(Finding(level="warning", what=text, fix="memline config check"))
         for settings in invocation.agents():
-            found.extend(examine_agent(settings))
+            findings.extend(examine_agent(settings))
     except MemlineError as error:
-        found.append(Finding(level="problem", what=error.message, fix=error.hint))
+        findings.append(Finding(level="problem", what=error.message, fix=error.hint))
     if as_json:
-        print_json([finding.to_json() for finding in found])
+        print_json([finding._asdict() for finding in findings])
     else:
-        for finding in found:
+        for finding in findings:
             mark, color = _MARKS[finding.level]
-            click.echo(f"{click.style(f'{mark:<5}', fg=color)}{finding.what}")
+            click.echo(f"{click.style(f'{mark:<5}', fg=color)}{printable(finding.what)}")
             if finding.fix:
-                click.echo(f"     try: {finding.fix}")
-    return 1 if any(finding.level == "problem" for finding in found) else None
+                echo(f"     try: {finding.fix}")
+    return 1 if any(finding.level == "problem" for finding in findings) else None

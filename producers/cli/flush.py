@@ -1,58 +1,61 @@
-"""`memline flush`: how large sessions are, what became of their flushes, and one taken by hand."""
+"""`memline flush`: show sessions, their size and their flushes, and run one flush manually."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
-
-if TYPE_CHECKING:
-    from shared.config.schema import AgentSettings
-    from shared.flush.state import SessionState
+from memline.producers.cli.options import Invocation, command, echo, print_json
+from memline.shared.clock import SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.flush import plan
+from memline.shared.flush import state as flush_state
+from memline.shared.flush.state import SessionState
+from memline.shared.flush.transcript import SessionSize, measure
+from memline.shared.sources.safe_open import FileRefused
 
 _SET_UP = (
-    "nobody is set up to take the turn: set agents.defaults.compaction.memoryFlush.model (and baseUrl),"
-    " or memoryFlush.command"
+    "no model and no command is configured for it: set agents.defaults.compaction.memoryFlush.model (and"
+    " baseUrl), or memoryFlush.command"
 )
 
 
-@click.command(
-    epilog=examples("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl")
-)
+@command("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl", json=True)
 @click.option("--now", "session", metavar="SESSION", help="Flush this session now, whatever its size.")
-@json_option
-@global_options
 def flush(invocation: Invocation, session: str | None, as_json: bool) -> int:
-    """Show how close sessions are to a memory flush, and what became of the last one.
+    """Show how close sessions are to a memory flush, and the outcome of the last one.
 
-    A flush is one silent turn of a chat model before a session is compacted; what it says is appended to
-    today's daily note. `memline up` and `memline watch` ask for it; see docs/flush.md.
+    A flush is one silent request to a chat model before a session is compacted; its answer is appended to
+    today's daily note. `memline up` and `memline watch` start it; see docs/flush.md.
     """
     if session is not None:
-        return _now(invocation.agent(), session, as_json)
+        name = session if session.endswith(".jsonl") else f"{session}.jsonl"
+        done = _flush_now(invocation.agent(), name)
+        if as_json:
+            print_json({"session": name, **_outcome(done)})
+        else:
+            echo(f"{done.outcome}: {done.reason}")
+        return 1 if done.outcome in (flush_state.FAILED, flush_state.SKIPPED) else 0
     report = [_report(settings) for settings in invocation.agents()]
     if as_json:
         print_json(report)
         return 0
     for agent in report:
-        click.echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {_SET_UP}'}")
+        echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {_SET_UP}'}")
         for row in agent["sessions"]:
             of = f" of {row['threshold']}" if row["threshold"] else ""
-            became = f" · {row['outcome']} ({row['reason']})" if row["outcome"] else ""
-            click.echo(f"  {row['session']}  {row['tokens']}{of} tokens{became}")
+            outcome = f" · {row['outcome']} ({row['reason']})" if row["outcome"] else ""
+            echo(f"  {row['session']}  {row['tokens']}{of} tokens{outcome}")
         if not agent["sessions"]:
-            click.echo("  no session has been looked at yet: memline up (or watch) does that")
+            echo("  no session has been measured yet: memline up (or watch) does that")
     return 0
 
 
 def _report(settings: AgentSettings) -> dict[str, Any]:
-    from shared.flush import plan
-    from shared.flush import state as flush_state
-
     folder = plan.folder_of(settings)
-    registered = plan.registered(folder)
+    registry = plan.read_registry(folder)
     return {
         "agentId": settings.agent,
         "enabled": plan.is_on(settings),
@@ -60,9 +63,7 @@ def _report(settings: AgentSettings) -> dict[str, Any]:
             {
                 "session": name,
                 "tokens": session.size.tokens,
-                "threshold": plan.threshold_of(
-                    settings, registered.get(name, plan.Registered()), model=session.size.model
-                ),
+                "threshold": plan.threshold_of(settings, registry.get(name), session.size.model),
                 "bytesSinceCompaction": session.size.bytes_since_compaction,
                 "compactions": session.size.compactions,
                 **_outcome(session),
@@ -73,29 +74,17 @@ def _report(settings: AgentSettings) -> dict[str, Any]:
 
 
 def _outcome(session: SessionState) -> dict[str, Any]:
-    return {
-        "outcome": session.outcome,
-        "reason": session.reason,
-        "attempts": session.attempts,
-        "at": session.at,
-    }
+    return {name: getattr(session, name) for name in ("outcome", "reason", "attempts", "at")}
 
 
-def _now(settings: AgentSettings, session: str, as_json: bool) -> int:
-    from shared.clock import SystemClock
-    from shared.errors import ConfigError, MemlineError
-    from shared.flush import plan
-    from shared.flush import state as flush_state
-    from shared.flush.run import run
-    from shared.flush.size import SessionSize, measure
-    from shared.sources.safe_open import FileRefused
+def _flush_now(settings: AgentSettings, name: str) -> SessionState:
+    from memline.shared.flush.run import run  # Its HTTP client takes 60 ms, for nothing when listing.
 
     if not plan.is_on(settings):
         raise ConfigError(_SET_UP, hint="docs/flush.md has examples")
     folder = plan.folder_of(settings)
-    name = session if session.endswith(".jsonl") else f"{session}.jsonl"
-    if "/" in name or not flush_state.can_be_named(name):
-        raise MemlineError(f"{name!r} is no name of a transcript", hint="memline flush")
+    if not flush_state.can_be_named(name):
+        raise MemlineError(f"{name!r} is not a valid name of a transcript", hint="memline flush")
     try:
         size = measure(str(folder), name, SessionSize())
     except (FileRefused, OSError) as error:
@@ -103,18 +92,14 @@ def _now(settings: AgentSettings, session: str, as_json: bool) -> int:
     clock = SystemClock()
     try:
         with flush_state.editing(folder) as state:
-            asked = state.sessions.setdefault(name, flush_state.SessionState())
-            plan.grow(asked, size)
-            asked.attempts = 0
-            plan.ask(asked, "asked for by hand", clock.now())
-        done = run(settings, name, cycle=asked.cycle, clock=clock)
+            requested = state.sessions.setdefault(name, SessionState())
+            plan.record_size(requested, size)
+            requested.attempts = 0
+            plan.record_request(requested, "requested manually", clock.now())
+        done = run(settings, name, cycle=requested.cycle, clock=clock)
     except OSError as error:
         words = (error.strerror or str(error)).lower()
         raise MemlineError(f"{folder} cannot be written: {words}", hint=f"ls -ld {folder}") from error
     if done is None:
         raise MemlineError("another process has just flushed this session", hint="memline flush")
-    if as_json:
-        print_json({"session": name, **_outcome(done)})
-    else:
-        click.echo(f"{done.outcome}: {done.reason}")
-    return 1 if done.outcome in (flush_state.FAILED, flush_state.SKIPPED) else 0
+    return done

@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
+from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_json, printable
 
 if TYPE_CHECKING:
-    from producers.bring_up import Report
+    from memline.producers.runs.index_run import IndexReport, RunProgress
+    from memline.shared.config.schema import AgentSettings, Settings
+    from memline.shared.sync.plan import Plan
 
 #: Files named in a line about failures.
 NAMED_PATHS = 3
 
 
-@click.command(
-    epilog=examples(
-        "memline --workspace ~/notes index",
-        "memline index --json",
-        "memline index --force          # split every file again; vectors are kept",
-        "memline index --re-embed       # pay for every vector again",
-    )
+@command(
+    "memline --workspace ~/notes index",
+    "memline index --json",
+    "memline index --force          # split every file again; vectors are kept",
+    "memline index --re-embed       # pay for every vector again",
+    json=True,
 )
 @click.option("--force", is_flag=True, help="Read and split every file again; known vectors are kept.")
 @click.option("--re-embed", is_flag=True, help="Forget all vectors and embed every text again.")
 @click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
-@json_option
-@global_options
 def index(invocation: Invocation, force: bool, re_embed: bool, verbose: bool, as_json: bool) -> int | None:
     """Bring the index up to date with the files and wait until every vector is ready or failed.
 
     Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
     """
-    from producers.cli.progress import index_agents
-
     reports = index_agents(
-        invocation.settings,
-        [settings for settings in invocation.agents() if settings.memory.enabled],
-        force=force,
-        re_embed=re_embed,
-        verbose=verbose,
+        invocation.settings, invocation.enabled_agents(), force=force, re_embed=re_embed, verbose=verbose
     )
     if as_json:
         print_json([report.to_json() for report in reports])
@@ -50,36 +46,139 @@ def index(invocation: Invocation, force: bool, re_embed: bool, verbose: bool, as
     return 1 if any(report.failed for report in reports) else None
 
 
-def _by_reason(failures: list[dict[str, str]]) -> dict[str, list[str]]:
-    """Paths (or text hashes) by why they failed: one provider error is one line, not a thousand."""
-    grouped: dict[str, list[str]] = {}
-    for failure in failures:
-        paths = grouped.setdefault(failure["reason"], [])
-        what = failure["path"] or failure["textHash"]
-        if what not in paths:
-            paths.append(what)
-    return grouped
+def index_agents(
+    settings: Settings,
+    agents: Sequence[AgentSettings],
+    *,
+    force: bool = False,
+    re_embed: bool = False,
+    verbose: bool = False,
+) -> list[IndexReport]:
+    """Bring the index of every agent up to date, one after another, with progress on stderr."""
+    from memline.producers.memory import Memory
+
+    reports = []
+    for agent in agents:
+        fetch_model(agent)
+        try:
+            with progress_bar(agent.agent) as show, Memory.of(settings, agent) as memory:
+                on_plan = _print_plan if verbose else _print_move
+                options = {"force": force, "re_embed": re_embed}
+                reports.append(memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note))
+        except KeyboardInterrupt:
+            _name_open_batches(agent)
+            raise
+    return reports
 
 
-def _print(report: Report) -> None:
+def fetch_model(agent: AgentSettings) -> None:
+    """Download the local model that the agent's settings name, if it is missing, and show the progress."""
+    from memline.shared.embedders.local.files import fetch, missing
+
+    file = missing(agent)
+    if file is None:
+        return
+    _note(f"Downloading {file.name}")
+    tenths = -1
+
+    def show(done: int, total: int) -> None:
+        nonlocal tenths
+        if total and done * 10 // total > tenths:
+            tenths = done * 10 // total
+            _note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+    fetch(agent, show)
+
+
+def _name_open_batches(agent: AgentSettings) -> None:
+    """Name the batches that go on at the provider."""
+    from memline.shared.index.batches import open_batches
+    from memline.shared.index.driver import reading_if_any
+
+    with reading_if_any(agent.index_path) as reader:
+        jobs = [batch.job_id for batch in open_batches(reader) if batch.job_id] if reader else []
+    if jobs:
+        _note(
+            f"Still open at the provider: {', '.join(jobs)}. The next memline index, or memline up,"
+            " collects them; memline batch cancel ends one."
+        )
+
+
+@contextmanager
+def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
+    """Give a function that shows progress; without a terminal it says once a minute what it waits for."""
+    if not sys.stderr.isatty():
+        say = once_a_minute()
+        yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
+        return
+    # rich costs 60 ms to import; only a user who watches pays it.
+    from functools import partial
+
+    from rich import progress as bars
+    from rich.console import Console
+
+    # Words of a provider are no markup.
+    text = partial(bars.TextColumn, markup=False)
+    columns = [bars.SpinnerColumn(), text("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
+    columns += [text("{task.fields[rate]}"), text("elapsed"), bars.TimeElapsedColumn()]
+    columns += [text("left"), bars.TimeRemainingColumn(), text("{task.fields[note]}")]
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        files = bar.add_task(f"{agent} files", total=None, rate="", note="")
+        vectors = bar.add_task(f"{agent} vectors", total=None, rate="", note="", visible=False)
+
+        def show(progress: RunProgress) -> None:
+            bar.update(files, completed=progress.files_done, total=progress.files)
+            done, total, note = progress.vectors_done, progress.vectors, printable(progress.waiting)
+            bar.update(vectors, completed=done, total=total, visible=total > 0, note=note)
+            for task in bar.tasks:
+                if task.speed:
+                    bar.update(task.id, rate=f"{task.speed:.0f}/s")
+
+        yield show
+
+
+def _note(text: str) -> None:
+    echo(text, err=True)
+
+
+def _print_move(plan: Plan) -> None:
+    if plan.moved_from:
+        words = "it now follows the new workspace (--agent or --home keep both)."
+        _note(f"This index was of {plan.moved_from}; {words}")
+
+
+def _print_plan(plan: Plan) -> None:
+    _print_move(plan)
+    _note(f"Provider: {plan.choice.provider} {plan.choice.model} (requested: {plan.choice.requested})")
+    if plan.choice.reason:
+        _note(f"  {plan.choice.reason}")
+    changes = plan.changes
+    for word in ("added", "changed", "removed", "refused"):
+        for path in getattr(changes, word):
+            _note(f"  {'left out' if word == 'refused' else word:<9}{path}")
+
+
+def _print(report: IndexReport) -> None:
     files, vectors = report.files, report.vectors
-    seen = f"{files['added']} added, {files['changed']} changed, {files['removed']} removed"
-    click.echo(f"Memory index updated ({report.agent}): {seen}, {files['unchanged']} unchanged.")
-    line = f"  {report.chunks} chunks"
+    counts = f"{files['added']} added, {files['changed']} changed, {files['removed']} removed"
+    echo(f"Memory index updated ({report.agent}): {counts}, {files['unchanged']} unchanged.")
+    embedding = "keyword search only (no embedding provider)"
     if report.provider != "none":
-        line += (
-            f" · {vectors['embedded']} embedded, {vectors['cached']} cached, {vectors['pending']} pending,"
+        embedding = (
+            f"{vectors['embedded']} embedded, {vectors['cached']} cached, {vectors['pending']} pending,"
             f" {vectors['failed']} failed ({report.provider} {report.model})"
         )
-    else:
-        line += " · keyword search only (no embedding provider)"
-    click.echo(f"{line} · {report.seconds:.1f} s")
-    for reason, paths in _by_reason(report.failures).items():
+    echo(f"  {report.chunks} chunks · {embedding} · {report.seconds:.1f} s")
+    # Paths (or text hashes) by why they failed: one provider error is one line, not a thousand.
+    grouped: dict[str, dict[str, None]] = {}
+    for failure in report.failures:
+        grouped.setdefault(failure["reason"], {})[failure["path"] or failure["textHash"]] = None
+    for reason, paths in ((reason, list(names)) for reason, names in grouped.items()):
         more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-        click.echo(f"  failed: {', '.join(paths[:NAMED_PATHS])}{more}: {reason}", err=True)
+        _note(f"  failed: {', '.join(paths[:NAMED_PATHS])}{more}: {reason}")
     for issue in report.issues:
-        click.echo(f"  note: {issue}", err=True)
+        _note(f"  note: {issue}")
     if report.warning:
-        click.echo(f"  {report.warning}", err=True)
+        _note(f"  {report.warning}")
     if report.action:
-        click.echo(f"Try: {report.action}", err=True)
+        _note(f"Try: {report.action}")

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options
-
-#: Calls at a time; a client has rarely more than one running.
-THREADS = 4
+from memline.producers.cli.options import Invocation, command
 
 
-@click.command(
-    epilog=examples(
-        "memline mcp",
-        "memline --workspace ~/notes mcp",
-        "memline mcp --agent work --session-key agent:work:main",
-    )
+@command(
+    "memline mcp", "memline --workspace ~/notes mcp", "memline mcp --agent work --session-key agent:work:main"
 )
 @click.option(
     "--session-key",
@@ -23,7 +16,6 @@ THREADS = 4
     default="",
     help="Session that the client serves, agent:<id>:<rest>: it decides about citations and access.",
 )
-@global_options
 def mcp(invocation: Invocation, session_key: str) -> None:
     """Serve an agent's memory as MCP tools on standard input and output.
 
@@ -31,16 +23,11 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     """
     from contextlib import closing
 
-    from producers.mcp import run_stdio
-    from producers.memory_tools import Caller, MemoryTools
+    from memline.producers.agents.mcp import run_stdio
+    from memline.producers.agents.tools import Caller, MemoryTools
 
     invocation.log()
     agent = invocation.agent()
-    tools = MemoryTools(invocation.settings, (agent.agent,), long_lived=True)
+    tools = MemoryTools(invocation.settings, (agent.agent,))
     with closing(tools):
-        run_stdio(
-            tools,
-            Caller(agent=agent.agent, session_key=session_key),
-            threads=THREADS,
-            writes=agent.memory.append.enabled,
-        )
+        run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))

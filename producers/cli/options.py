@@ -1,121 +1,183 @@
-"""What commands share: the global options, `--json`, examples in help, and what a command is given.
+"""What commands share: global options, `--json`, examples in help, and the end by a signal.
 
 A command looks like this:
 
-    @click.command(epilog=examples("memline search 'redis timeout'"))
+    @command("memline search 'redis timeout'", json=True)
     @click.argument("query")
-    @json_option
-    @global_options
     def search(invocation: Invocation, query: str, as_json: bool) -> None:
         '''Answer a question from the notes.'''
         settings = invocation.agent()
 
-`global_options` stands last and gives the `Invocation` as the first argument. A command ends well by
-returning None, with another exit status by returning it, and with an error by raising `MemlineError`.
+One that succeeds returns None; another exit status is returned, and an error raised as `MemlineError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from shared.config.load import Options
+from memline.shared.config.load import Options
 
 if TYPE_CHECKING:
-    from shared.config.load import Loaded
-    from shared.config.schema import AgentSettings, Settings
+    import threading
+    from types import FrameType
 
-#: Where a click context keeps the global options given so far.
-_GIVEN = "memline.options"
+    from memline.shared.config.load import Loaded
+    from memline.shared.config.schema import AgentSettings, Settings
+
+#: Where a click context keeps the global options of the command line.
+_META_KEY = "memline.options"
+
+#: What a terminal obeys: C0 but tab and line ends, DEL, and C1, among them the beginnings of CSI and OSC.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
+
+C = TypeVar("C", bound=click.Command)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Invocation:
-    """One run of the command line: its global options, and the configuration read when it is first needed."""
+    """Holds the global options of a command line, and reads the configuration when it is first needed."""
 
     options: Options
 
     @cached_property
     def loaded(self) -> Loaded:
-        """The configuration with the origin of its values."""
-        from shared.config.load import load
+        """Read the configuration with the origin of its values."""
+        from memline.shared.config.load import load
 
         return load(self.options)
 
     @property
     def settings(self) -> Settings:
-        """The resolved configuration."""
+        """Return the resolved configuration."""
         return self.loaded.settings
 
     def agent(self, agent: str | None = None) -> AgentSettings:
-        """The settings of this agent, else of the one of `--agent`, else of the default one."""
+        """Return the settings of this agent, else of the one of `--agent`, else of the default one."""
         return self.loaded.agent(agent)
 
     def agents(self) -> tuple[AgentSettings, ...]:
-        """The settings of the agent of `--agent`, or of all agents."""
+        """Return the settings of the agent of `--agent`, or of all agents."""
         return self.loaded.agents()
 
-    def log(self) -> None:
-        """Let this command's log lines appear, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
-        from shared import logs
-        from shared.config import environment
+    def enabled_agents(self) -> list[AgentSettings]:
+        """Return those of `agents` whose memory search is switched on."""
+        return [settings for settings in self.agents() if settings.memory.enabled]
 
-        logs.configure(*environment.log_options())
+    def log(self, *, default_level: str = "WARNING") -> None:
+        """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
+        from memline.shared import logs
+        from memline.shared.config import environment
+
+        logs.configure(*environment.log_options(default=default_level))
 
 
-def global_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Accept the global options after the command's name as well, and give the command its `Invocation`.
+def command(
+    *example_lines: str,
+    parent: click.Group | None = None,
+    name: str | None = None,
+    json: bool = False,
+    cls: type[C] = click.Command,  # type: ignore[assignment]
+    **settings: Any,
+) -> Callable[[Callable[..., int | None]], C]:
+    """Make a function a command, or with `cls` a group, with examples in its help and the global options.
 
-    An option after the name wins over the same option before it.
+    The function gets its `Invocation` first, and with `json` the option `--json` as `as_json`. A global
+    option after the command's name wins over the same option before it.
     """
 
-    def with_invocation(*args: Any, **kwargs: Any) -> int | None:
-        context = click.get_current_context()
-        return command(Invocation(options=given_options(context)), *args, **kwargs)
+    def make(function: Callable[..., int | None]) -> C:
+        def with_invocation(*args: Any, **kwargs: Any) -> int | None:
+            return function(invocation_of(click.get_current_context()), *args, **kwargs)
 
-    wrapped: Callable[..., int | None] = update_wrapper(with_invocation, command)
-    return declare_global_options(wrapped)
+        callback = update_wrapper(with_invocation, function)
+        made = click.command(name, cls, epilog=examples(*example_lines), **settings)(callback)
+        made.params += [*[_JSON] * json, *GLOBAL_OPTIONS]
+        if parent is not None:
+            parent.add_command(made)
+        return made
 
-
-def declare_global_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--config`, `--home`, `--workspace` and `--agent`; `given_options` has their values."""
-    for name, metavar, text in reversed(_GLOBAL):
-        command = click.option(f"--{name}", metavar=metavar, help=text, expose_value=False, callback=_keep)(
-            command
-        )
-    return command
+    return make
 
 
-def given_options(context: click.Context) -> Options:
-    """The global options given before and after the command's name."""
-    given: dict[str, str] = context.meta.get(_GIVEN, {})
-    paths = {name: Path(text) for name, text in given.items() if name != "agent"}
-    return Options(
-        config=paths.get("config"),
-        home=paths.get("home"),
-        workspace=paths.get("workspace"),
-        agent=given.get("agent"),
+def invocation_of(context: click.Context) -> Invocation:
+    """Build the invocation from the global options before and after the command's name."""
+    values: dict[str, str] = context.meta.get(_META_KEY, {})
+    paths = {name: Path(text) for name, text in values.items() if name != "agent"}
+    return Invocation(options=Options(agent=values.get("agent"), **paths))
+
+
+def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:
+    """Remember an option for `invocation_of`; the context's `meta` is one for the whole command line."""
+    if text is None:
+        return
+    if not text.strip():
+        raise click.BadParameter("must not be empty", ctx=context, param=option)
+    context.meta.setdefault(_META_KEY, {})[option.name] = text
+
+
+#: Accepted before and after the name of a command; `invocation_of` has their values.
+GLOBAL_OPTIONS: list[click.Parameter] = [
+    click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
+    for name, metavar, text in (
+        ("config", "FILE", "Configuration file.  [env: MEMLINE_CONFIG]"),
+        ("home", "DIR", "Where indexes and state live.  [env: MEMLINE_HOME]"),
+        ("workspace", "DIR", "Folder of the notes.  [env: MEMLINE_WORKSPACE]"),
+        ("agent", "ID", "The agent whose memory is meant."),
     )
+]
 
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--json`, which the command receives as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")(command)
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: its examples, one a line, as they are typed."""
+    """Format the examples at the end of a command's help, one a line, as they are typed."""
     # click keeps the lines of a paragraph that begins with \b as they are.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def printable(text: str) -> str:
+    """Write control characters out, so that no note or file name commands a terminal."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line for a reader, its control characters written out."""
+    click.echo(printable(text), err=err)
+
+
+def once_a_minute() -> Callable[[str], None]:
+    """Give a function that prints a line on stderr, unless it is empty or the last one is of this minute."""
+    next_line_at = time.monotonic() + 60
+
+    def say(text: str) -> None:
+        nonlocal next_line_at
+        if text and time.monotonic() >= next_line_at:
+            next_line_at = time.monotonic() + 60
+            echo(text, err=True)
+
+    return say
+
+
+def echo_file(text: str) -> None:
+    """Print text of a file: as it is into a pipe or a file, with control characters written out elsewhere."""
+    import sys
+
+    # color=True: else click removes colours from what goes into a pipe.
+    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
+
+
 def print_json(value: Any) -> None:
-    """Print a value as JSON; characters the terminal cannot show are escaped."""
+    """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped."""
     import json
     import sys
 
@@ -124,21 +186,45 @@ def print_json(value: Any) -> None:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=2)
-    click.echo(text)
+    # The others are escaped by JSON itself.
+    click.echo(_JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-_GLOBAL = (
-    ("config", "FILE", "Configuration file.  [env: MEMLINE_CONFIG]"),
-    ("home", "DIR", "Where indexes and state live.  [env: MEMLINE_HOME]"),
-    ("workspace", "DIR", "Folder of the notes.  [env: MEMLINE_WORKSPACE]"),
-    ("agent", "ID", "The agent whose memory is meant."),
-)
-
-
-def _keep(context: click.Context, option: click.Parameter, given: str | None) -> None:
-    """Remember an option for `given_options`; the context's `meta` is one for the whole invocation."""
-    if given is None:
+def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:
+    """Print a command's result: the value as JSON, or its lines for a reader."""
+    if as_json:
+        print_json(value)
         return
-    if not given.strip():
-        raise click.BadParameter("must not be empty", ctx=context, param=option)
-    context.meta.setdefault(_GIVEN, {})[option.name] = given
+    for line in lines:
+        echo(line)
+
+
+@contextmanager
+def stop_event() -> Iterator[threading.Event]:
+    """Give an event that SIGINT and SIGTERM set; a second signal changes nothing, a third ends the process.
+
+    A supervisor that signals the whole process group reaches a process twice, once itself and once through
+    its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
+    at the end.
+    """
+    import os
+    import signal
+    import threading
+
+    stop = threading.Event()
+    signals = 0
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        nonlocal signals
+        signals += 1
+        stop.set()
+        if signals > 2:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

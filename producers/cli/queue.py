@@ -1,20 +1,20 @@
-"""`memline queue`: what lies on the queues, who works on it, and what died."""
+"""`memline queue`: depth of the queues, backlog, workers and providers; dead messages; pause and resume."""
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
-from shared.config.schema import FALLBACKS
+from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
+from memline.shared.config.schema import FALLBACKS
 
 if TYPE_CHECKING:
-    from shared.queue.dead import DeadLetter
-
-C = TypeVar("C", bound=Callable[..., Any])
+    from memline.shared.queue.dead_letters import DeadLetter
 
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
@@ -27,24 +27,35 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "backlog": lambda report: report["backlog"]["wanted"] + report["backlog"]["leased"],
     "failed": lambda report: report["backlog"]["failed"],
     "workers": lambda report: len(report["workers"]),
-    "paused": lambda report: sum(one["state"] == "paused" for one in report["providers"]),
+    "paused": lambda report: sum(provider["state"] == "paused" for provider in report["providers"]),
     "open": lambda report: sum(
-        each["state"] != "closed" for one in report["providers"] for each in one["modes"]
+        mode["state"] != "closed" for provider in report["providers"] for mode in provider["modes"]
     ),
 }
 
+_GLOB = "Glob over queue, actor, agent, error and id"
+_MATCH = click.option("--match", default="*", help=f"{_GLOB}.  [default: *]")
 
-@click.group(
+#: What is paused and resumed.
+_PROVIDER = click.option(
+    "--provider", type=click.Choice(FALLBACKS[:-1]), help="Only this one.  [default: all]"
+)
+_MODE = click.option(
+    "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
+)
+
+
+@command(
+    "memline queue",
+    "memline queue --watch",
+    "memline queue --json",
+    "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
+    "memline queue dead --match 'embed*'",
+    "memline queue requeue --match '*locked*'",
+    "memline queue pause",
+    cls=click.Group,
     invoke_without_command=True,
-    epilog=examples(
-        "memline queue",
-        "memline queue --watch",
-        "memline queue --json",
-        "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
-        "memline queue dead --match 'embed*'",
-        "memline queue requeue --match '*locked*'",
-        "memline queue pause",
-    ),
+    json=True,
 )
 @click.option("--watch", is_flag=True, help="Show a live table until Ctrl-C.")
 @click.option(
@@ -54,247 +65,173 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     metavar="CONDITION",
     help=f"Exit 1 when it holds, e.g. 'oldest>300'; one of {', '.join(MEASURES)} with < or >.",
 )
-@json_option
-@global_options
 @click.pass_context
 def queue(
-    context: click.Context,
-    invocation: Invocation,
-    watch: bool,
-    conditions: tuple[str, ...],
-    as_json: bool,
+    context: click.Context, invocation: Invocation, watch: bool, conditions: tuple[str, ...], as_json: bool
 ) -> int | None:
     """Show the queues: depth, in flight, oldest age, rate, dead; the backlog of vectors; the workers."""
     if context.invoked_subcommand is not None:
         return None
-    from producers.queue_report import report
+    if watch and (conditions or as_json):
+        raise click.UsageError("--watch shows a live table: use it without --json and --fail-if")
+    from memline.producers.reports.fleet_state import fleet_state
 
-    tests = [_condition(text) for text in conditions]
-    if watch:
-        _watch(invocation)
-        return None
-    found = report(invocation.settings, invocation.agents())
+    tests = [(text, _condition(text)) for text in conditions]
+    report = fleet_state(invocation.settings, invocation.agents())
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
-        _show(found)
-    broken = [text for text, holds in tests if holds(found)]
-    for text in broken:
-        click.echo(f"{text} holds", err=True)
-    return 1 if broken else None
+        from rich.console import Console, Group
+        from rich.live import Live
+
+        console = Console(markup=False)
+        if watch:
+            with Live(Group(*_tables(report)), console=console, refresh_per_second=4) as live:
+                while True:
+                    time.sleep(WATCH_S)
+                    live.update(Group(*_tables(fleet_state(invocation.settings, invocation.agents()))))
+        console.print(*_tables(report), sep="\n")
+    met = [text for text, is_met in tests if is_met(report)]
+    for text in met:
+        echo(f"{text} holds", err=True)
+    return 1 if met else None
 
 
-@queue.command(epilog=examples("memline queue dead", "memline queue dead --match '*disk*' --json"))
-@click.option("--match", default="*", help="Glob over queue, actor, agent, error and id.  [default: *]")
-@json_option
-@global_options
+@command("memline queue dead", "memline queue dead --match '*disk*' --json", parent=queue, json=True)
+@_MATCH
 def dead(invocation: Invocation, match: str, as_json: bool) -> None:
     """List messages that failed, with their last error."""
-    found = _letters(invocation, match)
-    if as_json:
-        print_json([letter.to_json() for letter in found])
-        return
-    for letter in found:
-        click.echo(f"{letter.id}  {letter.queue}/{letter.actor}  {letter.agent}  {letter.age_s:.0f} s ago")
-        click.echo(f"    {letter.error}")
-    if not found:
-        click.echo("No dead messages.")
+    _, letters = _dead_letters(invocation, match)
+    lines = [
+        f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {each.age_s:.0f} s ago\n    {each.error}"
+        for each in letters
+    ]
+    print_result([letter.to_json() for letter in letters], as_json, lines or ["No dead messages."])
 
 
-@queue.command(epilog=examples("memline queue requeue", "memline queue requeue --match 'store'"))
-@click.option("--match", default="*", help="Glob over queue, actor, agent, error and id.  [default: *]")
-@json_option
-@global_options
+@command("memline queue requeue", "memline queue requeue --match 'store'", parent=queue, json=True)
+@_MATCH
 def requeue(invocation: Invocation, match: str, as_json: bool) -> None:
     """Put dead messages back on their queues. Safe: every actor may run twice."""
-    from shared.queue.dead import requeue as put_back
+    from memline.shared.queue import dead_letters
 
-    count = put_back(invocation.settings.queue.url, _letters(invocation, match))
-    if as_json:
-        print_json({"requeued": count})
-    else:
-        click.echo(f"{count} messages are back on their queues.")
+    count = dead_letters.requeue(*_dead_letters(invocation, match))
+    print_result({"requeued": count}, as_json, [f"{count} messages are back on their queues."])
 
 
-@queue.command(epilog=examples("memline queue drop --match '*unknown agent*'"))
-@click.option("--match", required=True, help="Glob over queue, actor, agent, error and id; '*' for all.")
-@json_option
-@global_options
+@command("memline queue drop --match '*unknown agent*'", parent=queue, json=True)
+@click.option("--match", required=True, help=f"{_GLOB}; '*' for all.")
 def drop(invocation: Invocation, match: str, as_json: bool) -> None:
     """Remove dead messages for good. Nothing is lost: what they were about is in the rows."""
-    from shared.queue.dead import drop as remove
+    from memline.shared.queue import dead_letters
 
-    count = remove(invocation.settings.queue.url, _letters(invocation, match))
-    if as_json:
-        print_json({"dropped": count})
-    else:
-        click.echo(f"{count} messages are gone.")
+    count = dead_letters.drop(*_dead_letters(invocation, match))
+    print_result({"dropped": count}, as_json, [f"{count} messages are removed."])
 
 
-def _which(command: C) -> C:
-    """The options that say what is paused and resumed."""
-    provider = click.option(
-        "--provider", type=click.Choice(FALLBACKS[:-1]), help="Only this one.  [default: all]"
-    )
-    mode = click.option(
-        "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
-    )
-    return provider(mode(command))
+def _dead_letters(invocation: Invocation, match: str) -> tuple[str, list[DeadLetter]]:
+    """Return the URL of the queue, and the dead messages that match."""
+    from memline.producers.reports.fleet_state import queue_url
+    from memline.shared.queue.dead_letters import letters
+
+    url = queue_url(invocation.settings)
+    return url, letters(url, match=match)
 
 
-@queue.command(
-    epilog=examples(
-        "memline queue pause",
-        "memline queue pause --agent work",
-        "memline queue pause --provider openai --mode batch",
-    )
+@command(
+    "memline queue pause",
+    "memline queue pause --agent work",
+    "memline queue pause --provider openai --mode batch",
+    parent=queue,
+    json=True,
 )
-@_which
-@json_option
-@global_options
+@_PROVIDER
+@_MODE
 def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
     """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
 
-    With --mode batch no new batches are made and texts go out in requests; open batches are still collected.
+    With --mode batch no new batches are made and texts are sent in requests; open batches are still
+    collected.
     """
-    from producers import breakers
-
-    _act(invocation, breakers.pause, provider, mode, True, as_json)
+    _set_paused(invocation, provider, mode, True, as_json)
 
 
-@queue.command(
-    epilog=examples(
-        "memline queue resume",
-        "memline queue resume --mode batch",
-        "memline queue resume --provider gemini",
-    )
+@command(
+    "memline queue resume",
+    "memline queue resume --mode batch",
+    "memline queue resume --provider gemini",
+    parent=queue,
+    json=True,
 )
-@_which
-@json_option
-@global_options
+@_PROVIDER
+@_MODE
 def resume(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
-    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was mended.
+    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
-    Circuit breakers are closed, on trial: the next failure opens them again. A provider that its fallback
-    stands in for gets its place back.
+    Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
+    again, not to its fallback.
     """
-    from producers import breakers
-
-    _act(invocation, breakers.resume, provider, mode, False, as_json)
+    _set_paused(invocation, provider, mode, False, as_json)
 
 
-def _act(
-    invocation: Invocation,
-    act: Callable[..., list[dict[str, Any]]],
-    provider: str | None,
-    mode: str | None,
-    paused: bool,
-    as_json: bool,
+def _set_paused(
+    invocation: Invocation, provider: str | None, mode: str | None, is_paused: bool, as_json: bool
 ) -> None:
+    from memline.producers.reports import breakers
+
+    change = breakers.pause if is_paused else breakers.resume
     done = [
         {
             "agentId": settings.agent,
-            "paused": paused,
+            "paused": is_paused,
             "provider": provider,
             "mode": mode,
-            "breakers": act(settings, provider=provider or "", mode=mode or ""),
+            "breakers": change(settings, provider=provider or "", mode=mode or ""),
         }
         for settings in invocation.agents()
     ]
-    if as_json:
-        print_json(done)
-        return
     what = {"requests": "embedding by requests", "batch": "embedding by batches", None: "embedding"}[mode]
     what += f" with {provider}" if provider else ""
-    for one in done:
-        click.echo(f"{one['agentId']}: {what} {'is paused' if paused else 'goes on'}.")
+    state = "is paused" if is_paused else "goes on"
+    print_result(done, as_json, (f"{each['agentId']}: {what} {state}." for each in done))
 
 
-def _letters(invocation: Invocation, match: str) -> list[DeadLetter]:
-    from producers.queue_report import queue_url
-    from shared.queue.broker import QUEUES
-    from shared.queue.dead import letters
-
-    return letters(queue_url(invocation.settings), QUEUES, match=match)
-
-
-def _condition(text: str) -> tuple[str, Callable[[dict[str, Any]], bool]]:
+def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
     match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
     if match is None or match[1] not in MEASURES:
-        raise click.BadParameter(
-            f"{text!r} is no condition; write e.g. 'oldest>300' with one of {', '.join(MEASURES)}",
-            param_hint="--fail-if",
-        )
+        measures = ", ".join(MEASURES)
+        words = f"{text!r} is not a valid condition: write e.g. 'oldest>300' with one of {measures}"
+        raise click.BadParameter(words, param_hint="--fail-if")
     measure, limit = MEASURES[match[1]], float(match[3])
-    if match[2] == ">":
-        return text, lambda report: measure(report) > limit
-    return text, lambda report: measure(report) < limit
+    compare = operator.gt if match[2] == ">" else operator.lt
+    return lambda report: compare(measure(report), limit)
 
 
-def _show(found: dict[str, Any]) -> None:
-    from rich.console import Console
-
-    Console().print(*_tables(found), sep="\n")
-
-
-def _watch(invocation: Invocation) -> None:
-    import time
-
-    from rich.console import Group
-    from rich.live import Live
-
-    from producers.queue_report import report
-
-    def picture() -> Group:
-        return Group(*_tables(report(invocation.settings, invocation.agents())))
-
-    with Live(picture(), refresh_per_second=4, screen=False) as live:
-        while True:
-            time.sleep(WATCH_S)
-            live.update(picture())
-
-
-def _provider(one: dict[str, Any]) -> list[str]:
-    import time
-
-    from producers.breakers import words
-
-    lines = [
-        f"Provider {one['name']} ({one['agentId']}): {one['state']}"
-        + (f", {one['reason']} (try: {one['action']})" if one["state"] != "ok" else "")
-    ]
-    return lines + [f"    {text}" for each in one["modes"] if (text := words(each, time.time()))]
-
-
-def _tables(found: dict[str, Any]) -> list[Any]:
+def _tables(report: dict[str, Any]) -> list[Any]:
     from rich.table import Table
 
     queues = Table("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per minute", title="Queues")
-    for one in found["queues"]:
+    for each in report["queues"]:
+        counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
         queues.add_row(
-            one["name"],
-            str(one["waiting"]),
-            str(one["inFlight"]),
-            str(one["delayed"]),
-            str(one["dead"]),
-            f"{one['oldestSeconds']:.0f} s",
-            f"{one['ratePerMinute']:.0f}",
+            each["name"], *counts, f"{each['oldestSeconds']:.0f} s", f"{each['ratePerMinute']:.0f}"
         )
-    backlog = found["backlog"]
-    eta = "" if backlog["etaSeconds"] is None else f", about {backlog['etaSeconds']:.0f} s left"
-    words = (
-        f"Backlog: {backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed{eta}"
-    )
     workers = Table("worker", "host", "pid", "version", "last seen", title="Workers")
-    for one in found["workers"]:
-        workers.add_row(
-            one["role"], one["host"], str(one["pid"]), one["version"], f"{one['lastSeenSeconds']:.0f} s ago"
-        )
-    providers = [line for one in found["providers"] for line in _provider(one)]
-    misfits = [
-        f"{one['agentId']}: {misfit['error']}, {misfit['count']} requests were given back"
-        f" (try: {misfit['action']})"
-        for one in found["agents"]
-        if (misfit := one["misfits"])
-    ]
-    return [queues, words, *providers, *misfits, workers]
+    for each in report["workers"]:
+        seen = f"{each['lastSeenSeconds']:.0f} s ago"
+        workers.add_row(each["role"], each["host"], str(each["pid"]), each["version"], seen)
+    return [queues, *map(printable, _backlog_lines(report)), workers]
+
+
+def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
+    from memline.producers.reports.breakers import words
+
+    backlog = report["backlog"]
+    eta = "" if backlog["etaSeconds"] is None else f", about {backlog['etaSeconds']:.0f} s left"
+    yield f"Backlog: {backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed{eta}"
+    if report["workerFailure"]:
+        yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
+    for provider in report["providers"]:
+        trouble = f", {provider['reason']} (try: {provider['action']})" * (provider["state"] != "ok")
+        yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}{trouble}"
+        yield from (f"    {line}" for mode in provider["modes"] if (line := words(mode, time.time())))

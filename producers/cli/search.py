@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options, json_option, print_json
-
-if TYPE_CHECKING:
-    from shared.config.schema import AgentSettings
+from memline.producers.cli.options import Invocation, command, echo, print_json, printable
 
 
-@click.command(
-    epilog=examples(
-        "memline search 'why did we choose redis'",
-        "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
-        "memline search 'deploy' --max-results 3 --json",
-        "memline search 'deploy' --explain",
-    )
+@command(
+    "memline search 'why did we choose redis'",
+    "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
+    "memline search 'deploy' --max-results 3 --json",
+    "memline search 'deploy' --explain",
+    json=True,
 )
 @click.argument("query", required=False)
 @click.option("--query", "query_option", metavar="QUERY", help="The question; wins over the argument.")
@@ -38,8 +34,6 @@ if TYPE_CHECKING:
     help="Show what an agent gets in this session: citations, budget and memory.scope apply.",
 )
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
-@json_option
-@global_options
 def search(
     invocation: Invocation,
     query: str | None,
@@ -53,20 +47,24 @@ def search(
     session_key: str | None,
     explain: bool,
     as_json: bool,
-) -> int | None:
+) -> None:
     """Answer a question from the notes, with file and line citations.
 
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
-    from producers.ask import answer
-    from shared.search.results import SearchRequest
+    from memline.producers.memory import Memory
+    from memline.shared.search.results import SearchRequest
 
     question = query_option if query_option is not None else query
     if question is None:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
     settings = invocation.agent()
     if not settings.memory.enabled:
-        return _disabled(settings.agent, as_json)
+        if as_json:
+            print_json({"results": [], "disabled": True, "agentId": settings.agent})
+        else:
+            echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
+        return
     request = SearchRequest(
         query=question,
         max_results=max_results,
@@ -77,46 +75,39 @@ def search(
         until=until or "",
         explain=explain,
     )
-    found = answer(invocation.settings, settings, request)
+    answer = None
+    if invocation.settings.queue.url:
+        from memline.producers.ask import ask_fleet
+
+        answer = ask_fleet(invocation.settings.queue.address, settings.agent, request)
+    if answer is None:
+        with Memory.of(invocation.settings, settings) as memory:
+            answer = memory.ask(request).to_json()
     if session_key is not None:
-        found = _as_agent_sees(settings, session_key, found)
+        from memline.producers.agents.tools import denied_answer, view_for
+        from memline.shared.search.agent_view import chat_of
+
+        chat = chat_of(session_key)
+        answer = denied_answer(settings, chat) or view_for(chat, settings, answer)
     if as_json:
-        print_json(found)
+        print_json(answer)
     else:
-        _print(found)
-    return None
-
-
-def _as_agent_sees(settings: AgentSettings, session_key: str, found: dict[str, Any]) -> dict[str, Any]:
-    from producers.memory_tools import no_memory, seen_in
-    from shared.search.chats import chat_of
-
-    chat = chat_of(session_key)
-    refused = no_memory(settings, chat)
-    return seen_in(chat, settings, found) if refused is None else refused
-
-
-def _disabled(agent: str, as_json: bool) -> int:
-    if as_json:
-        print_json({"results": [], "disabled": True, "agentId": agent})
-    else:
-        click.echo(f"Memory search is disabled for agent {agent} (memorySearch.enabled).", err=True)
-    return 0
+        _print(answer)
 
 
 def _print(answer: dict[str, Any]) -> None:
     for hit in answer["results"]:
         _print_hit(hit)
     if not answer["results"]:
-        click.echo("No matches.")
+        echo("No matches.")
     for line in (answer["notice"], answer["warning"]):
         if line:
-            click.echo(line, err=True)
+            echo(line, err=True)
     if answer["action"]:
-        click.echo(f"Try: {answer['action']}", err=True)
+        echo(f"Try: {answer['action']}", err=True)
     if answer["stale"]:
         behind = answer["behind"]
-        click.echo(
+        echo(
             f"Stale: {behind['files']} files and {behind['vectors']} vectors are not in the index yet"
             " (memline index, or leave memline up running).",
             err=True,
@@ -125,15 +116,12 @@ def _print(answer: dict[str, Any]) -> None:
 
 def _print_hit(hit: dict[str, Any]) -> None:
     score = click.style(f"{hit['score']:.3f}", bold=True)
-    citation = click.style(hit.get("citation", hit["path"]), fg="cyan")
+    citation = click.style(printable(hit.get("citation", hit["path"])), fg="cyan")
     click.echo(f"{score} {citation}  (vector {hit['vectorScore']:.2f}, text {hit['textScore']:.2f})")
     for line in hit["snippet"].splitlines():
-        click.echo(f"    {line}")
+        echo(f"    {line}")
     if "explain" in hit:
-        parts = ((key, value) for key, value in hit["explain"].items() if value not in (None, "", []))
-        click.echo("    " + ", ".join(f"{key}={_short(value)}" for key, value in parts))
+        parts = {key: value for key, value in hit["explain"].items() if value not in (None, "", [])}
+        shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
+        echo("    " + ", ".join(f"{key}={each}" for key, each in shown.items()))
     click.echo()
-
-
-def _short(value: Any) -> Any:
-    return round(value, 4) if isinstance(value, float) else value

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import click
 
-from producers.cli.options import Invocation, examples, global_options
+from memline.producers.cli.options import Invocation, command, stop_event
 
 
-@click.command(
-    epilog=examples(
-        "memline serve",
-        "memline serve --port 8080 --agent main",
-        "MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24) memline serve --host 0.0.0.0",
-    )
+@command(
+    "memline serve",
+    "memline serve --port 8080 --agent main",
+    "MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24) memline serve --host 0.0.0.0",
 )
 @click.option(
     "--host", metavar="ADDRESS", help="Address; others than loopback need a token.  [default: 127.0.0.1]"
 )
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0: any that is free.  [default: 7843]")
-@global_options
 def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     """Serve memory over HTTP: search, get, status and context, and MCP at /mcp, until it is stopped.
 
-    One process answers many clients from one warm index. Run it beside the index; memline up keeps it fresh.
+    One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
+    that fresh.
     """
     from contextlib import closing
     from dataclasses import replace
 
-    from producers.cli.signals import stop_event
-    from producers.http.app import Api
-    from producers.http.server import listen, refuse_open_door, run, url_of
-    from producers.memory_tools import MemoryTools
-    from shared.config.faces import Serve
+    from memline.producers.agents.tools import MemoryTools
+    from memline.producers.http.app import Api
+    from memline.producers.http.server import listen, require_token, run, url_of
 
     invocation.log()
     agents = tuple(settings.agent for settings in invocation.agents())
-    wanted = invocation.settings.serve or Serve()
+    wanted = invocation.settings.serve
     wanted = replace(
         wanted, host=wanted.host if host is None else host, port=wanted.port if port is None else port
     )
-    refuse_open_door(wanted)
+    require_token(wanted)
     default = invocation.settings.default_agent
-    tools = MemoryTools(invocation.settings, agents, long_lived=True)
+    tools = MemoryTools(invocation.settings, agents)
     with closing(tools), stop_event() as stop, listen(wanted) as opened:
         api = Api(tools, wanted, default_agent=default if default in agents else agents[0])
         click.echo(f"memline: {url_of(opened)} (MCP at /mcp)", err=True)

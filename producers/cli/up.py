@@ -1,28 +1,41 @@
-"""`memline up`: the whole pipeline in one process, following the files until it is told to stop."""
+"""`memline up` and `memline watch`: follow the files until the process is told to stop."""
 
 from __future__ import annotations
 
-import click
-
-from producers.cli.options import Invocation, examples, global_options
+from memline.producers.cli.options import Invocation, command, echo, stop_event
 
 
-@click.command(
-    epilog=examples("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
-)
-@global_options
+@command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
 def up(invocation: Invocation) -> None:
     """Run everything in one process, no server needed: follow the files, chunk, embed, store.
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
     """
-    from producers.cli.progress import fetch_model
-    from producers.cli.signals import stop_event
-    from producers.local_follow import run
+    from functools import partial
+
+    from memline.producers.cli.index import fetch_model
+    from memline.producers.runs.up import run
 
     invocation.log()
-    agents = [settings for settings in invocation.agents() if settings.memory.enabled]
+    agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
     with stop_event() as stop:
-        run(invocation.settings, agents, stop=stop, on_note=lambda text: click.echo(text, err=True))
+        run(invocation.settings, agents, stop=stop, on_note=partial(echo, err=True))
+
+
+@command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
+def watch(invocation: Invocation) -> None:
+    """Follow the files and put their changes on the queue; the workers are other processes.
+
+    Needs queue.url. Without a queue, `memline up` does this and the work in one process.
+    """
+    from memline.producers.runs.up import watch as follow
+    from memline.shared.errors import QueueError
+
+    # A process of a fleet: it logs what workers log, and at their level.
+    invocation.log(default_level="INFO")
+    if not invocation.settings.queue.url:
+        raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
+    with stop_event() as stop:
+        follow(invocation.settings, invocation.enabled_agents(), stop=stop)

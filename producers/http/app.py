@@ -1,180 +1,45 @@
-"""The HTTP API: one route for each call of `MemoryTools`, MCP beside them, all over one warm index.
+"""Serve the HTTP API: a route for each call of `MemoryTools`, and MCP, over one warm index.
 
 Searches run in a bounded pool of threads; the event loop only reads requests and writes answers.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
+import base64
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from producers.http.access import Doorkeeper
-from producers.http.guard import Guard, access_of
-from producers.http.openapi import describe
-from producers.http.page import page
-from producers.http.replies import Json, refusal, refusal_of
-from producers.mcp import HttpEndpoint, server
-from producers.memory_tools import Caller, MemoryTools
-from producers.pool import Pool
-from producers.version import own_version
-from shared.config.faces import Serve
-from shared.errors import BadRequest, MemlineError
-from shared.logs import Log
-from shared.search import parameters
+from memline.producers.agents.calls import CALLER, CALLS, Call, parse_texts, read
+from memline.producers.agents.mcp import http_endpoint, server
+from memline.producers.agents.pool import Pool
+from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.http.auth import Authenticator, Guard, OriginCheck, access_of
+from memline.producers.http.openapi import describe
+from memline.producers.http.responses import JsonResponse, error_response, response_to
+from memline.shared.config.schema import Serve
+from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.logs import Log
+from memline.shared.version import own_version
 
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
 
-#: The text format of Prometheus.
-_METRICS_TYPE = "text/plain; version=0.0.4"
-
-Call = Callable[..., dict[str, Any]]
-
-
-class Api:
-    """The application of one server."""
-
-    def __init__(self, tools: MemoryTools, serve: Serve, *, default_agent: str) -> None:
-        self._tools = tools
-        self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
-        writes = any(tools.agent(agent).memory.append.enabled for agent in tools.agents)
-        self._mcp = HttpEndpoint(
-            server(tools, _caller_of, pool=self._pool, writes=writes),
-            max_body_bytes=serve.max_body_bytes,
-        )
-        self.routes = (
-            self._route("/search", tools.search, "GET", "POST"),
-            self._route("/get", tools.get, "GET", "POST"),
-            self._route("/status", tools.status, "GET"),
-            self._route("/context", tools.context, "GET"),
-            self._route("/append", tools.append, "POST"),
-            Route("/overview", self._overview, methods=["GET"]),
-            Route("/metrics", self._metrics, methods=["GET"]),
-            Route("/health", _health, methods=["GET"]),
-            Route("/ready", self._ready, methods=["GET"]),
-            Route("/openapi.json", _openapi, methods=["GET"]),
-            Route("/mcp", self._mcp, methods=["POST"]),
-            Route("/", page, methods=["GET"]),
-        )
-        self.app = Starlette(
-            routes=self.routes,
-            middleware=[
-                Middleware(Guard, serve=serve, doorkeeper=Doorkeeper(serve, default_agent=default_agent))
-            ],
-            exception_handlers={HTTPException: _http_error, Exception: _crash},
-            lifespan=self._lifespan,
-        )
-        # One address for each thing; a redirect would lose the body of a POST with some clients.
-        self.app.router.redirect_slashes = False
-
-    @asynccontextmanager
-    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self._mcp.running():
-            yield
-
-    def _route(self, path: str, call: Call, *methods: str) -> Route:
-        async def answer(request: Request) -> Response:
-            try:
-                given, is_text = await _given(request)
-                caller = _caller(request, given)
-                return Json(await self._pool.run(partial(call, caller, given, is_text=is_text)))
-            except MemlineError as error:
-                return refusal_of(error)
-
-        return Route(path, answer, methods=list(methods))
-
-    async def _overview(self, request: Request) -> Response:
-        """The state of every agent that the token opens, and with the token for all also the queues."""
-        access = access_of(request.scope)
-        agents = (access.only,) if access.only else self._tools.agents
-        try:
-            overview = partial(self._tools.overview, agents, with_queues=not access.only)
-            return Json(await self._pool.run(overview))
-        except MemlineError as error:
-            return refusal_of(error)
-
-    async def _metrics(self, request: Request) -> Response:
-        """What `memline metrics` serves; of all agents, so only for whom all are open."""
-        if access_of(request.scope).only:
-            return refusal(403, "metrics are of all agents", "use serve.token")
-        try:
-            return Response(await self._pool.run(self._tools.metrics), media_type=_METRICS_TYPE)
-        except MemlineError as error:
-            return refusal_of(error)
-
-    async def _ready(self, _request: Request) -> Response:
-        """Whether questions can be answered: every index there is can be opened."""
-        try:
-            await self._pool.run(self._tools.check)
-        except MemlineError as error:
-            # Asked without a token: which index, and what is wrong with it, is for the log.
-            Log("http").warning("not.ready", error=str(error))
-            return refusal(503, "an index cannot be read", "memline doctor, on the server")
-        return Json({"status": "ready"})
-
-
-async def _health(_request: Request) -> Response:
-    """Whether the server is there."""
-    return Json({"status": "ok", "version": own_version()})
-
-
-async def _openapi(_request: Request) -> Response:
-    return Json(describe(own_version()))
-
-
-async def _given(request: Request) -> tuple[dict[str, Any], bool]:
-    """The parameters of a request, and whether they are all texts. Raises BadRequest."""
-    given: dict[str, Any] = {}
-    for name, text in request.query_params.multi_items():
-        if name in given:
-            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
-        given[name] = text
-    if request.method != "POST":
-        return given, True
-    if given:
-        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise HTTPException(415, "the body has to be JSON")
-    try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("the body is no JSON", hint='such as {"query": "what to find"}') from error
-    if not isinstance(body, dict):
-        raise BadRequest("the body is no JSON object", hint='such as {"query": "what to find"}')
-    return body, False
-
-
-def _caller(request: Request, given: dict[str, Any]) -> Caller:
-    """Who asks; takes what says so out of `given`. Raises BadRequest and AccessDenied."""
-    names = {one.name for one in parameters.CALLER}
-    said: Mapping[str, Any] = {name: given.pop(name) for name in names & given.keys()}
-    found = parameters.read(parameters.CALLER, said)
-    return access_of(request.scope).caller(
-        found.get("agent", request.headers.get(AGENT_HEADER, "")),
-        found.get("sessionKey", request.headers.get(SESSION_HEADER, "")),
-    )
-
-
-def _caller_of(request: Any) -> Caller:
-    """Who asks over MCP: its address and its headers say so, never the model."""
-    assert isinstance(request, Request)
-    return access_of(request.scope).caller(
-        request.query_params.get("agent") or request.headers.get(AGENT_HEADER, ""),
-        request.query_params.get("sessionKey") or request.headers.get(SESSION_HEADER, ""),
-    )
-
+#: Headers that a page of an allowed origin may send: those of the API, and those of MCP.
+_PAGE_HEADERS = ("authorization", "mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id")
 
 _HINTS = {
     404: "GET /openapi.json lists what there is",
@@ -183,15 +48,167 @@ _HINTS = {
 }
 
 
+class Api:
+    """The application of one server."""
+
+    def __init__(self, tools: MemoryTools, serve: Serve, *, default_agent: str) -> None:
+        self._tools = tools
+        self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
+        made = server(tools, _caller_of, pool=self._pool)
+        mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
+        self.routes = (
+            *(self._route(call) for call in CALLS.values()),
+            Route("/overview", self._overview, methods=["GET"]),
+            Route("/metrics", self._metrics, methods=["GET"]),
+            Route("/health", _health, methods=["GET"]),
+            Route("/ready", self._ready, methods=["GET"]),
+            Route("/openapi.json", _openapi, methods=["GET"]),
+            Route("/mcp", mcp, methods=["POST"]),
+            Route("/", _page, methods=["GET"]),
+        )
+        cors = Middleware(
+            CORSMiddleware,
+            allow_origins=serve.allowed_origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=_PAGE_HEADERS,
+        )
+        authenticator = Authenticator(serve, default_agent=default_agent)
+        self.app = Starlette(
+            routes=self.routes,
+            # CORS before the guard, so that a page of an allowed origin can read the guard's errors.
+            middleware=[
+                Middleware(OriginCheck, serve=serve),
+                cors,
+                Middleware(Guard, serve=serve, authenticator=authenticator),
+            ],
+            exception_handlers={MemlineError: _error, HTTPException: _http_error, Exception: _crash},
+            lifespan=self._lifespan,
+        )
+        # One address for each thing; a redirect would lose the body of a POST with some clients.
+        self.app.router.redirect_slashes = False
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with self._serving_mcp:
+            yield
+
+    def _route(self, call: Call) -> Route:
+        method = getattr(self._tools, call.name)
+
+        async def answer(request: Request) -> Response:
+            arguments = await _arguments(request, call)
+            caller = _caller(request, arguments)
+            return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
+
+        return Route(f"/{call.name}", answer, methods=list(call.methods))
+
+    async def _overview(self, request: Request) -> Response:
+        """Answer with the state of every agent that the token opens; the token for all sees the queues."""
+        access = access_of(request.scope)
+        agents = (access.only,) if access.only else self._tools.agents
+        overview = partial(self._tools.overview, agents, with_queues=not access.only)
+        return JsonResponse(await self._pool.run(overview))
+
+    async def _metrics(self, request: Request) -> Response:
+        """Answer with the metrics of all agents, so only to a token that opens all."""
+        if access_of(request.scope).only:
+            return error_response(403, "metrics are of all agents", "use serve.token")
+        text = await self._pool.run(self._tools.metrics)
+        return Response(text, media_type="text/plain; version=0.0.4")
+
+    async def _ready(self, _request: Request) -> Response:
+        """Say whether questions can be answered: every index there is can be opened."""
+        try:
+            await self._pool.run(self._tools.check)
+        except MemlineError as error:
+            # Asked without a token: which index, and what is wrong with it, is for the log.
+            Log("http").warning("not.ready", error=str(error))
+            return error_response(503, "an index cannot be read", "memline doctor, on the server")
+        return JsonResponse({"status": "ready"})
+
+
+async def _health(_request: Request) -> Response:
+    return JsonResponse({"status": "ok", "version": own_version()})
+
+
+async def _openapi(_request: Request) -> Response:
+    return JsonResponse(describe(own_version()))
+
+
+async def _page(_request: Request) -> Response:
+    """Answer with the page that shows the server in a browser; it holds no data, so it needs no token.
+
+    Its policy allows its own script and style and nothing else.
+    """
+    html = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
+    sources = ""
+    for tag, inline in re.findall(r"<(style|script)>(.*?)</\1>", html, re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
+        sources += f" {tag}-src 'sha256-{digest}';"
+    headers = {
+        "content-security-policy": f"default-src 'none';{sources}"
+        " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+    }
+    return Response(html, media_type="text/html", headers=headers)
+
+
+async def _arguments(request: Request, call: Call) -> dict[str, Any]:
+    """Return the arguments of a call, and those that name the caller. Raises BadRequest."""
+    texts: dict[str, str] = {}
+    for name, text in request.query_params.multi_items():
+        if name in texts:
+            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
+        texts[name] = text
+    if request.method != "POST":
+        return parse_texts(call.parameters, texts)
+    if texts:
+        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the body has to be JSON")
+    example = 'such as {"query": "what to find"}'
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is not valid JSON", hint=example) from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body is not a JSON object", hint=example)
+    return body
+
+
+def _caller(request: Request, arguments: dict[str, Any]) -> Caller:
+    """Return who asks; takes its parameters out of `arguments`. Raises BadRequest and AccessDenied."""
+    names = {each.name for each in CALLER}
+    of_caller = {name: arguments.pop(name) for name in names & arguments.keys()}
+    return _caller_of(request, read(CALLER, of_caller))
+
+
+def _caller_of(request: Request, named: Mapping[str, str] | None = None) -> Caller:
+    """Return who asks; over MCP its address and its headers say so, never the model."""
+    named = request.query_params if named is None else named
+    return access_of(request.scope).caller(
+        named.get("agent") or request.headers.get(AGENT_HEADER, ""),
+        named.get("sessionKey") or request.headers.get(SESSION_HEADER, ""),
+    )
+
+
+async def _error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, MemlineError)
+    return response_to(error)
+
+
 async def _http_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     hint = _HINTS.get(error.status_code, "")
-    return refusal(error.status_code, error.detail.lower(), hint, headers=error.headers)
+    return error_response(error.status_code, error.detail.lower(), hint, headers=error.headers)
 
 
 async def _crash(request: Request, error: Exception) -> Response:
-    """The boundary to the client: it must not see the inside, and the log must."""
+    """Answer at the boundary to the client: it must not see the inside, and the log must."""
     Log("http").exception("request.failed", path=request.url.path, kind=type(error).__name__)
-    return refusal(
+    return error_response(
         500, f"the request failed unexpectedly ({type(error).__name__})", "look at the log of the server"
     )

@@ -1,47 +1,17 @@
-"""The description of the HTTP API in OpenAPI 3.1, made from the tables that check calls and answers."""
+"""Describe the HTTP API in OpenAPI 3.1, from the tables that check calls and answers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from producers import contract, tool_texts
-from shared.search import parameters
-from shared.search.parameters import Parameter
-
-Schema = dict[str, Any]
-
-_SUMMARIES = {
-    "/search": ("Search memory", tool_texts.SEARCH),
-    "/get": ("Read lines of a note", tool_texts.GET),
-    "/status": ("State of memory", tool_texts.STATUS),
-    "/context": ("What a session starts with", "The logs of today and yesterday; in private MEMORY.md too."),
-    "/append": ("Remember something", tool_texts.APPEND),
-}
-
-_TAKES: dict[str, tuple[Parameter, ...]] = {
-    "/search": parameters.SEARCH,
-    "/get": parameters.GET,
-    "/status": parameters.STATUS,
-    "/context": parameters.CONTEXT,
-    "/append": parameters.APPEND,
-}
-
-_GIVES = {"/search": "Search", "/get": "Get", "/status": "Status", "/context": "Context", "/append": "Append"}
-
-_METHODS = {
-    "/search": ("get", "post"),
-    "/get": ("get", "post"),
-    "/status": ("get",),
-    "/context": ("get",),
-    "/append": ("post",),
-}
+from memline.producers.agents.calls import ANSWERS, CALLER, CALLS, Call, Schema, input_schema
 
 _FAILURES = {
     "400": "A parameter is unknown, missing or not allowed.",
     "401": "A token is needed, or it is not known.",
     "403": "The chat, the token or the path may not.",
     "404": "There is no such agent.",
-    "408": "The request came too slowly.",
+    "408": "The request arrived too slowly.",
     "413": "The request is too large.",
     "415": "The body is not JSON.",
     "421": "The Host is not known.",
@@ -51,17 +21,27 @@ _FAILURES = {
 
 
 def describe(version: str) -> Schema:
-    """The whole description."""
+    """Write the whole description."""
     paths: Schema = {
-        path: {method: _operation(path, method) for method in methods} for path, methods in _METHODS.items()
+        f"/{call.name}": {method.lower(): _operation(call, method.lower()) for method in call.methods}
+        for call in CALLS.values()
     }
-    paths["/overview"] = {"get": _overview()}
-    paths["/metrics"] = {"get": _metrics()}
-    paths["/"] = {"get": _plain("A page for people", "page", ("200",), kind="text/html")}
-    paths["/health"] = {"get": _plain("Whether the server is there", "health", ("200",))}
-    paths["/ready"] = {"get": _plain("Whether questions can be answered", "ready", ("200", "503"))}
-    paths["/openapi.json"] = {"get": _plain("This description", "openapi", ("200",))}
-    paths["/mcp"] = {"post": _mcp()}
+    overview = "State of all agents that the token opens, and of the queues"
+    metrics = "Queues, backlog, workers and providers for Prometheus"
+    text = {"type": "string"}
+    mcp = _responses("mcp", "Model Context Protocol, streamable HTTP", _content({"type": "object"}))
+    # In the shape of the protocol.
+    mcp["responses"]["400"] = {"description": "Not a valid message of the protocol."}
+    mcp["requestBody"] = {"required": True, "content": _content({"type": "object"})}
+    paths |= {
+        "/overview": {"get": _responses("overview", overview, _content(_ref("Overview")))},
+        "/metrics": {"get": _responses("metrics", metrics, _content(text, "text/plain"))},
+        "/": {"get": _open("page", "A page for people", _content(text, "text/html"))},
+        "/health": {"get": _open("health", "Whether the server is there")},
+        "/ready": {"get": _open("ready", "Whether questions can be answered", failures=["503"])},
+        "/openapi.json": {"get": _open("openapi", "This description")},
+        "/mcp": {"post": mcp},
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -73,102 +53,48 @@ def describe(version: str) -> Schema:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {
-                "Search": contract.SEARCH,
-                "Get": contract.GET,
-                "Status": contract.STATUS,
-                "Context": contract.CONTEXT,
-                "Append": contract.APPEND,
-                "Overview": contract.OVERVIEW,
-                "Error": contract.ERROR,
-            },
+            "schemas": {name.capitalize(): schema for name, schema in ANSWERS.items()},
         },
         # On loopback without a token configured there is none to send.
         "security": [{"token": []}, {}],
     }
 
 
-def _operation(path: str, method: str) -> Schema:
-    summary, text = _SUMMARIES[path]
-    takes = (*_TAKES[path], *parameters.CALLER)
-    operation: Schema = {
-        "operationId": f"{method}{_GIVES[path]}",
-        "summary": summary,
-        "description": text,
-        "responses": {
-            "200": {
-                "description": "The answer.",
-                "content": {"application/json": {"schema": _ref(_GIVES[path])}},
-            },
-            **_failures(),
-        },
-    }
+def _operation(call: Call, method: str) -> Schema:
+    answer = call.name.capitalize()
+    takes = (*call.parameters, *CALLER)
+    operation = _responses(f"{method}{answer}", call.title, _content(_ref(answer)))
+    operation["description"] = call.text
     if method == "get":
         operation["parameters"] = [
-            {
-                "name": name,
-                "in": "query",
-                "required": one.required and name == one.name,
-                "schema": one.schema(),
-            }
-            for one in takes
-            for name in (one.name,)
+            {"name": each.name, "in": "query", "required": each.required, "schema": each.schema}
+            for each in takes
         ]
     else:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": parameters.input_schema(takes)}},
-        }
+        operation["requestBody"] = {"required": True, "content": _content(input_schema(takes))}
     return operation
 
 
-def _overview() -> Schema:
-    answer = {"application/json": {"schema": _ref("Overview")}}
-    return {
-        "operationId": "overview",
-        "summary": "State of all agents that the token opens, and of the queues",
-        "responses": {"200": {"description": "The answer.", "content": answer}, **_failures()},
-    }
+def _open(
+    operation_id: str, summary: str, content: Schema | None = None, failures: Iterable[str] = ()
+) -> Schema:
+    """Describe an operation that needs no token."""
+    content = content or _content({"type": "object"})
+    return {**_responses(operation_id, summary, content, failures), "security": []}
 
 
-def _metrics() -> Schema:
-    text = {"text/plain": {"schema": {"type": "string"}}}
-    return {
-        "operationId": "metrics",
-        "summary": "Queues, backlog, workers and providers for Prometheus",
-        "responses": {"200": {"description": "Its text format.", "content": text}, **_failures()},
-    }
+def _responses(
+    operation_id: str, summary: str, content: Schema, failures: Iterable[str] = _FAILURES
+) -> Schema:
+    """Describe an operation by its answer, with these failures."""
+    responses: Schema = {"200": {"description": "The answer.", "content": content}}
+    for status in failures:
+        responses[status] = {"description": _FAILURES[status], "content": _content(_ref("Error"))}
+    return {"operationId": operation_id, "summary": summary, "responses": responses}
 
 
-def _plain(summary: str, name: str, statuses: tuple[str, ...], *, kind: str = "application/json") -> Schema:
-    any_object = {kind: {"schema": {"type": "object" if kind == "application/json" else "string"}}}
-    responses: Schema = {"200": {"description": "Yes.", "content": any_object}}
-    if "503" in statuses:
-        responses["503"] = _failure("An index cannot be read.")
-    return {"operationId": name, "summary": summary, "security": [], "responses": responses}
-
-
-def _mcp() -> Schema:
-    message = {"application/json": {"schema": {"type": "object"}}}
-    return {
-        "operationId": "mcp",
-        "summary": "Model Context Protocol, streamable HTTP",
-        "requestBody": {"required": True, "content": message},
-        "responses": {
-            "200": {"description": "An answer of the protocol.", "content": message},
-            **_failures(),
-            # In the shape of the protocol.
-            "400": {"description": "No message of the protocol."},
-        },
-    }
-
-
-def _failures() -> Schema:
-    return {status: _failure(text) for status, text in _FAILURES.items()}
-
-
-def _failure(description: str) -> Schema:
-    return {"description": description, "content": {"application/json": {"schema": _ref("Error")}}}
+def _content(schema: Schema, media_type: str = "application/json") -> Schema:
+    return {media_type: {"schema": schema}}
 
 
 def _ref(name: str) -> Schema:

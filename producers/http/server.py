@@ -1,4 +1,4 @@
-"""Running the HTTP server: where it listens, when it refuses to start, and how it ends.
+"""Run the HTTP server: where it listens, when it refuses to start, and how it ends.
 
 The only module that knows uvicorn.
 """
@@ -16,8 +16,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shared.config.faces import Serve
-from shared.errors import ConfigError, MemlineError
+from memline.shared.config.schema import Serve
+from memline.shared.errors import ConfigError, MemlineError
 
 #: Connections at a time; more are answered 503.
 MAX_CONNECTIONS = 512
@@ -28,7 +28,7 @@ HEAD_TIMEOUT_S = 10.0
 #: Seconds an idle connection is kept for its next request.
 KEEP_ALIVE_S = 15
 
-#: Seconds for requests that are running when the server is told to stop: more than the eight that a question
+#: Seconds for requests that are running when the server has to stop: more than the eight that a question
 #: waits for its vector, less than the ten that containers are given.
 GRACE_S = 9
 
@@ -36,27 +36,31 @@ GRACE_S = 9
 MAX_HEAD_BYTES = 16_384
 
 
-def refuse_open_door(serve: Serve) -> None:
-    """Raises ConfigError for an address that others can reach, when there is no token."""
+def require_token(serve: Serve) -> None:
+    """Raise ConfigError for an address that other machines can reach, when there is no token."""
     if not is_loopback(serve.host) and not serve.token and not serve.tokens:
         raise ConfigError(
-            f"others can reach {serve.host}, so a token is needed",
+            f"other machines can reach {serve.host}, so a token is needed",
             hint="export MEMLINE_SERVE_TOKEN=$(openssl rand -hex 24), or serve.token in the configuration",
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
-    if host == "localhost":
-        return True
+    """Say whether only this machine can reach the address."""
+    address = parse_address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Read a numeric address; None for a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return None
 
 
 def listen(serve: Serve) -> socket.socket:
-    """The socket of the server. Raises MemlineError when the address cannot be had."""
+    """Open the socket of the server. Raises MemlineError when the address cannot be used."""
     try:
         (family, kind, protocol, _, address), *_ = socket.getaddrinfo(
             serve.host, serve.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -78,22 +82,29 @@ def listen(serve: Serve) -> socket.socket:
 
 
 def url_of(opened: socket.socket) -> str:
-    """Where the server is; with port 0 the one that was free."""
+    """Return the address of the server; with port 0 the one that was free."""
     host, port, *_ = opened.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
-    """Serve until `stop` is set, then end after the running requests."""
+    """Serve until `stop` is set, then end after the running requests.
+
+    Raises MemlineError for a uvicorn whose inside is not the one that the time limit of heads builds on.
+    """
+    if not all(hasattr(H11Protocol, name) for name in _UVICORN_INTERNALS):
+        raise MemlineError(
+            f"uvicorn {uvicorn.__version__} is not supported", hint="pip install 'uvicorn>=0.40,<0.55'"
+        )
     config = uvicorn.Config(
         app,
-        http=_PatientProtocol,
+        http=_HeadTimeoutProtocol,
         ws="none",
         lifespan="on",
         loop="asyncio",
         log_config=None,
         access_log=False,
-        # Whoever asks is who connects: nobody may claim another address for the limits.
+        # The client is the peer of the connection: it must not claim another address for the limits.
         proxy_headers=False,
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
@@ -104,8 +115,12 @@ def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
     _Server(config, stop).run(sockets=[opened])
 
 
+#: What `_HeadTimeoutProtocol` overrides; uvicorn promises none of it.
+_UVICORN_INTERNALS = ("connection_made", "data_received", "connection_lost")
+
+
 class _Server(uvicorn.Server):
-    """Ends when it is told to; signals are the command's business."""
+    """End when the event is set; signals belong to the command."""
 
     def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
         super().__init__(config)
@@ -119,8 +134,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _PatientProtocol(H11Protocol):
-    """HTTP/1.1 that does not wait for the head of a request for ever, as uvicorn alone would."""
+class _HeadTimeoutProtocol(H11Protocol):
+    """HTTP/1.1 with a time limit for the head of a request, which uvicorn does not have."""
 
     _head_timer: asyncio.TimerHandle | None = None
 

@@ -1,44 +1,37 @@
-"""Checking one object of the file against the schema: unknown keys, types, limits.
+"""Check an object of the file against a block of the schema: unknown keys, types, limits.
 
-Problems are collected, not raised, so that `memline config check` tells all of them at once; `load` raises
-the first. Values of secret keys never appear in a problem.
+Issues are collected, not raised, so that `memline config check` tells all of them at once; `load` raises
+the first problem. Values of secret keys never appear in an issue.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import Field
+import re
+from collections.abc import Mapping
+from dataclasses import Field, field
 from typing import Any
 
-from shared.config.block import Block
-from shared.config.keys import block_of, leaves, members
-from shared.config.schema import ANY_MARKDOWN, ExtraPath, MemorySearch
-from shared.errors import ConfigError
-
-#: A value and where it comes from: `<file>: <path>`, a variable, an option, or `default`.
-Leaf = tuple[Any, str]
+from memline.shared.config.environment import Environment
+from memline.shared.config.keys import (
+    IGNORE,
+    REFUSE,
+    WARN,
+    Block,
+    Setting,
+    block_of,
+    build,
+    leaves,
+    values,
+)
+from memline.shared.errors import ConfigError
 
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1
 
-#: Keys of the original that would change nothing here, and what to do about them.
-FOREIGN = {
-    "multimodal": "Memline indexes text alone",
-    "store.fts": "Chinese, Japanese and Korean text is found without a tokenizer setting",
-    "inputType": "documents and questions are told apart by the provider's own rules",
-    "queryInputType": "documents and questions are told apart by the provider's own rules",
-    "documentInputType": "documents and questions are told apart by the provider's own rules",
-    "rememberAcrossConversations": "transcripts are opened by experimental.sessionMemory and sources",
-    "sync.sessions.postCompactionForce": "a transcript is read again whenever it has grown or shrunk",
-}
 
-#: Providers of the original's later versions that speak OpenAI's protocol.
-COMPATIBLE = ("lmstudio", "openai-compatible", "openrouter", "vllm", "deepinfra")
-
-
-class Report:
-    """What was found wrong in one configuration, and what was taken in another way than written."""
+class Issues:
+    """Collects the problems of one configuration, and warnings of values that are not used as written."""
 
     __slots__ = ("problems", "warnings")
 
@@ -47,82 +40,137 @@ class Report:
         self.warnings: list[str] = []
 
     def problem(self, message: str, hint: str = "") -> None:
-        # What is wrong in the defaults is met again with every agent.
+        # A problem of the defaults is met again with every agent.
         if all(message != known.message for known in self.problems):
             self.problems.append(ConfigError(message, hint=hint))
+
+    def mismatch(self, at: str, raw: object, allowed: str = "an object", form: str = "{ … }") -> None:
+        # A text in the place of an object may be a key: it is not quoted.
+        found = "a text" if isinstance(raw, str) else describe(raw)
+        self.problem(f"{at}: found {found}, allowed: {allowed}", f"write {form} there")
 
     def warn(self, message: str) -> None:
         if message not in self.warnings:
             self.warnings.append(message)
 
 
-class _Unfit(Exception):
-    """A value does not fit its key; the text says what is allowed."""
+class RawConfig(Block):
+    """The content of a configuration file before it is checked, and the issues that are found in it."""
+
+    content: Mapping[str, Any] = field(repr=False)
+    #: The file; empty without one.
+    name: str
+    env: Environment = field(repr=False)
+    issues: Issues
+
+    def at(self, path: str) -> str:
+        """Name a place in the file."""
+        return f"{self.name}: {path}"
+
+    def get(self, *names: str) -> Mapping[str, Any]:
+        """Return an object of the file; an empty one when it is absent or, which is a problem, not one."""
+        member: Any = self.content
+        for number, name in enumerate(names, 1):
+            member = member.get(name, {})
+            if not isinstance(member, dict):
+                self.issues.mismatch(self.at(".".join(names[:number])), member)
+                return {}
+        return dict(member)
 
 
-def check_block(block: type[Block], raw: object, *, at: str, report: Report) -> dict[str, Leaf]:
-    """The leaves of one object by dotted path, those that fit; `at` is `<file>: <path of the object>`."""
-    found: dict[str, Leaf] = {}
-    _walk(block, block, raw, at, "", found, report)
-    return found
-
-
-def check_leaf(field: Field[Any], raw: object, *, at: str, report: Report) -> Any:
-    """The value as its key wants it, or None when it does not fit."""
-    try:
-        return _KINDS[str(field.type)](raw, field)
-    except _Unfit as unfit:
-        seen = "a value" if field.metadata["secret"] and isinstance(raw, str) else describe(raw)
-        report.problem(f"{at}: found {seen}, allowed: {unfit}", _advice(field.name, raw))
-        return None
-
-
-def _walk(
-    root: type[Block],
+def check_block(
     block: type[Block],
     raw: object,
+    *,
     at: str,
-    prefix: str,
-    found: dict[str, Leaf],
-    report: Report,
-) -> None:
+    issues: Issues,
+    root: type[Block] | None = None,
+    prefix: str = "",
+) -> dict[str, Setting]:
+    """Return the valid settings of one object by dotted path; `at` is `<file>: <path of the object>`.
+
+    An object inside another one is checked with `root`, the block of the outermost, and the path below it.
+    """
     if not isinstance(raw, dict):
-        report.problem(f"{at}: found {describe(raw)}, allowed: an object", "write { … } there")
-        return
-    known = members(block)
-    for name, value in raw.items():
-        field, here = known.get(name), f"{at}.{name}"
+        issues.mismatch(at, raw)
+        return {}
+    settings: dict[str, Setting] = {}
+    root, known = root or block, block.members
+    inside = f"{at}." if ": " in at else f"{at}: "
+    for name, item in raw.items():
+        field, place, path = known.get(name), f"{inside}{name}", f"{prefix}{name}"
         if field is None:
-            _unknown(root, known, f"{prefix}{name}", value, here, report)
-        elif (inner := block_of(field)) is not None:
-            _walk(root, inner, value, here, f"{prefix}{name}.", found, report)
-        elif (checked := check_leaf(field, value, at=here, report=report)) is not None:
-            if field.metadata["clamp"] and checked != value:
-                report.warn(f"{here}: {value} is outside of its limits, {checked} is used")
-            found[prefix + name] = (checked, here)
+            _report_unknown(root, block, path, item, place, issues)
+        elif inner := block_of(field):
+            settings |= check_block(inner, item, at=place, issues=issues, root=root, prefix=f"{path}.")
+        elif (checked := check_value(field, item, at=place, issues=issues)) is not None:
+            if field.metadata.get("clamp") and checked != item:
+                issues.warn(f"{place}: {item} is outside of its limits, {checked} is used")
+            settings[path] = Setting(checked, place)
+    for name, field in known.items():
+        if field.metadata.get("required") and not str(raw.get(name, "")).strip():
+            issues.problem(f"{at}: {name} is missing", f"add {name}: {field.metadata['doc']}")
+    return settings
 
 
-def _unknown(
-    root: type[Block], known: Mapping[str, Any], path: str, value: object, at: str, report: Report
+def check_value(field: Field[Any], raw: object, *, at: str, issues: Issues) -> Any:
+    """Return the value in the type of its key, or None when it does not fit."""
+    limits, kind = field.metadata, str(field.type)
+    if "of" in limits:
+        if not kind.startswith("tuple"):
+            return _make(limits["of"], raw, at, issues)
+        if not isinstance(raw, list):
+            issues.mismatch(at, raw, "an array", "[ … ]")
+            return None
+        made = []
+        for number, item in enumerate(raw):
+            if isinstance(item, str) and "shorthand" in limits:
+                if not item.strip():
+                    continue
+                item = {limits["shorthand"]: item}
+            made.append(_make(limits["of"], item, f"{at}[{number}]", issues))
+        return tuple(each for each in made if each is not None)
+    checked, allowed = fit(raw, kind, limits)
+    if checked is None:
+        found = "a value" if limits.get("secret") and isinstance(raw, str) else describe(raw)
+        hint = limits.get("advice", {}).get(raw) if isinstance(raw, str) else ""
+        issues.problem(
+            f"{at}: found {found}, allowed: {allowed}",
+            hint or "correct the value, or remove the key to have its default",
+        )
+    return checked
+
+
+def _make(block: type[Block], raw: object, at: str, issues: Issues) -> Block | None:
+    before = len(issues.problems)
+    settings = check_block(block, raw, at=at, issues=issues)
+    return build(block, values(settings)) if len(issues.problems) == before else None
+
+
+def _report_unknown(
+    root: type[Block], block: type[Block], path: str, value: object, at: str, issues: Issues
 ) -> None:
-    if root is MemorySearch and (reason := FOREIGN.get(path)):
-        if not (isinstance(value, dict) and value.get("enabled") is False):
-            report.problem(f"{at}: this key of the original has no effect here: {reason}", f"remove {path}")
+    if block.unknown == IGNORE:
         return
-    near = nearest(path.rpartition(".")[2], known) or _elsewhere(root, path)
-    report.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
-
-
-def _elsewhere(root: type[Block], path: str) -> str:
-    """The full path of a known key with the same last name, or with the nearest one."""
-    by_name = {full.rpartition(".")[2]: full for full, _field in leaves(root)}
-    last = path.rpartition(".")[2]
-    return by_name.get(last) or by_name.get(nearest(last, by_name), "")
+    name, known = path.rpartition(".")[2], block.members
+    near = nearest(name, known)
+    if block.unknown != REFUSE:
+        if near or block.unknown == WARN:
+            meant = f" (did you mean {near}?)" if near else ""
+            issues.warn(f"{at}: unknown key, without effect{meant}")
+    elif reason := root.without_effect.get(path):
+        if not (isinstance(value, dict) and value.get("enabled") is False):
+            issues.problem(f"{at}: this key of the original has no effect here: {reason}", f"remove {path}")
+    else:
+        # Perhaps it belongs elsewhere: the path of a key with this last name, or with the nearest one.
+        by_name = {path.rpartition(".")[2]: path for path, _ in leaves(root)}
+        near = near or by_name.get(name) or by_name.get(nearest(name, by_name), "")
+        issues.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
 
 
 def nearest(name: str, known: Mapping[str, Any]) -> str:
-    """The known name that resembles this one most; empty when none does."""
-    from difflib import get_close_matches
+    """Return the known name that resembles this one most; empty when none does."""
+    from difflib import get_close_matches  # 2 ms, for unknown keys only
 
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1)
@@ -130,7 +178,7 @@ def nearest(name: str, known: Mapping[str, Any]) -> str:
 
 
 def describe(value: object) -> str:
-    """What was found, in the words of JSON."""
+    """Name a value in the words of JSON."""
     match value:
         case None:
             return "null"
@@ -145,103 +193,45 @@ def describe(value: object) -> str:
     return "an object"
 
 
-def _advice(attribute: str, raw: object) -> str:
-    if attribute in ("provider", "fallback") and raw in COMPATIBLE:
-        return (
-            'write "openai" and the address of that service as remote.baseUrl (it speaks the same protocol)'
-        )
-    return "correct the value, or remove the key to have its default"
-
-
-def _boolean(raw: object, field: Field[Any]) -> bool:
-    if isinstance(raw, bool):
-        return raw
-    raise _Unfit("true or false")
-
-
-def _whole(raw: object, field: Field[Any]) -> int:
-    # JSON5 has one kind of number: 400.0 is a whole one. A boolean is none, whatever Python says.
-    whole = int(raw) if isinstance(raw, float) and raw.is_integer() else raw
-    if isinstance(whole, bool) or not isinstance(whole, int):
-        raise _Unfit(f"a whole number {_limits(field)}")
-    return int(_within(whole, field, "a whole number"))
-
-
-def _number(raw: object, field: Field[Any]) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
-        raise _Unfit(f"a number {_limits(field)}")
-    return float(_within(raw, field, "a number"))
-
-
-def _limits(field: Field[Any]) -> str:
-    low, high = field.metadata["low"], field.metadata["high"]
-    return f"from {low or 0} to {HIGHEST if high is None else high}"
-
-
-def _within(number: float, field: Field[Any], kind: str) -> float:
-    low, high = field.metadata["low"], field.metadata["high"]
-    nearest_allowed = max(low or 0, min(number, HIGHEST if high is None else high))
-    if nearest_allowed != number and not field.metadata["clamp"]:
-        raise _Unfit(f"{kind} {_limits(field)}")
-    return nearest_allowed
-
-
-def _text(raw: object, field: Field[Any]) -> str:
-    choices = field.metadata["choices"]
-    if choices:
-        if raw in choices and isinstance(raw, str):
-            return raw
-        raise _Unfit(", ".join(choices))
-    if not isinstance(raw, str) or "\0" in raw:
-        raise _Unfit("text")
-    return raw.strip()
-
-
-def _texts(raw: object, field: Field[Any]) -> tuple[str, ...]:
-    choices = field.metadata["choices"]
-    if not choices:
-        if isinstance(raw, list) and all(isinstance(item, str) and "\0" not in item for item in raw):
-            return tuple(raw)
-        raise _Unfit("an array of texts")
-    if isinstance(raw, list) and all(isinstance(item, str) and item in choices for item in raw):
-        return tuple(dict.fromkeys(raw))
-    raise _Unfit(f"an array of {', '.join(choices)}")
-
-
-def _headers(raw: object, field: Field[Any]) -> dict[str, str]:
-    if isinstance(raw, dict) and all(_is_header(name, text) for name, text in raw.items()):
-        return dict(raw)
-    raise _Unfit("an object of header names and texts of one line")
-
-
-def _is_header(name: str, text: object) -> bool:
-    # A line break in a header would end it and begin another.
-    return bool(name.strip()) and isinstance(text, str) and not any(mark in text + name for mark in "\r\n\0")
-
-
-def _extra_paths(raw: object, field: Field[Any]) -> tuple[ExtraPath, ...]:
-    if not isinstance(raw, list):
-        raise _Unfit('an array of paths or of {path: "…", pattern: "…"}')
-    return tuple(entry for item in raw if (entry := extra_path(item)) is not None)
-
-
-def extra_path(raw: object) -> ExtraPath | None:
-    """One entry of `extraPaths`; None for a blank one."""
-    if isinstance(raw, str) and "\0" not in raw:
-        return ExtraPath(path=raw.strip()) if raw.strip() else None
-    if isinstance(raw, dict) and not raw.keys() - {"path", "pattern"}:
-        path, pattern = raw.get("path"), raw.get("pattern", ANY_MARKDOWN)
-        if isinstance(path, str) and isinstance(pattern, str) and path.strip() and "\0" not in path + pattern:
-            return ExtraPath(path=path.strip(), pattern=pattern.strip() or ANY_MARKDOWN)
-    raise _Unfit('in every entry a path or {path: "…", pattern: "…"}')
-
-
-_KINDS: dict[str, Callable[[object, Field[Any]], Any]] = {
-    "bool": _boolean,
-    "int": _whole,
-    "float": _number,
-    "str": _text,
-    "tuple[str, ...]": _texts,
-    "tuple[ExtraPath, ...]": _extra_paths,
-    "Mapping[str, str]": _headers,
-}
+def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return the value in the type of its key, None when it does not fit; and what is allowed, in words."""
+    choices = limits.get("choices", ())
+    words = ", ".join(filter(None, choices))
+    match kind:
+        case "bool":
+            return raw if isinstance(raw, bool) else None, "true or false"
+        case "int" | "float":
+            low, high = limits.get("low", 0), limits.get("high", HIGHEST)
+            allowed = f"{'a whole number' if kind == 'int' else 'a number'} from {low} to {high}"
+            # JSON5 has one kind of number: 400.0 is a whole one. A boolean is none, whatever Python says.
+            is_usable = float.is_integer if kind == "int" else math.isfinite
+            if isinstance(raw, bool) or not (
+                isinstance(raw, int) or (isinstance(raw, float) and is_usable(raw))
+            ):
+                return None, allowed
+            near = max(low, min(raw, high))
+            fits = near == raw or limits.get("clamp")
+            return (int(near) if kind == "int" else float(near)) if fits else None, allowed
+        case "str":
+            text = limits["normal"](raw) if "normal" in limits and isinstance(raw, str) else raw
+            if choices:
+                return text if text in choices else None, words
+            fits = isinstance(text, str) and "\0" not in text
+            fits = fits and re.fullmatch(limits.get("pattern", "(?s).*"), text)
+            return text.strip() if fits else None, limits.get("allowed", "text")
+        case "tuple[str, ...]":
+            items = raw if isinstance(raw, list) else [None]
+            fits = all(isinstance(text, str) and "\0" not in text for text in items)
+            if choices:
+                return tuple(dict.fromkeys(items)) if fits and {*items} <= {
+                    *choices
+                } else None, f"an array of {words}"
+            return tuple(items) if fits else None, "an array of texts"
+        case "Mapping[str, str]":
+            # A line break in a header would end it and begin another.
+            fits = isinstance(raw, dict) and all(
+                name.strip() and isinstance(text, str) and not re.search(r"[\r\n\0]", name + text)
+                for name, text in raw.items()
+            )
+            return dict(raw) if fits else None, "an object of names and texts of one line"
+    raise AssertionError(f"a key has the type {kind}, which is not checked")

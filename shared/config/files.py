@@ -1,4 +1,4 @@
-"""Finding and reading the configuration file."""
+"""Find and read the configuration file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from shared.config import environment
-from shared.config.environment import Environment
-from shared.errors import ConfigError
+from memline.shared.config import environment
+from memline.shared.config.environment import Environment
+from memline.shared.errors import ConfigError
 
 #: A text that begins, after comments, with a key and a colon: the members of an object without its braces,
 #: as they are often printed in documentation.
@@ -16,31 +16,30 @@ _BARE_MEMBERS = r"""(?>\s+|//[^\n]*\n|/\*.*?\*/)*+(?:[A-Za-z_$][\w$]*|"[^"\n]*"|
 
 
 def default_places(env: Environment) -> tuple[Path, ...]:
-    """Where a file is looked for when none is named, first come first."""
-    return environment.config_dir(env) / "config.json5", environment.state_dir(env) / "openclaw.json"
+    """Return the places of the file when none is named; the first that exists counts."""
+    return environment.xdg(env, "XDG_CONFIG_HOME", ".config") / "config.json5", environment.state_dir(
+        env
+    ) / "openclaw.json"
 
 
 def find(named: Path | None, env: Environment) -> Path | None:
-    """The file to read: the one of `--config` or `MEMLINE_CONFIG`, else the first default place that exists.
-
-    A file that was named has to exist.
-    """
-    said_by = "--config"
+    """Return the file of `--config` or `MEMLINE_CONFIG`, which has to exist, else the first default place."""
+    named_by = "--config"
     if named is None and (variable := environment.value(env, environment.CONFIG)):
-        named, said_by = Path(variable), environment.CONFIG
+        named, named_by = Path(variable), environment.CONFIG
     if named is None:
         return next((place for place in default_places(env) if place.exists()), None)
     path = Path(environment.expand_user(str(named), env)).absolute()
     if not path.exists():
         raise ConfigError(
-            f"{path}: no such configuration file (named by {said_by})",
-            hint=f"create it, or leave {said_by} away: every key has a default",
+            f"{path}: no such configuration file (named by {named_by})",
+            hint=f"create it, or leave {named_by} away: every key has a default",
         )
     return path
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The object in the file; an empty file is an empty object."""
+    """Return the object in the file; an empty file is an empty object."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -58,7 +57,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def parse(text: str, *, where: str) -> Any:
-    """The value of a JSON5 text; an empty one is an empty object, and the outermost braces may be missing."""
+    """Parse a JSON5 text; an empty one is an empty object, and the outermost braces may be missing."""
     if not text.strip():
         return {}
     import json
@@ -83,7 +82,7 @@ def _parse_json5(text: str, where: str) -> Any:
         position = re.search(r"near (\d+)", message)
         offset = int(position[1]) - 1 - len(before) if position else 0
         if offset < 0:
-            # The brace that was added is the one that found no partner.
+            # The brace that was added is the one that is not closed.
             message, offset = "", len(text)
         if isinstance(error, pyjson5.Json5ExtraData):
             # Its position is the end of the value, not the place of what follows.
@@ -97,7 +96,7 @@ def _parse_json5(text: str, where: str) -> Any:
 
 
 def _complaint(message: str, text: str, offset: int) -> str:
-    """The parser's message in words for a reader; it never quotes more than one character of the file."""
+    """Put the parser's message in plain words; it never quotes more than one character of the file."""
     if unclosed := re.search(r"Unclosed b'(\w+)'", message):
         return f"the {unclosed[1]} that starts here is not closed"
     if message.startswith("Maximum nesting"):

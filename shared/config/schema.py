@@ -1,8 +1,10 @@
-"""Every configuration key, its type, its default and its limits.
+"""Declare every configuration key with its type, its default and its limits.
 
 Attribute names are the snake_case of the JSON5 keys (`max_results` is `maxResults`); a field of a nested
-dataclass type is an object in the file. Defaults follow the original (`agents.defaults.memorySearch`)
-except where `docs/config.md` says otherwise. This module only declares; `load.py` reads and checks.
+block type is an object in the file. `ConfigFile` is the whole file but for what repeats: `MemorySearch`
+(defaults and agents), `AgentEntry`, `ProviderEntry` and `PriceEntry`. Defaults follow the original
+(`agents.defaults.memorySearch`) except where `docs/config.md` says otherwise. `check.py` checks a file
+against these blocks, `load.py` makes the settings.
 """
 
 from __future__ import annotations
@@ -10,58 +12,71 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from shared.config.block import Block, key
-from shared.values import value
+from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, key
+from memline.shared.providers import PROVIDERS
 
-if TYPE_CHECKING:
-    from shared.config.faces import ChatScope, Serve
+FALLBACKS = (*PROVIDERS, "none")
+PROVIDER_CHOICES = ("auto", *FALLBACKS)
 
-PROVIDERS = ("auto", "openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
-FALLBACKS = ("openai", "gemini", "voyage", "mistral", "ollama", "local", "none")
-SOURCES = ("memory", "sessions")
-CITATIONS = ("auto", "on", "off")
-BACKENDS = ("builtin", "qmd")
-
-#: What is taken from a folder of `extraPaths` when nothing else is said.
+#: The files of a folder of `extraPaths` that has no pattern.
 ANY_MARKDOWN = "**/*.md"
 
+#: Keys of the original's `memorySearch` that would change nothing here, and the reason.
+WITHOUT_EFFECT = {
+    "multimodal": "Memline indexes text alone",
+    "store.fts": "Chinese, Japanese and Korean text is found without a tokenizer setting",
+    "inputType": "documents and questions are told apart by the provider's own rules",
+    "queryInputType": "documents and questions are told apart by the provider's own rules",
+    "documentInputType": "documents and questions are told apart by the provider's own rules",
+    "rememberAcrossConversations": "transcripts are opened by experimental.sessionMemory and sources",
+    "sync.sessions.postCompactionForce": "a transcript is read again whenever it has grown or shrunk",
+}
 
-@value
+#: Advice for providers of the original's later versions, which speak OpenAI's protocol.
+_COMPATIBLE = dict.fromkeys(
+    ("lmstudio", "openai-compatible", "openrouter", "vllm", "deepinfra"),
+    'write "openai" and the address of that service as remote.baseUrl (it speaks the same protocol)',
+)
+
+#: Other words for a chat between two.
+_DIRECT = {"dm": "direct", "private": "direct"}
+
+ACTIONS = ("allow", "deny")
+
+#: An agent's id becomes part of file names, so it holds nothing that means something in a path.
+AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+
+
 class ExtraPath(Block):
     """One entry of `extraPaths`: a file, or a folder whose files match `pattern`."""
 
-    path: str
-    pattern: str = ANY_MARKDOWN
+    path: str = key("", required=True, doc="a file or folder, relative to the workspace")
+    pattern: str = key(ANY_MARKDOWN, doc="glob of the files in a folder")
 
 
-@value
 class Experimental(Block):
-    """What has to be allowed before it is used."""
+    """Features that have to be allowed before they are used."""
 
     session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
-@value
 class Batch(Block):
     """The provider's asynchronous Batch API."""
 
     enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
-    min_texts: int = key(50, low=1, doc="texts that are worth a batch; fewer go out in requests")
+    min_texts: int = key(50, low=1, doc="texts that are worth a batch; fewer are sent in requests")
     concurrency: int = key(2, low=1, doc="batches open at a time")
-    poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first time between two looks at a batch")
+    poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first interval between two polls")
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
     failure_limit: int = key(2, low=1, high=1000, doc="batches that fail in a row until requests take over")
-    cool_down_minutes: int = key(
-        30, low=0, high=10_080, doc="first time until one is tried again after that; doubles up to 12 times"
-    )
+    cool_down_minutes: int = key(30, low=0, high=10_080, doc="first cooldown after that; it doubles")
 
 
-@value
 class Remote(Block):
-    """How a remote provider is reached."""
+    """Address, key and limits of a remote provider."""
 
     base_url: str = key("", url=True, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1")
     api_key: str = key("", secret=True, doc="key of the provider")
@@ -74,7 +89,6 @@ class Remote(Block):
     timeout_seconds: int = key(60, low=1, high=86_400, doc="time limit of one embedding request")
 
 
-@value
 class Local(Block):
     """A model that runs on this machine."""
 
@@ -82,7 +96,6 @@ class Local(Block):
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
 
-@value
 class VectorStore(Block):
     """Vector search inside SQLite."""
 
@@ -90,44 +103,39 @@ class VectorStore(Block):
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
 
-@value
 class Store(Block):
-    """Where the index is."""
+    """The place of the index."""
 
-    driver: str = key("sqlite", choices=("sqlite",), doc="the only store there is")
+    driver: str = key("sqlite", choices=("sqlite",), doc="the only store")
     path: str = key("", doc="the index file; `{agentId}` is replaced; default <home>/memory/{agentId}.sqlite")
     vector: VectorStore = key(factory=VectorStore)
 
 
-@value
 class Chunking(Block):
-    """How notes are cut."""
+    """The size of chunks."""
 
     tokens: int = key(400, low=1, doc="size of a chunk; a token is 4 characters, a CJK character one token")
     overlap: int = key(80, low=0, doc="tokens repeated from the chunk before; less than `tokens`")
 
 
-@value
 class SessionSync(Block):
-    """How much a transcript grows before it is read again."""
+    """The growth of a transcript before it is read again."""
 
     delta_bytes: int = key(100_000, low=0, doc="bytes a transcript grows before it is read again")
     delta_messages: int = key(50, low=0, doc="lines a transcript grows before it is read again")
 
 
-@value
 class Sync(Block):
-    """When the index follows the files."""
+    """The moments at which the index follows the files."""
 
     on_session_start: bool = key(True, doc="a new agent session first brings the index up to date")
     on_search: bool = key(True, doc="a search first brings changed files into the keyword index")
     watch: bool = key(True, doc="`up` and `watch` follow the files; off: only intervals and commands")
     watch_debounce_ms: int = key(1500, low=0, high=86_400_000, doc="quiet time before a changed file is read")
-    interval_minutes: int = key(0, low=0, high=525_600, doc="full look at all files every so often; 0: never")
+    interval_minutes: int = key(0, low=0, high=525_600, doc="between two full scans; 0: never")
     sessions: SessionSync = key(factory=SessionSync)
 
 
-@value
 class Mmr(Block):
     """Variety among the hits."""
 
@@ -135,7 +143,6 @@ class Mmr(Block):
     lambda_: float = key(0.7, low=0, high=1, doc="1: relevance only, 0: diversity only")
 
 
-@value
 class TemporalDecay(Block):
     """Age of dated notes."""
 
@@ -143,47 +150,33 @@ class TemporalDecay(Block):
     half_life_days: float = key(30.0, low=0.001, high=1_000_000, doc="age at which a note scores half")
 
 
-@value
 class Hybrid(Block):
-    """How keyword and vector hits become one list."""
+    """The fusion of keyword and vector hits. The weights are scaled to a sum of 1."""
 
     enabled: bool = key(True, doc="off: vector search only (keyword search when there are no vectors)")
-    vector_weight: float = key(
-        0.5, low=0, high=1, clamp=True, doc="share of the vector score; both weights are scaled to a sum of 1"
-    )
+    vector_weight: float = key(0.5, low=0, high=1, clamp=True, doc="share of the vector score")
     text_weight: float = key(0.5, low=0, high=1, clamp=True, doc="share of the keyword score")
-    candidate_multiplier: int = key(
-        4, low=1, high=20, clamp=True, doc="candidates of each leg per wanted hit"
-    )
-    fusion: str = key(
-        "weighted", choices=("weighted", "rrf"), doc="weighted sum of scores, or reciprocal ranks"
-    )
+    candidate_multiplier: int = key(4, low=1, high=20, clamp=True, doc="of each retriever per hit")
+    fusion: str = key("weighted", choices=("weighted", "rrf"), doc="sum of scores, or reciprocal ranks")
     mmr: Mmr = key(factory=Mmr)
     temporal_decay: TemporalDecay = key(factory=TemporalDecay)
 
 
-@value
 class Query(Block):
-    """What a search returns."""
+    """The number and quality of hits."""
 
     max_results: int = key(6, low=1, doc="hits at most")
-    min_score: float = key(
-        0.35, low=0, high=1, clamp=True, doc="cosine below which a hit of the vector leg alone is cut"
-    )
+    min_score: float = key(0.35, low=0, high=1, clamp=True, doc="least cosine of a vector-only hit")
     hybrid: Hybrid = key(factory=Hybrid)
 
 
-@value
 class Cache(Block):
-    """Vectors kept for texts that may come back."""
+    """Vectors kept for texts that may return."""
 
     enabled: bool = key(True, doc="keep vectors that no chunk needs any more")
-    max_entries: int = key(
-        50_000, low=1, doc="vectors kept that no chunk needs; the least recently used go first"
-    )
+    max_entries: int = key(50_000, low=1, doc="cached vectors at most, by least recent use")
 
 
-@value
 class Append(Block):
     """Notes that an agent may write with `memory_append`."""
 
@@ -191,23 +184,23 @@ class Append(Block):
     max_chars: int = key(2_000, low=1, high=100_000, doc="characters of one entry at most")
 
 
-@value
 class SessionContext(Block):
-    """What an agent reads at the start of a session."""
+    """The context of a new session."""
 
     max_chars: int = key(12_000, low=1, high=1_000_000, doc="characters of all parts together")
 
 
-@value
 class MemorySearch(Block):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
+    without_effect = WITHOUT_EFFECT
+
     enabled: bool = key(True, doc="off: this agent has no memory search")
-    sources: tuple[str, ...] = key(("memory",), choices=SOURCES, doc="what is searched")
-    extra_paths: tuple[ExtraPath, ...] = key((), doc="more files and folders beside the workspace")
+    sources: tuple[str, ...] = key(("memory",), choices=("memory", "sessions"), doc="what is searched")
+    extra_paths: tuple[ExtraPath, ...] = key((), of=ExtraPath, shorthand="path", doc="more files")
     experimental: Experimental = key(factory=Experimental)
-    provider: str = key("auto", choices=PROVIDERS, doc="who makes the vectors; auto: the first that can work")
-    fallback: str = key("none", choices=FALLBACKS, doc="who takes over when the provider fails for good")
+    provider: str = key("auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, doc="embedding provider")
+    fallback: str = key("none", choices=FALLBACKS, advice=_COMPATIBLE, doc="when the first one fails")
     model: str = key("", doc="model of the provider; empty: its default")
     output_dimensionality: int = key(0, low=0, doc="dimensions asked of the provider; 0: its default")
     remote: Remote = key(factory=Remote)
@@ -221,53 +214,175 @@ class MemorySearch(Block):
     context: SessionContext = key(factory=SessionContext)
 
 
-@value
 class ProviderEntry(Block):
-    """`models.providers.<id>`: where a provider is and how to speak to it."""
+    """`models.providers.<id>`: address, key and headers of a provider."""
+
+    unknown = IGNORE
 
     base_url: str = key("", url=True, doc="base address of the provider")
-    api_key: str = key(
-        "", secret=True, doc="key, used when neither `remote.apiKey` nor the environment has one"
-    )
+    api_key: str = key("", secret=True, doc="used after `remote.apiKey` and the environment")
     headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers")
 
 
-@value
 class MemoryFlush(Block):
-    """The silent turn that writes down what is worth keeping before a session is compacted."""
+    """The silent request that saves what is worth keeping before a session is compacted."""
+
+    unknown = WARN_IF_NEAR
 
     enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
-    soft_threshold_tokens: int = key(
-        4000, low=0, doc="a session is flushed so many tokens before the reserve"
-    )
-    force_flush_transcript_bytes: int = key(
-        2_097_152,
-        low=0,
-        doc="flush also after so many bytes since the last compaction; 0: never",
-    )
-    prompt: str = key("", doc="the request at the end of the turn; empty: Memline's own")
-    system_prompt: str = key("", doc="the system prompt of the turn; empty: Memline's own")
-    model: str = key("", doc="model that takes the turn, at a server that speaks OpenAI's protocol")
+    soft_threshold_tokens: int = key(4000, low=0, doc="a session is flushed this far before the reserve")
+    force_flush_transcript_bytes: int = key(2_097_152, low=0, doc="bytes after a compaction; 0: never")
+    prompt: str = key("", doc="the request after the conversation; empty: Memline's own")
+    system_prompt: str = key("", doc="the system prompt; empty: Memline's own")
+    model: str = key("", doc="chat model, at a server that speaks OpenAI's protocol")
     base_url: str = key("", url=True, doc="its address; empty: `models.providers`, else OpenAI's own")
     api_key: str = key("", secret=True, doc="key of that server; empty: OPENAI_API_KEY for OpenAI's own")
     headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers for that server")
-    command: tuple[str, ...] = key((), doc="a program that takes the turn instead: text in, text out")
-    timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the turn")
+    command: tuple[str, ...] = key((), doc="a program instead of the model: text in, text out")
+    timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the request")
 
 
-@value
 class Compaction(Block):
-    """`agents.defaults.compaction`: what Memline needs to know of it."""
+    """`agents.defaults.compaction`: the keys that a flush depends on."""
+
+    unknown = WARN_IF_NEAR
 
     reserve_tokens_floor: int = key(20_000, low=0, doc="tokens of the window that the agent keeps free")
     memory_flush: MemoryFlush = key(factory=MemoryFlush)
 
 
-@value
-class Sessions(Block):
-    """How the agent runs its sessions, as far as a flush depends on it."""
+class AgentDefaults(Block):
+    """`agents.defaults`, beside `memorySearch`."""
 
-    #: `agents.defaults.contextTokens`: the window of a model that says nothing of its own.
+    unknown = IGNORE
+
+    workspace: str = key("", doc="folder of the notes")
+    context_tokens: int = key(200_000, low=1, doc="window of a model that names none, in tokens")
+    user_timezone: str = key("", doc="IANA time zone of notes; empty: that of the machine")
+    compaction: Compaction = key(factory=Compaction)
+
+
+class AgentEntry(Block):
+    """One entry of `agents.list`, beside `memorySearch`."""
+
+    unknown = IGNORE
+
+    id: str = key(
+        "",
+        required=True,
+        pattern=AGENT_ID,
+        allowed="up to 64 letters, digits, - and _, the first a letter or digit",
+        doc="name of the agent, such as main",
+    )
+    default: bool = key(False, doc="the agent of commands that name none")
+    workspace: str = key("", doc="folder of its notes")
+
+
+class AgentsBlock(Block):
+    """`agents`."""
+
+    unknown = IGNORE
+
+    defaults: AgentDefaults = key(factory=AgentDefaults)
+
+
+class ChatMatch(Block):
+    """The chats that a rule is about. Empty fields fit every chat."""
+
+    channel: str = key("", normal=str.lower, doc="where the chat is: discord, telegram …")
+    chat_type: str = key(
+        "",
+        choices=("", "direct", "group", "channel"),
+        normal=lambda text: _DIRECT.get(text, text),
+        doc="type of the chat",
+    )
+    key_prefix: str = key("", normal=str.lower, doc="how the session key begins, without `agent:<id>:`")
+    raw_key_prefix: str = key("", normal=str.lower, doc="how the whole session key begins")
+
+
+class ChatRule(Block):
+    """One rule of a scope: which chats it fits, and what then holds."""
+
+    action: str = key("allow", choices=ACTIONS, required=True, doc='"allow" or "deny"')
+    match: ChatMatch = key(factory=ChatMatch)
+
+
+class ChatScope(Block):
+    """`memory.scope`: in which chats memory may be used. The first rule that fits decides, else `default`."""
+
+    default: str = key("allow", choices=ACTIONS, doc="what holds when no rule fits")
+    rules: tuple[ChatRule, ...] = key((), of=ChatRule, doc="rules, the first that fits decides")
+
+
+class MemoryBlock(Block):
+    """`memory`."""
+
+    unknown = IGNORE
+
+    backend: str = key("builtin", choices=("builtin", "qmd"), doc="qmd is read as builtin")
+    citations: str = key("auto", choices=("auto", "on", "off"), doc="citations below snippets for agents")
+    max_injected_chars: int = key(0, low=0, doc="characters of all snippets of an answer; 0: no limit")
+    scope: ChatScope | None = key(None, of=ChatScope, doc="chats that may use memory; absent: all")
+
+
+class QueueSettings(Block):
+    """`queue`: Memline's own block."""
+
+    unknown = WARN
+
+    url: str = key("", url=True, doc="redis://…; empty: everything in one process")
+    name: str = key("", doc="name of the fleet on its Redis; empty: derived from host and home")
+
+    @property
+    def address(self) -> str:
+        """The URL with the name of the fleet as its fragment; empty without a queue."""
+        return f"{self.url}#{self.name}" if self.url else ""
+
+
+class Serve(Block):
+    """`serve`: the HTTP server."""
+
+    host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
+    port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
+    token: str = key("", secret=True, doc="bearer token for all agents")
+    tokens: Mapping[str, str] = key(factory=dict, secret=True, doc="bearer token of each agent, by its id")
+    allowed_hosts: tuple[str, ...] = key((), doc="names in the Host header beside loopback and `host`")
+    allowed_origins: tuple[str, ...] = key((), doc="origins of web pages that may call it, https://… each")
+    requests_per_minute: int = key(0, low=0, doc="requests of one client in any minute; 0: no limit")
+    max_body_bytes: int = key(65_536, low=1_024, high=16_777_216, doc="size of a request at most")
+    timeout_seconds: int = key(30, low=1, high=3_600, doc="time limit of a request")
+    threads: int = key(4, low=1, high=64, doc="searches at a time")
+
+
+class PriceEntry(Block):
+    """`prices.<model>`: the price of one model; it wins over the table of list prices."""
+
+    per_million: float = key(0.0, low=0, required=True, doc="price of a million tokens by requests")
+    batch_per_million: float = key(0.0, low=0, doc="price of a million tokens by batches; absent: not known")
+    currency: str = key("USD", doc="currency of both")
+    as_of: str = key(
+        "",
+        pattern=r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])",
+        allowed="a day such as 2026-02-28",
+        doc="day the price was looked up, YYYY-MM-DD",
+    )
+
+
+class ConfigFile(Block):
+    """The whole file, but for the blocks that repeat; other keys in it are OpenClaw's."""
+
+    unknown = IGNORE
+
+    agents: AgentsBlock = key(factory=AgentsBlock)
+    memory: MemoryBlock = key(factory=MemoryBlock)
+    queue: QueueSettings = key(factory=QueueSettings)
+    serve: Serve = key(factory=Serve)
+
+
+class Sessions(Block):
+    """The sessions of the agent, as far as a flush depends on them."""
+
+    #: `agents.defaults.contextTokens`: the window of a model that names none.
     context_tokens: int = 200_000
     #: Windows by `provider/model` and by model, out of `models.providers.*.models`.
     context_windows: Mapping[str, int] = field(default_factory=dict)
@@ -276,16 +391,8 @@ class Sessions(Block):
     compaction: Compaction = field(default_factory=Compaction)
 
 
-@value
-class QueueSettings(Block):
-    """`queue`: Memline's own block."""
-
-    url: str = key("", url=True, doc="redis://…; empty: everything in one process")
-
-
-@value
 class AgentSettings(Block):
-    """Everything one agent needs, resolved: what workers, producers and search take as their settings."""
+    """Hold everything one agent needs, resolved: the settings of workers, producers and search."""
 
     agent: str
     workspace: Path
@@ -293,32 +400,27 @@ class AgentSettings(Block):
     #: State directory of the original's files (session transcripts are below it).
     state_dir: Path
     memory: MemorySearch = field(default_factory=MemorySearch)
-    #: `models.providers`, by provider id (`openai`, `google`, `voyage`, …).
+    #: `models.providers` by the ids there (`openai`, `google` …), and keys of the environment by ours.
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)
-    #: Keys found in the environment, by provider id (`openai`, `gemini`, `voyage`).
     environment_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    #: `memory.citations`: auto, on or off.
+    #: Those of `memory`.
     citations: str = "auto"
-    #: `memory.maxInjectedChars`: characters of all snippets of an answer to an agent; 0: no limit.
     max_injected_chars: int = 0
-    #: `memory.scope`: in which chats memory may be used; None: in all.
     scope: ChatScope | None = None
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
     sessions: Sessions = field(default_factory=Sessions)
 
 
-@value
 class Settings(Block):
-    """The whole resolved configuration."""
+    """Hold the whole resolved configuration."""
 
     agents: Mapping[str, AgentSettings]
     default_agent: str
     home: Path
     queue: QueueSettings = field(default_factory=QueueSettings)
-    #: `serve`; None: all of it has its default.
-    serve: Serve | None = None
-    #: `prices`: what the user says of a model's price, by model.
+    serve: Serve = field(default_factory=Serve)
+    #: `prices`: the user's own prices, by model.
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    #: The file that was read; None when there was none.
+    #: The file that was read; None without one.
     path: Path | None = None

@@ -1,101 +1,75 @@
-"""The resolved configuration as it may be shown: every value with its origin, no secret."""
+"""Show the resolved configuration: every value with its origin, no secret."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
-from shared.config import environment
-from shared.config.block import mask_url, masked
-from shared.config.check import Leaf
-from shared.config.faces import Serve
-from shared.config.keys import default_of, leaves, members
-from shared.config.load import Loaded
-from shared.config.schema import Compaction, MemorySearch, ProviderEntry, QueueSettings
-from shared.config.sessions import COMPACTION
-from shared.errors import ConfigError
+from memline.shared.config import environment
+from memline.shared.config.keys import Block, Setting, default_of, leaves, mask_url, masked
+from memline.shared.config.load import Loaded
+from memline.shared.config.schema import ConfigFile, MemorySearch, PriceEntry, ProviderEntry
+from memline.shared.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A value in the words of JSON, and who set it: `default`, `<file>: <path>`, a variable or an option."""
-
-    value: Any
-    origin: str
-
-
-def shown_for_all(loaded: Loaded) -> dict[str, Shown]:
-    """What holds for all agents, by key."""
-    shown = {key: _plain(leaf) for key, leaf in loaded.shared_leaves.items()}
-    for path, field in leaves(Compaction):
-        key = f"{COMPACTION}.{path}"
-        value, origin = loaded.shared_leaves.get(key, (default_of(field), "default"))
-        shown[key] = _plain((masked(value, field.metadata), origin))
-    url, origin = loaded.shared_leaves["queue.url"]
-    shown["queue.url"] = Shown(
-        value=masked(url, members(QueueSettings)["url"].metadata) or "(not set)", origin=origin
-    )
-    for name, field in members(Serve).items():
-        value, origin = loaded.serve_leaves.get(name, (default_of(field), "default"))
-        shown[f"serve.{name}"] = _plain((masked(value, field.metadata), origin))
-    for model, price in loaded.price_leaves.items():
-        for name, leaf in price.items():
-            shown[f"prices.{model}.{name}"] = _plain(leaf)
-    for provider, entry in loaded.provider_leaves.items():
-        for name, (value, origin) in entry.items():
-            shown[f"models.providers.{provider}.{name}"] = Shown(
-                value=masked(value, members(ProviderEntry)[name].metadata), origin=origin
-            )
+def shown_for_all(loaded: Loaded) -> dict[str, Setting]:
+    """Return what holds for all agents in the words of JSON, by key."""
+    shared = loaded.context.shared
+    shown = {key: Setting(str(shared[key].value), shared[key].origin) for key in ("home", "stateDir")}
+    shown |= _shown(ConfigFile, shared)
+    if not shown["queue.url"].value:
+        shown["queue.url"] = Setting("(not set)", "default")
+    for prefix, block, entries in (
+        ("prices.", PriceEntry, loaded.prices),
+        ("models.providers.", ProviderEntry, loaded.providers),
+    ):
+        for name, settings in entries.items():
+            entry = _shown(block, settings)
+            shown |= {f"{prefix}{name}.{key}": entry[key] for key in settings}
     for provider in environment.PROVIDER_KEYS:
-        variable = environment.provider_key_name(loaded.ground.env, provider)
-        shown[f"keys.{provider}"] = Shown(
-            value="(set)" if variable else "(not set)", origin=variable or "default"
-        )
+        variable = environment.provider_key_name(loaded.context.env, provider)
+        shown[f"keys.{provider}"] = Setting("(set)" if variable else "(not set)", variable or "default")
     return shown
 
 
-def shown_for_agent(loaded: Loaded, agent: str) -> dict[str, Shown]:
-    """What holds for one agent, by key; a workspace that nobody named is `(not set)`."""
-    shown = {"workspace": _workspace(loaded, agent), "indexPath": _plain(loaded.ground.index_path(agent))}
-    found: Mapping[str, Leaf] = loaded.ground.leaves(agent)
-    for path, field in leaves(MemorySearch):
-        value, origin = found.get(path, (default_of(field), "default"))
-        shown[f"memorySearch.{path}"] = _plain((masked(value, field.metadata), origin))
-    return shown
-
-
-def keys_of_file(loaded: Loaded) -> set[str]:
-    """The keys of the file that have a say in what is shown, each as it stands there."""
-    everything = [*shown_for_all(loaded).values()]
-    for agent in loaded.settings.agents:
-        everything += shown_for_agent(loaded, agent).values()
-    prefix = f"{loaded.settings.path}: "
+def shown_for_agent(loaded: Loaded, agent: str) -> dict[str, Setting]:
+    """Return what holds for one agent, by key; a workspace that is not configured is `(not set)`."""
+    try:
+        path, origin = loaded.context.workspace(agent)
+        workspace = Setting(str(path), origin)
+    except ConfigError as error:
+        workspace = Setting("(not set)", error.message)
+    path, origin = loaded.context.index_path(agent)
+    memory = _shown(MemorySearch, loaded.context.settings(agent))
     return {
-        origin.removeprefix(prefix)
-        for shown in everything
-        for origin in shown.origin.split("; ")
-        if origin.startswith(prefix)
+        "workspace": workspace,
+        "indexPath": Setting(str(path), origin),
+        **{f"memorySearch.{path}": setting for path, setting in memory.items()},
     }
 
 
-def _workspace(loaded: Loaded, agent: str) -> Shown:
-    try:
-        return _plain(loaded.ground.workspace(agent))
-    except ConfigError as error:
-        return Shown(value="(not set)", origin=error.message)
+def keys_of_file(loaded: Loaded) -> set[str]:
+    """Return the keys of the file that have an effect, each with its path there."""
+    settings = [*shown_for_all(loaded).values()]
+    for agent in loaded.settings.agents:
+        settings += shown_for_agent(loaded, agent).values()
+    prefix = f"{loaded.settings.path}: "
+    origins = (origin for setting in settings for origin in setting.origin.split("; "))
+    return {origin.removeprefix(prefix) for origin in origins if origin.startswith(prefix)}
 
 
-def _plain(leaf: Leaf) -> Shown:
-    value, origin = leaf
-    return Shown(value=_json(value), origin=origin)
+def _shown(block: type[Block], settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return every key of a block, secrets hidden, with its default where it is not set."""
+    return {
+        path: Setting(_json(masked(value, field.metadata)), origin)
+        for path, field in leaves(block)
+        for value, origin in (settings.get(path, (default_of(field), "default")),)
+    }
 
 
 def _json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if value is None or isinstance(value, bool | int | float | str | Mapping):
-        return mask_url(value) if isinstance(value, str) and "://" in value else value
-    return str(value)
+    if isinstance(value, Block):
+        return {name: _json(getattr(value, field.name)) for name, field in type(value).members.items()}
+    return mask_url(value) if isinstance(value, str) and "://" in value else value

@@ -1,45 +1,121 @@
-"""HTTP to a provider: one client an embedder, and every failure as a `shared.errors.ProviderError`.
+"""Speak HTTP to one provider. The only module that knows httpx; every failure is a `ProviderError`.
 
-A transport error or a 5xx is tried again at once, a few times; everything
-longer (a rate limit, an outage) goes back to the caller, who can wait without holding a worker. A call that
-must not have its effect twice (`once`) is only tried again when no connection came about.
+A transport error or a 5xx is tried again at once, a few times. Anything longer (a rate limit, an outage) is
+left to the caller, who can wait without holding a worker. A call that must not have its effect twice (`once`)
+is only tried again when no connection came about.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
-from dataclasses import replace
-from typing import Any
+import math
+import random
+import ssl
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
-import tenacity
+import httpx
 
-from shared.clock import Clock, SystemClock
-from shared.embedders.catalog import url_hint
-from shared.embedders.classify import classify
-from shared.embedders.connection import EMBEDDINGS, Call, Connection, File, Query, Reply, Upload, timed_out
-from shared.embedders.endpoint import Endpoint
-from shared.embedders.masking import shown
-from shared.embedders.tries import most
-from shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.embedders.errors import classify, redact_line, url_hint
+from memline.shared.embedders.protocol import max_attempts
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
+from memline.shared.version import own_version
 
-#: Waits between tries: 0.2 s, doubled, plus a jitter, never above 2 s.
+#: Backoff between attempts: 0.2 s, doubled, plus a jitter.
 FIRST_WAIT_S = 0.2
 JITTER_S = 0.2
-MAX_WAIT_S = 2.0
+
+#: A server that is there accepts a connection sooner than it answers.
+CONNECT_TIMEOUT_S = 10.0
+
+#: 2,048 vectors of 3,072 dimensions as JSON numbers are 130 MB; a larger answer is an error.
+MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+#: A file may take as long as it takes, as long as it comes at this rate; a trickle holds a worker for ever.
+MIN_BYTES_A_SECOND = 1024
+
+#: Redirects of a file: the provider's own address, or the storage behind it.
+MAX_REDIRECTS = 3
+
+#: What a call is for, in its errors: "openai embeddings failed: …".
+EMBEDDINGS = "embeddings"
+
+TRUST_HINT = "set SSL_CERT_FILE to a file with the certificate of its authority, or check the address"
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+#: Errors of a request that was never sent.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+Query = Mapping[str, str | int]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer, read to its end."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    #: Size of the JSON it answers.
+    sent_bytes: int = 0
+    #: What the request was for.
+    what: str = EMBEDDINGS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A request body that is sent piece by piece."""
+
+    content_type: str
+    size: int
+    #: Called for each attempt.
+    pieces: Callable[[], Iterator[bytes]]
+    #: More headers.
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request, and how long it may take."""
+
+    method: str
+    url: httpx.URL
+    what: str
+    content: bytes | Upload | None = field(repr=False)
+    timeout_s: float
+    #: Time at which all its attempts have to be over.
+    deadline: float
+    #: It must not have its effect twice; see `ProviderError.maybe_done`.
+    once: bool
 
 
 class HttpClient:
     """Sends JSON and files to one endpoint of one provider. Safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float, clock: Clock | None = None) -> None:
-        """`timeout_s` bounds a whole call, all its tries and waits together; where a file is sent or
-        received, the silence in between. Raises ProviderStop.
+        """`timeout_s` bounds a whole call, all its attempts and waits together; where a file is sent or
+        received, the silence in between. Raises ProviderStop when the address or a header cannot be sent.
         """
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
-        self._connection = Connection(endpoint, self._clock)
+        try:
+            self._base = httpx.URL(endpoint.base_url)
+            self._client = self._new_client(self._headers(), has_tls=self._base.scheme == "https")
+        except (httpx.InvalidURL, ValueError, OSError) as error:
+            # Not `from error`: a header that cannot be encoded is part of the message of its error.
+            reason = "a header or key holds a character that cannot be sent"
+            if not isinstance(error, UnicodeError):
+                reason = redact_line(str(error), endpoint.secrets)
+            raise ProviderStop(self._message(EMBEDDINGS, reason), hint=endpoint.key_hint) from None
 
     def post(
         self,
@@ -50,61 +126,60 @@ class HttpClient:
         what: str = EMBEDDINGS,
         once: bool = False,
     ) -> Reply:
-        """The provider's answer, whatever its status below 500. Raises a ProviderError when there is none.
+        """Return the provider's answer, whatever its status below 500. Raises a ProviderError without one.
 
         `path` goes behind the base address, percent-encoded where it must be. `once`: see above; the error
         then says in `maybe_done` whether the request may have been received.
         """
         # A lone surrogate cannot be sent as UTF-8; one "?" is better than a text without a vector.
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return self._ask("POST", path, what, content, once=once, timeout_s=timeout_s)
+        return self._ask(self._send, "POST", path, what, content, once=once, timeout_s=timeout_s)
 
     def get(self, path: str, *, query: Query | None = None, what: str) -> Reply:
-        """As `post`, without a body."""
-        return self._ask("GET", path, what, query=query)
+        """Do as `post`, without a body."""
+        return self._ask(self._send, "GET", path, what, query=query)
 
     def delete(self, path: str, *, what: str) -> Reply:
-        """As `post`, without a body."""
-        return self._ask("DELETE", path, what)
+        """Do as `post`, without a body."""
+        return self._ask(self._send, "DELETE", path, what)
 
     def upload(
         self, path: str, content: Upload, *, query: Query | None = None, service: str = "", what: str
     ) -> Reply:
-        """As `post` with `once`, for a body of any size.
+        """Do as `post` with `once`, for a body of any size.
 
         `service`: a word before the last part of the base path, as Google has it (`/upload/v1beta`).
         """
-        return self._ask("POST", path, what, content, query=query, service=service, once=True)
+        return self._ask(self._send, "POST", path, what, content, query=query, service=service, once=True)
 
     def download(
         self, path: str, *, query: Query | None = None, service: str = "", what: str
     ) -> Generator[bytes, None, None]:
-        """The bytes of a file as they arrive. Raises a ProviderError, also in the middle.
+        """Yield the bytes of a file as they arrive. Raises a ProviderError, also in the middle.
 
         Redirects are followed, to other places without key and headers: files may lie in another storage.
         """
-        call = Call(
-            method="GET",
-            url=self._connection.url(path, query, service),
-            what=what,
-            timeout_s=self._timeout_s,
-        )
-        file = self._tries(self._clock.now() + self._timeout_s, once=False)(self._open, call)
-        if isinstance(file, Reply):
-            raise self.error(file)
-        try:
-            if file.content_type == "text/html":
-                raise ProviderBrokenAnswer(
-                    self._connection.text(what, "200, but a web page"),
-                    hint=url_hint(self._endpoint.provider),
-                    status=200,
-                )
-            yield from file.pieces
-        finally:
-            file.close()
+        response, call = self._ask(self._open, "GET", path, what, query=query, service=service)
+        waited_s, received = 0.0, 0
+        with closing(response), self._translated(call):
+            if response.headers.get("content-type", "").startswith("text/html"):
+                text = self._message(what, "200, but a web page")
+                raise ProviderBrokenAnswer(text, hint=url_hint(self._endpoint.provider), status=200)
+            pieces = response.iter_bytes()
+            while True:
+                # Only the time of waiting counts: the caller may take its time between the pieces.
+                asked = self._clock.now()
+                piece = next(pieces, None)
+                waited_s += self._clock.now() - asked
+                if piece is None:
+                    return
+                received += len(piece)
+                if waited_s > call.timeout_s and received < MIN_BYTES_A_SECOND * waited_s:
+                    raise httpx.ReadTimeout("answer too slow")
+                yield piece
 
     def error(self, reply: Reply) -> ProviderError:
-        """The error that a reply which is no success stands for."""
+        """Make the error of a reply that is not a success."""
         return classify(
             self._endpoint.provider,
             reply.status,
@@ -118,42 +193,39 @@ class HttpClient:
         )
 
     def json(self, reply: Reply) -> Any:
-        """The JSON of a successful reply. Raises a ProviderError for any other, and for an error in it."""
+        """Parse a successful reply. Raises a ProviderError for any other, and for an error inside it."""
         answer = self.any_json(reply)
-        if isinstance(answer, dict) and answer.get("error") and "data" not in answer:
-            raise self._error_in_success(reply, answer["error"])
-        return answer
+        error = answer.get("error") if isinstance(answer, dict) and "data" not in answer else None
+        if not error:
+            return answer
+        # A gateway (OpenRouter) puts the provider's status into a 200.
+        status = error.get("code") if isinstance(error, dict) else None
+        if isinstance(status, int) and 400 <= status < 600:
+            raise self.error(replace(reply, status=status))
+        text = redact_line(reply.body.decode("utf-8", "replace"), self._endpoint.secrets)
+        raise ProviderBrokenAnswer(self._message(reply.what, f"{reply.status} {text}"), status=reply.status)
 
     def any_json(self, reply: Reply) -> Any:
-        """As `json`, for answers in which an error is something else than the answer's own."""
+        """Do as `json`, for answers in which an error is something else than the answer's own."""
         if reply.status >= 300 or reply.status < 200:
             raise self.error(reply)
         try:
             return json.loads(reply.body)
         except (ValueError, RecursionError):
             kind = reply.headers.get("content-type", "no content type").split(";")[0]
-            said = shown(reply.body[:2000].decode("utf-8", "replace"), self._endpoint.secrets)
-            raise ProviderBrokenAnswer(
-                self._connection.text(reply.what, f"{reply.status}, but no JSON ({kind}): {said}"),
-                hint=url_hint(self._endpoint.provider),
-                status=reply.status,
-            ) from None
+            shown = redact_line(reply.body[:2000].decode("utf-8", "replace"), self._endpoint.secrets)
+            text = self._message(reply.what, f"{reply.status}, but no JSON ({kind}): {shown}")
+            hint = url_hint(self._endpoint.provider)
+            raise ProviderBrokenAnswer(text, hint=hint, status=reply.status) from None
 
     def close(self) -> None:
-        self._connection.close()
-
-    def _error_in_success(self, reply: Reply, error: object) -> ProviderError:
-        """Gateways (OpenRouter) put the status of the provider behind them into a 200."""
-        status = error.get("code") if isinstance(error, dict) else None
-        if isinstance(status, int) and 400 <= status < 600:
-            return self.error(replace(reply, status=status))
-        said = shown(reply.body.decode("utf-8", "replace"), self._endpoint.secrets)
-        return ProviderBrokenAnswer(
-            self._connection.text(reply.what, f"{reply.status} {said}"), status=reply.status
-        )
+        self._client.close()
+        if "_anonymous_client" in self.__dict__:
+            self._anonymous_client.close()
 
     def _ask(
         self,
+        send: Callable[[_Call], T],
         method: str,
         path: str,
         what: str,
@@ -163,45 +235,179 @@ class HttpClient:
         service: str = "",
         once: bool = False,
         timeout_s: float | None = None,
-    ) -> Reply:
-        call = Call(
-            method=method,
-            url=self._connection.url(path, query, service),
-            what=what,
-            timeout_s=timeout_s or self._timeout_s,
-            content=content,
-            once=once,
-        )
-        deadline = self._clock.now() + call.timeout_s
-        return self._tries(deadline, once=once)(self._send, call, deadline)
+    ) -> T:
+        """Send a call until it works, its error is not one of a moment, or its attempts are over."""
+        timeout_s = timeout_s or self._timeout_s
+        deadline = self._clock.now() + timeout_s
+        url = self._url(path, query, service)
+        call = _Call(method, url, what, content, timeout_s=timeout_s, deadline=deadline, once=once)
+        # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
+        for attempt in range(1, max_attempts()):
+            try:
+                return send(call)
+            except ProviderLater as error:
+                if (
+                    (error.status is not None and error.status < 500)
+                    or error.retry_after_s is not None
+                    or isinstance(error.__cause__, httpx.TimeoutException)
+                    or (once and (error.status is not None or error.maybe_done))
+                    or self._clock.now() + FIRST_WAIT_S >= deadline
+                ):
+                    raise
+            self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
+        return send(call)
 
-    def _send(self, call: Call, deadline: float) -> Reply:
-        reply = self._connection.send(call, deadline)
+    def _url(self, path: str, query: Query | None, service: str) -> httpx.URL:
+        root = self._base.path.rstrip("/")
+        if service:
+            before, _, last = root.rpartition("/")
+            root = "/" + "/".join(filter(None, [before.lstrip("/"), service, last]))
+        url = self._base.copy_with(path=root + path)
+        return url.copy_merge_params(dict(query)) if query else url
+
+    def _send(self, call: _Call) -> Reply:
+        """Send a request once. Raises a ProviderError for a 5xx, and when there is no answer in time."""
+        content, headers, deadline = call.content, {}, call.deadline
+        if isinstance(content, Upload):
+            # Its time is not bounded as a whole: only a silence of that length ends it.
+            deadline = math.inf
+            headers = {"content-type": content.content_type, "content-length": str(content.size)}
+            headers.update(content.headers)
+        body = content.pieces() if isinstance(content, Upload) else content
+        timeout = _timeout(max(min(deadline - self._clock.now(), call.timeout_s), 0.01))
+        with (
+            self._translated(call),
+            self._client.stream(
+                call.method, call.url, content=body, headers=headers, timeout=timeout
+            ) as response,
+        ):
+            reply = self._read(response, call, deadline)
         if reply.status >= 500:
             raise self.error(reply)
         return reply
 
-    def _open(self, call: Call) -> File | Reply:
-        answer = self._connection.open(call)
-        if isinstance(answer, Reply) and answer.status >= 500:
-            raise self.error(answer)
-        return answer
+    def _open(self, call: _Call) -> tuple[httpx.Response, _Call]:
+        """Begin to receive a file. Redirects are followed, but never from https to http."""
+        for _ in range(MAX_REDIRECTS + 1):
+            is_own = call.url.join("/") == self._base.join("/")
+            client = self._client if is_own else self._anonymous_client
+            timeout = _timeout(call.timeout_s)
+            with self._translated(call):
+                request = client.build_request("GET", call.url, headers={"accept": "*/*"}, timeout=timeout)
+                response = client.send(request, stream=True)
+                if response.is_success:
+                    return response, call
+                with closing(response):
+                    reply = self._read(response, call, math.inf)
+                if not response.has_redirect_location:
+                    break
+                call = replace(call, url=call.url.join(reply.headers["location"]))
+            if self._base.scheme == "https" and call.url.scheme != "https":
+                break
+        raise self.error(reply)
 
-    def _tries(self, deadline: float, *, once: bool) -> tenacity.Retrying:
-        return tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(most()),
-            wait=tenacity.wait_exponential(multiplier=FIRST_WAIT_S, max=MAX_WAIT_S - JITTER_S)
-            + tenacity.wait_random(0, JITTER_S),
-            retry=tenacity.retry_if_exception(lambda error: self._soon_better(error, deadline, once=once)),
-            sleep=self._clock.sleep,
-            reraise=True,
+    def _read(self, response: httpx.Response, call: _Call, deadline: float) -> Reply:
+        body = bytearray()
+        for piece in response.iter_bytes():
+            body += piece
+            if len(body) > MAX_ANSWER_BYTES:
+                text = self._message(call.what, f"the response exceeds {MAX_ANSWER_BYTES >> 20} MB")
+                raise ProviderBrokenAnswer(text, status=response.status_code)
+            if self._clock.now() > deadline:
+                raise httpx.ReadTimeout("answer too slow")
+        return Reply(
+            status=response.status_code,
+            headers={name.lower(): value for name, value in response.headers.items()},
+            body=bytes(body),
+            sent_bytes=len(call.content) if isinstance(call.content, bytes) else 0,
+            what=call.what,
         )
 
-    def _soon_better(self, error: BaseException, deadline: float, *, once: bool) -> bool:
-        return (
-            isinstance(error, ProviderLater)
-            and error.retry_after_s is None
-            and not timed_out(error)
-            and (not once or (error.status is None and not error.maybe_done))
-            and self._clock.now() + FIRST_WAIT_S < deadline
+    @contextmanager
+    def _translated(self, call: _Call) -> Iterator[None]:
+        """Raise errors of httpx as ours."""
+        address = f"{call.url.scheme}://{call.url.netloc.decode()}"
+        try:
+            yield
+        except httpx.DecodingError as error:
+            text = self._message(call.what, f"the answer cannot be unpacked: {error}")
+            raise ProviderBrokenAnswer(text, status=200) from error
+        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, httpx.InvalidURL):
+            # Their messages quote headers, so neither text nor cause is kept.
+            raise ProviderStop(
+                self._message(call.what, "the address or a header cannot be sent"),
+                hint="check memorySearch.remote.baseUrl, remote.headers and the key",
+            ) from None
+        except httpx.TransportError as error:
+            reason = redact_line(str(error) or type(error).__name__, self._endpoint.secrets)
+            if _is_untrusted(error):
+                text = self._message(call.what, f"the certificate of {address} is not trusted: {reason}")
+                raise ProviderStop(text, hint=TRUST_HINT) from error
+            hint = f"is a server running at {address}?"
+            if isinstance(error, httpx.TimeoutException):
+                reason, hint = f"no answer within {call.timeout_s:g} s", ""
+            later = ProviderLater(self._message(call.what, reason), hint=hint)
+            later.maybe_done = call.once and not isinstance(error, _NEVER_SENT)
+            raise later from error
+
+    def _new_client(self, headers: Mapping[str, str], *, has_tls: bool) -> httpx.Client:
+        return httpx.Client(
+            headers=headers,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32, keepalive_expiry=30),
+            follow_redirects=False,
+            # Reading all root certificates takes 30 ms, for nothing where no TLS is spoken.
+            verify=httpx.create_ssl_context() if has_tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+            # A proxy for the world outside cannot reach this machine's own server.
+            trust_env=self._base.host not in _LOOPBACK,
         )
+
+    @cached_property
+    def _anonymous_client(self) -> httpx.Client:
+        """A client for the addresses that redirects name: it knows no key."""
+        return self._new_client({"user-agent": f"memline/{own_version()}"}, has_tls=True)
+
+    def _headers(self) -> dict[str, str]:
+        json_type, key = "application/json", self._endpoint.key
+        headers = {"content-type": json_type, "accept": json_type, "user-agent": f"memline/{own_version()}"}
+        if key:
+            is_bearer = self._endpoint.key_header == "authorization"
+            headers[self._endpoint.key_header] = f"Bearer {key}" if is_bearer else key
+        return {**headers, **self._endpoint.headers}
+
+    def _message(self, what: str, reason: str) -> str:
+        return f"{self._endpoint.provider} {what} failed: {reason}"
+
+
+@contextmanager
+def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> Iterator[httpx.Response]:
+    """Open a file that needs no key, redirects included. Raises ConnectionError, also while it is read.
+
+    An untrusted certificate raises ProviderStop: another attempt does not help.
+    """
+    # A file that is packed on the way has another size than the one announced.
+    headers = {"accept-encoding": "identity", "user-agent": "memline", **headers}
+    try:
+        with (
+            httpx.Client(timeout=silence_s, follow_redirects=True) as client,
+            client.stream("GET", url, headers=headers) as response,
+        ):
+            yield response
+    except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
+        if _is_untrusted(error):
+            message = f"the certificate of {url} is not trusted: {error}"
+            raise ProviderStop(message, hint=TRUST_HINT) from error
+        raise ConnectionError(str(error) or type(error).__name__) from error
+
+
+def _is_untrusted(error: BaseException) -> bool:
+    """Tell whether a connection failed because the server's certificate is not trusted."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _timeout(left_s: float) -> httpx.Timeout:
+    return httpx.Timeout(left_s, connect=min(left_s, CONNECT_TIMEOUT_S))

@@ -1,40 +1,21 @@
-"""OpenAI's `POST /embeddings`, and every server that speaks it (vLLM, Ollama, LM Studio, OpenRouter …)."""
+"""Speak OpenAI's `POST /embeddings`, as Voyage and many servers do (vLLM, Ollama, LM Studio …)."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
-from shared.embedders.connection import Reply
-from shared.embedders.endpoint import Endpoint
-from shared.embedders.protocol import Embedder, Identity, RequestCaps
-from shared.embedders.remote import RemoteEmbedder
-from shared.embedders.vectors import Values
-from shared.errors import ProviderBrokenAnswer
-
-
-def build(
-    *, identity: Identity, endpoint: Endpoint, caps: RequestCaps, timeout_s: float, vector_dims: int
-) -> Embedder:
-    """The embedder of an identity. No network is used yet."""
-    return OpenAIEmbedder(
-        identity=identity, endpoint=endpoint, caps=caps, timeout_s=timeout_s, vector_dims=vector_dims
-    )
+from memline.shared.embedders.http import Reply
+from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.remote import RemoteEmbedder
+from memline.shared.embedders.vectors import Values
+from memline.shared.errors import ProviderBrokenAnswer
 
 
 class OpenAIEmbedder(RemoteEmbedder):
     """One model of OpenAI's or of a server that speaks its protocol. Safe to call from several threads."""
-
-    known_dims = MappingProxyType(
-        {
-            "text-embedding-3-small": 1536,
-            "text-embedding-3-large": 3072,
-            "text-embedding-ada-002": 1536,
-        }
-    )
 
     #: Base64 is a third of the bytes of JSON numbers and decodes 3-4 times faster; until it is refused.
     _wants_base64 = True
@@ -42,14 +23,15 @@ class OpenAIEmbedder(RemoteEmbedder):
     def _rows(self, texts: Sequence[str], *, as_query: bool, timeout_s: float | None) -> list[Values]:
         body = self._body(texts, as_query=as_query)
         reply = self._ask(body, timeout_s)
-        if self._wants_base64 and _rejects_base64(reply):
+        is_rejected = reply.status in (400, 415, 422, 501) and b"encoding_format" in reply.body
+        if self._wants_base64 and is_rejected:
             self._wants_base64 = False
             reply = self._ask(body, timeout_s)
         return _rows(self._http.json(reply), len(texts))
 
     def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
-        """The request for these texts; OpenAI makes no difference between a question and a text."""
-        return request_body(self._identity, list(texts))
+        """Make the request for these texts; OpenAI's is the same for a question and a text."""
+        return request_body(self.identity, list(texts))
 
     def _ask(self, body: dict[str, object], timeout_s: float | None) -> Reply:
         if self._wants_base64:
@@ -57,20 +39,40 @@ class OpenAIEmbedder(RemoteEmbedder):
         return self._http.post("/embeddings", body, timeout_s=timeout_s)
 
 
-def request_body(identity: Identity, given: str | list[str]) -> dict[str, object]:
-    """What OpenAI is asked for: the same in a request and in a row of a batch."""
-    body: dict[str, object] = {"model": identity.model, "input": given}
+class VoyageEmbedder(OpenAIEmbedder):
+    """One model of Voyage's, which has an input type that tells texts from questions.
+
+    The scheme of its identities is `<input type of texts>/<input type of questions>`.
+    """
+
+    def _body(self, texts: Sequence[str], *, as_query: bool) -> dict[str, object]:
+        return {"input": list(texts), **voyage_parameters(self.identity, as_query=as_query)}
+
+
+def voyage_parameters(identity: Identity, *, as_query: bool) -> dict[str, object]:
+    """Make a request without its texts; a batch has the same."""
+    document_type, _, query_type = identity.scheme.partition("/")
+    body: dict[str, object] = {
+        "model": identity.model,
+        "input_type": query_type if as_query else document_type,
+        # Else the end of a text above the model's window is left out without a word.
+        "truncation": False,
+    }
+    if identity.dims:
+        body["output_dimension"] = identity.dims
+    return body
+
+
+def request_body(identity: Identity, texts: str | list[str]) -> dict[str, object]:
+    """Make the body of a request; a row of a batch holds the same."""
+    body: dict[str, object] = {"model": identity.model, "input": texts}
     if identity.dims:
         body["dimensions"] = identity.dims
     return body
 
 
-def _rejects_base64(reply: Reply) -> bool:
-    return reply.status in (400, 415, 422, 501) and b"encoding_format" in reply.body
-
-
 def _rows(answer: Any, count: int) -> list[Values]:
-    """The vectors of an answer in the order of the texts. Raises ProviderBrokenAnswer."""
+    """Return the vectors of an answer in the order of the texts. Raises ProviderBrokenAnswer."""
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(data, list):
         raise ProviderBrokenAnswer("there is no list `data` in the answer")
@@ -80,7 +82,7 @@ def _rows(answer: Any, count: int) -> list[Values]:
     numbered = any(isinstance(item, dict) and item.get("index") is not None for item in data)
     for position, item in enumerate(data):
         if not isinstance(item, dict):
-            raise ProviderBrokenAnswer(f"row {position} of `data` is no object")
+            raise ProviderBrokenAnswer(f"row {position} of `data` is not an object")
         index = item.get("index") if numbered else position
         if type(index) is not int or not 0 <= index < count:
             raise ProviderBrokenAnswer(f"row {position} of `data` has the index {str(index)[:20]!r}")
@@ -91,7 +93,7 @@ def _rows(answer: Any, count: int) -> list[Values]:
 
 
 def values_of(embedding: Any) -> Values:
-    """The numbers of one `embedding`, base64 or not. Raises ProviderBrokenAnswer."""
+    """Return the numbers of one `embedding`, base64 or not. Raises ProviderBrokenAnswer."""
     if isinstance(embedding, str):
         try:
             return base64.b64decode(embedding, validate=True)

@@ -1,22 +1,22 @@
-"""What every embedding provider offers, and the values that pass through it.
+"""Define what every embedding provider offers, and the values that pass through it.
 
 A vector is `bytes` everywhere outside a provider: float32, little-endian, unit length, `4 * dims` long.
-It goes through messages and into SQLite as it is; only search looks inside.
+Messages and SQLite hold it as it is; only search reads the numbers.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Protocol
-
-from shared.values import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What makes two vectors comparable. Vectors of different identities are never mixed."""
+    """Names all that makes two vectors comparable. Vectors of different identities are never mixed."""
 
     provider: str
     model: str
@@ -24,50 +24,65 @@ class Identity:
     endpoint: str = ""
     #: Dimensions that were asked for; 0 when the model's own are taken.
     dims: int = 0
-    #: How texts are dressed before embedding: input types or prompt prefixes, e.g. `document/query`.
+    #: Input types or prompt prefixes of texts and questions, e.g. `document/query`.
     scheme: str = ""
 
     @property
     def key(self) -> str:
         """SHA-256 (hex, 64 characters) of the canonical JSON of all fields."""
-        # Here, because a search without vectors never comes here: 2.5 ms.
-        import hashlib
-
-        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return canonical_digest(asdict(self))
 
 
-@value
-class RequestCaps:
-    """The largest request a provider takes; the dispatcher packs up to these."""
+def canonical_digest(content: object) -> str:
+    """Return the SHA-256 (hex) of the canonical JSON of `content`."""
+    # Here, because a search without vectors never comes here: 3 ms.
+    import hashlib
 
-    max_rows: int
-    #: Tokens of all texts together, by the estimate of `shared.sources.tokens`.
-    max_tokens: int
-    #: Tokens of one text.
-    max_text_tokens: int
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()
 
 
 class Embedder(Protocol):
     """One provider with one model. Safe to call from several threads."""
 
-    @property
-    def identity(self) -> Identity: ...
-
-    @property
-    def caps(self) -> RequestCaps: ...
+    identity: Identity
 
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector a text, in order.
+        """Return one vector a text, in order.
 
         Raises a `shared.errors.ProviderError`; never returns fewer, other or unchecked vectors.
         """
         ...
 
     def embed_query(self, text: str, *, timeout_s: float) -> bytes:
-        """The vector of a question. Raises a `shared.errors.ProviderError`, also when `timeout_s` is over."""
+        """Return the vector of a question. Raises a `ProviderError`, also when `timeout_s` is over."""
         ...
 
     def close(self) -> None:
         """Free connections or the model; the embedder is not used afterwards."""
         ...
+
+
+#: Attempts of a call to a provider: most trouble of a moment is over with the second.
+MAX_ATTEMPTS = 3
+
+_max_attempts: ContextVar[int] = ContextVar("max_attempts", default=MAX_ATTEMPTS)
+
+
+def max_attempts() -> int:
+    """Return the attempts that a call of this thread may take."""
+    return _max_attempts.get()
+
+
+@contextmanager
+def limit_attempts(attempts: int) -> Iterator[None]:
+    """Allow calls of this thread no more attempts inside the block.
+
+    A failed attempt is a request like any other to a provider that counts them, and a probe that is sent
+    three times is not a single probe.
+    """
+    token = _max_attempts.set(min(attempts, _max_attempts.get()))
+    try:
+        yield
+    finally:
+        _max_attempts.reset(token)

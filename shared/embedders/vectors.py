@@ -1,7 +1,7 @@
-"""Vectors as they travel: float32, little-endian, unit length; nothing else leaves a provider.
+"""Check vectors and bring them to their form: float32, little-endian, unit length.
 
-Both ways of computing, numpy and the standard library, agree to one unit in the last place, and to the
-byte for a vector that has unit length already (it is passed on as it is).
+Both implementations, numpy and the standard library, agree to one unit in the last place, and to the byte
+for a vector that has unit length already (it is passed on as it is).
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ import math
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
-from shared.errors import ProviderBrokenAnswer
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from memline.shared.errors import ProviderBrokenAnswer
 
 #: Bytes of one dimension.
 FLOAT_BYTES = 4
@@ -34,33 +31,28 @@ Values = Sequence[float] | bytes
 
 
 def unit_vector(values: Values, *, dims: int | None) -> bytes:
-    """`values` (numbers, or float32 little-endian bytes) scaled to unit length.
+    """Scale `values` (numbers, or float32 little-endian bytes) to unit length.
 
-    Raises ProviderBrokenAnswer when they are no numbers, not finite, all zero or not `dims` many.
+    Raises ProviderBrokenAnswer when they are not numbers, not finite, all zero or not `dims` many.
     """
     # The statement waits for a thread that is importing numpy right now; the entry in `sys.modules` is there
     # before the module is whole.
-    numpy = _numpy() if "numpy" in sys.modules else None
-    return _with_array(values, dims) if numpy is None else _with_numpy(numpy, values, dims)
+    return _scaled(values, dims, load_numpy() if "numpy" in sys.modules else None)
 
 
 def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
-    """`unit_vector` of every row; all rows must have the same number of dimensions."""
-    numpy = _numpy() if len(rows) >= NUMPY_WORTH_ROWS else None
+    """Do as `unit_vector` for every row; all rows must have the same number of dimensions."""
+    if len(rows) >= NUMPY_WORTH_ROWS:
+        load_numpy()
     vectors: list[bytes] = []
     for row in rows:
-        vector = unit_vector(row, dims=dims) if numpy is None else _with_numpy(numpy, row, dims)
-        dims = len(vector) // FLOAT_BYTES
-        vectors.append(vector)
+        vectors.append(unit_vector(row, dims=dims))
+        dims = len(vectors[0]) // FLOAT_BYTES
     return vectors
 
 
-def expect_many() -> None:
-    """Load numpy, if it is there, before many vectors come one by one."""
-    _numpy()
-
-
-def _numpy() -> ModuleType | None:
+def load_numpy() -> ModuleType | None:
+    """Load numpy, if it is there: worth it before many vectors come one by one."""
     try:
         import numpy
     except ImportError:
@@ -68,66 +60,49 @@ def _numpy() -> ModuleType | None:
     return numpy
 
 
-def _with_numpy(numpy: Any, values: Values, dims: int | None) -> bytes:
-    if isinstance(values, bytes):
-        _check_bytes(values)
-        numbers = numpy.frombuffer(values, dtype="<f4")
+def _scaled(values: Values, dims: int | None, numpy: ModuleType | None) -> bytes:
+    numbers = _numbers(values)
+    if not numbers:
+        raise ProviderBrokenAnswer("a vector is empty")
+    if dims is not None and len(numbers) != dims:
+        raise ProviderBrokenAnswer(
+            f"a vector has {len(numbers)} dimensions; expected {dims}",
+            hint="if the server changed its model: memline index --re-embed",
+        )
+    if numpy is not None:
+        wide = numpy.array(numbers, dtype=numpy.float64)
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            length = math.sqrt(float(numpy.dot(wide, wide)))
     else:
-        numbers = numpy.array(_as_doubles(values))
-    _check_count(len(numbers), dims)
-    wide = numbers.astype(numpy.float64)
-    with numpy.errstate(over="ignore", invalid="ignore"):
-        length = math.sqrt(float(numpy.dot(wide, wide)))
-    if _check_length(length):
-        return bytes(numbers.astype("<f4").tobytes())
-    return bytes((wide / length).astype("<f4").tobytes())
-
-
-def _with_array(values: Values, dims: int | None) -> bytes:
-    if isinstance(values, bytes):
-        _check_bytes(values)
-        numbers = array("f", values)
-        if sys.byteorder == "big":
-            numbers.byteswap()
+        try:
+            length = math.sqrt(sum([x * x for x in numbers]))
+        except OverflowError:
+            length = math.inf
+    if not math.isfinite(length):
+        raise ProviderBrokenAnswer("a vector is not finite (NaN or infinity)")
+    if length < MIN_LENGTH:
+        raise ProviderBrokenAnswer("a vector is zero")
+    if abs(length - 1.0) <= UNIT_TOLERANCE:
+        unit = array("f", numbers)
+    elif numpy is not None:
+        unit = array("f", (wide / length).astype("f4").tobytes())
     else:
-        numbers = _as_doubles(values)
-    _check_count(len(numbers), dims)
-    try:
-        length = math.sqrt(sum([x * x for x in numbers]))
-    except OverflowError:
-        length = math.inf
-    unit = array("f", numbers if _check_length(length) else [x / length for x in numbers])
+        unit = array("f", [x / length for x in numbers])
     if sys.byteorder == "big":
         unit.byteswap()
     return unit.tobytes()
 
 
-def _as_doubles(values: Sequence[float]) -> array[float]:
-    try:
-        return array("d", values)
-    except (TypeError, OverflowError) as error:
-        raise ProviderBrokenAnswer(f"a vector holds something that is no number: {error}") from None
-
-
-def _check_bytes(values: bytes) -> None:
+def _numbers(values: Values) -> array[float]:
+    """Return the numbers: of bytes as float32, of anything else as doubles."""
+    if not isinstance(values, bytes):
+        try:
+            return array("d", values)
+        except (TypeError, OverflowError) as error:
+            raise ProviderBrokenAnswer(f"a vector holds something that is not a number: {error}") from None
     if len(values) % FLOAT_BYTES:
         raise ProviderBrokenAnswer(f"a vector has {len(values)} bytes; float32 needs a multiple of 4")
-
-
-def _check_count(count: int, dims: int | None) -> None:
-    if count == 0:
-        raise ProviderBrokenAnswer("a vector is empty")
-    if dims is not None and count != dims:
-        raise ProviderBrokenAnswer(
-            f"a vector has {count} dimensions; expected {dims}",
-            hint="if the server changed its model: memline index --re-embed",
-        )
-
-
-def _check_length(length: float) -> bool:
-    """True when `length` is 1 already. Raises for a vector without a direction."""
-    if not math.isfinite(length):
-        raise ProviderBrokenAnswer("a vector is not finite (NaN or infinity)")
-    if length < MIN_LENGTH:
-        raise ProviderBrokenAnswer("a vector is zero")
-    return abs(length - 1.0) <= UNIT_TOLERANCE
+    numbers = array("f", values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers

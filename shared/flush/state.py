@@ -1,12 +1,13 @@
-"""What became of the flush of every session, in a file of our own beside the transcripts.
+"""Keep the state of every session's flush in a file of our own beside the transcripts.
 
-The producer keeps there how far it has counted and what it asked for, the worker what came of it. Both may
-run at the same time, so each change is a short one under a lock, and the file is replaced as a whole.
+The producer records how far it has counted and what it requested, the worker the outcome. Both may run at
+the same time, so each change is a short one under a lock, and the file is replaced as a whole.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,24 +15,21 @@ from pathlib import Path
 
 import msgspec
 
-from shared.flush.lock import held
-from shared.flush.size import SessionSize
-from shared.logs import Log
-from shared.sources.outcomes import GONE
-from shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.flush.transcript import SessionSize
+from memline.shared.logs import Log
+from memline.shared.sources.outcomes import GONE
+from memline.shared.sources.safe_open import FileRefused, open_regular
 
 #: The file and its lock, in the folder of the transcripts. Neither ends in .jsonl, so neither is one.
 STATE_NAME = "memline-flush.json"
 _LOCK_NAME = "memline-flush.lock"
 
-#: Larger is no state: one of 100,000 sessions has 40 MB.
+#: A larger file is not a state: one of 100,000 sessions has 40 MB.
 _MAX_BYTES = 256 << 20
 
-#: Outcomes of a flush.
+#: Outcomes of a flush; after those in DONE the cycle is over, the others are retried a few times.
 ASKED, STORED, NOTHING, SKIPPED, FAILED = "asked", "stored", "nothing", "skipped", "failed"
-
-#: Outcomes after which the cycle is over; the others are tried again a few times.
-SETTLED = frozenset({STORED, NOTHING})
+DONE = frozenset({STORED, NOTHING})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,20 +40,20 @@ class SessionState:
     #: The compaction cycle that the rest is about, and the byte at which it began.
     cycle: str = ""
     start: int = 0
-    #: Empty: nothing was asked yet.
+    #: Empty: nothing was requested yet.
     outcome: str = ""
-    #: Why it was asked for, left out or failed.
+    #: Why it was requested, skipped or failed.
     reason: str = ""
     attempts: int = 0
     #: When the outcome was written, seconds since the epoch.
     at: float = 0.0
-    #: A reply that is paid for and not known to be in the note yet.
+    #: A reply that is paid for and may not be in the note yet.
     reply: str = ""
 
     @property
     def is_open(self) -> bool:
-        """Whether something was asked for that has not come to its end, or may be tried again."""
-        return bool(self.reply or self.outcome) and self.outcome not in SETTLED
+        """Whether a request is not finished, or may be retried."""
+        return bool(self.reply or self.outcome) and self.outcome not in DONE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,20 +65,22 @@ class FlushState:
 
 
 def read(folder: Path) -> FlushState:
-    """What the file says; nothing when there is none, or when it is no such file. Raises OSError."""
-    return _read(folder) or FlushState()
+    """Read the file; empty when it is missing or has another shape. Raises OSError."""
+    return _decoded(_content(folder)) or FlushState()
 
 
-def _read(folder: Path) -> FlushState | None:
-    """The same; None for a file that is none of ours."""
+def _content(folder: Path) -> bytes:
     try:
         opened = open_regular(str(folder), STATE_NAME)
     except FileRefused as error:
         if error.problem.outcome != GONE:
             raise OSError(f"{STATE_NAME}: {error.message}") from error
-        return FlushState()
+        return msgspec.json.encode(FlushState())
     with os.fdopen(opened, "rb") as file:
-        content = file.read(_MAX_BYTES)
+        return file.read(_MAX_BYTES)
+
+
+def _decoded(content: bytes) -> FlushState | None:
     try:
         return msgspec.json.decode(content, type=FlushState)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -89,40 +89,44 @@ def _read(folder: Path) -> FlushState | None:
 
 @contextlib.contextmanager
 def editing(folder: Path) -> Iterator[FlushState]:
-    """The state to be changed: what it is at the end of the block is what the file says then.
+    """Lend the state for a change, and write it at the end of the block when it has changed.
 
     Raises OSError when the folder cannot be written; then nothing has changed.
     """
-    with held(folder / _LOCK_NAME):
-        state = _read(folder)
+    path = folder / STATE_NAME
+    with file_lock(folder / _LOCK_NAME):
+        before = _content(folder)
+        state = _decoded(before)
         if state is None:
-            Log("flush").warning("flush.state_broken", file=str(folder / STATE_NAME))
+            Log("flush").warning("flush.state_broken", file=str(path))
             state = FlushState()
         yield state
-        _replace(folder / STATE_NAME, msgspec.json.encode(state))
-
-
-def can_be_named(name: str) -> bool:
-    """Whether a state can hold this file name: one that is no UTF-8 cannot be written down."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write the file as a whole: a reader sees the old one or the new one, also after a power failure."""
-    # One name, because whoever is killed here leaves it behind; nobody else writes while we hold the lock.
-    beside = path.with_name(f"{path.name}.new")
-    try:
+        if (after := msgspec.json.encode(state)) == before:
+            return
+        # Replaced as a whole, so that a reader sees the old one or the new one, also after a power failure.
+        # One name beside it, because a process that is killed here leaves it; only the lock's holder writes.
+        beside = path.with_name(f"{STATE_NAME}.new")
         # 0600: a reply waits here until it is in a note.
         opened = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(opened, "wb") as file:
-            file.write(content)
+            file.write(after)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+
+
+@contextlib.contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold a lock between processes; the kernel releases it when its holder dies. Raises OSError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    opened = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def can_be_named(name: str) -> bool:
+    """Tell whether a state can hold this name: that of a file in the folder, in valid UTF-8."""
+    return "/" not in name and name == name.encode("utf-8", "ignore").decode()

@@ -1,28 +1,32 @@
-"""Batches as rows: jobs of a provider's Batch API, what they are doing, and the last ones that are over.
+"""Keep batches as rows: jobs of a provider's Batch API that are open, and the last ones that are closed.
 
-    filling ─► intent ─► uploaded ─► submitted ─► collecting ─► cleaning ─► closed
-       texts      file      job at the   its rows     files at the     history
-       leased     sent      provider     come back    provider removed
-
-The token of a batch is the lease of its rows in `vectors` and its tag at the provider: whatever a crash cut
-off is found again by it. A batch lease ends only through its row here, never by a time or a dead process.
+`shared.batches.lifecycle` draws the states. The token of a batch is the lease of its rows in `vectors`
+and its tag at the provider: whatever a crash cut off is found again by it. A batch lease ends only
+through its row here, never by a time or a dead process.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from shared.index.driver import transaction
-from shared.values import value
+from memline.shared.index.driver import scalar, transaction
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: The states in which the texts of a batch wait for it.
-UNFINISHED = ("filling", "intent", "uploaded", "submitted")
+#: The states in which a batch holds one of the places that `remote.batch.concurrency` gives.
+UNFINISHED = ("intent", "uploaded", "submitted")
 
-#: The schema since which there are batches; a reader may look at an older index.
-_SINCE_SCHEMA = 2
+#: Outcomes besides the words of `shared.batches.api.State` (done, failed, expired, cancelled).
+PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
+
+#: Texts read from the index at a time.
+PAGE_ROWS = 500
+
+#: Outcomes that count as a failure of the provider's Batch API.
+FAILURES = ("failed", "expired", TIMED_OUT, LOST)
 
 
 @value
@@ -31,13 +35,11 @@ class Batch:
 
     token: str
     identity_id: int
-    #: filling, intent, uploaded, submitted, collecting, cleaning or closed.
+    #: intent, uploaded, submitted, collecting, cleaning or closed.
     state: str
-    #: done, partial, failed, expired, cancelled, timed out, or lost (the provider does not know it any more,
-    #: or cannot give what it made); empty while the provider works on it.
+    #: done, partial, failed, too big, expired, cancelled, timed out, or lost (the provider does not know
+    #: the job any more, or cannot give what it made); empty until the batch is finished.
     outcome: str
-    #: What it tells of the provider: one of the words of `Verdict`; empty until it is over.
-    verdict: str
     #: Texts in it, and what became of them so far: vectors stored, texts that brought an error instead.
     rows: int
     stored: int
@@ -45,34 +47,34 @@ class Batch:
     #: The provider's names of the uploaded file and of the job; empty until they are known.
     file_id: str
     job_id: str
-    #: The provider's own word for the state of the job, and its counts, as of `looked_at`.
-    said: str
+    #: The provider's own word for the state of the job, and its counts, as of `polled_at`.
+    provider_state: str
     rows_done: int
     rows_failed: int
-    #: The last trouble with it, and what a person can do about it.
+    #: The last trouble with it, and what the operator can do about it.
     error: str
     action: str
     #: Times in seconds since the epoch; 0 for not yet.
     created_at: float
-    #: When the call was begun whose answer is not known; 0 when every answer is.
-    calling_at: float
+    #: When the upload or create began whose answer is unknown; 0 when every answer is known.
+    call_started_at: float
     #: Times an upload was begun.
     uploads: int
     submitted_at: float
-    looked_at: float
+    polled_at: float
     closed_at: float
-    #: When it is looked at next, and the wait between two looks in seconds.
+    #: When its next step is due, and the wait between two polls in seconds.
     due: float
     wait_s: float
-    #: When it is given up; 0: when the provider does.
+    #: When it is cancelled at the provider because it took too long.
     deadline: float
     #: Times in a row that its present step failed.
     attempts: int
     #: The process that works on it, and until when at most.
     owner: str
     owner_until: float
-    #: When somebody asked for its end, why, and when the provider was told.
-    cancel_asked: float
+    #: When its cancellation was asked for, why, and when the provider was told.
+    cancel_requested_at: float
     cancel_reason: str
     cancelled_at: float
 
@@ -82,116 +84,116 @@ class Batch:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether the provider is not done with it, or has not got it yet."""
+        """Whether the provider has not finished it, or does not have it yet."""
         return self.state in UNFINISHED
-
-    @property
-    def is_claimed(self) -> bool:
-        """Whether some process said that it works on it; it may have died since."""
-        return bool(self.owner)
-
-
-class Verdict:
-    """What a batch that is over tells of the provider, and so what happens to the texts it did not bring."""
-
-    #: It brought vectors.
-    WORKED = "worked"
-    #: The breaker counts a failure.
-    FAILED = "failed"
-    #: There is no Batch API here: the breaker opens at once.
-    UNAVAILABLE = "unavailable"
-    #: Bad key, no quota: the provider is paused, for requests too.
-    STOP = "stop"
-    #: The job was above a cap: smaller ones from now on.
-    TOO_BIG = "too_big"
-    #: Somebody ended it.
-    NONE = "none"
-
-
-_COLUMNS = ", ".join(Batch.__annotations__)
 
 
 def open_batches(connection: Connection) -> list[Batch]:
-    """The batches that are not over, oldest first."""
-    if not _are_there(connection):
-        return []
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM batches WHERE state <> 'closed' ORDER BY created_at, token"
-    )
-    return [_batch(row) for row in rows]
+    """List the batches that are not closed, oldest first."""
+    return _select(connection, "WHERE state <> 'closed' ORDER BY created_at, token")
 
 
-def unfinished(connection: Connection) -> int:
-    """How many batches hold a place: those the provider is not done with, or has not got yet."""
-    row = connection.execute(
-        "SELECT count(*) FROM batches WHERE state <> 'closed' AND state NOT IN ('collecting', 'cleaning')"
-    ).fetchone()
-    return int(row[0])
+def count_unfinished(connection: Connection) -> int:
+    """Count the batches that hold a place."""
+    query = "SELECT count(*) FROM batches WHERE state <> 'closed' AND state NOT IN ('collecting', 'cleaning')"
+    return int(scalar(connection, query))
 
 
 def latest(connection: Connection, limit: int) -> list[Batch]:
-    """The batches made last, open or closed, newest first."""
-    if not _are_there(connection):
-        return []
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM batches ORDER BY created_at DESC, token LIMIT ?", (limit,)
-    )
-    return [_batch(row) for row in rows]
+    """List the newest batches, open or closed, newest first."""
+    return _select(connection, "ORDER BY created_at DESC, token LIMIT ?", limit)
 
 
 def get(connection: Connection, token: str) -> Batch | None:
-    """The batch with this token."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM batches WHERE token = ?", (token,)).fetchone()
-    return _batch(row) if row else None
+    """Return the batch with this token, if there is one."""
+    return next(iter(_select(connection, "WHERE token = ?", token)), None)
 
 
 def find(connection: Connection, name: str) -> list[Batch]:
-    """The batches a person may mean: by token or its beginning, or by the provider's name of the job."""
-    if not name or not _are_there(connection):
+    """Find batches by the beginning of their token, or by the provider's id of the job."""
+    if not name:
         return []
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM batches WHERE substr(token, 1, length(?1)) = ?1 OR job_id = ?1"
-        " ORDER BY created_at DESC, token",
-        (name,),
-    )
-    return [_batch(row) for row in rows]
+    where = "WHERE substr(token, 1, length(?1)) = ?1 OR job_id = ?1 ORDER BY created_at DESC, token"
+    return _select(connection, where, name)
 
 
 def texts_left(connection: Connection, token: str) -> int:
-    """Texts of a batch that have neither come back nor failed."""
-    row = connection.execute("SELECT count(*) FROM vectors WHERE lease = ?", (token,)).fetchone()
-    return int(row[0])
+    """Count the texts of a batch that have neither a vector nor an error yet."""
+    return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ?", token))
+
+
+def hashes_left(connection: Connection, token: str) -> set[bytes]:
+    """Return the hashes of those texts."""
+    return {row[0] for row in connection.execute("SELECT text_hash FROM vectors WHERE lease = ?", (token,))}
+
+
+def pages_of_texts(connection: Connection, token: str) -> Iterator[list[tuple[bytes, str]]]:
+    """Read hash and text of what a batch holds, a page at a time.
+
+    A read that lasts minutes would keep the write-ahead log from being taken in. A text whose last chunk was
+    removed since it was leased is left out: it needs no vector.
+    """
+    last = 0
+    while True:
+        page = connection.execute(
+            "SELECT id, text_hash,"
+            " (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
+            " FROM vectors WHERE lease = ? AND id > ? ORDER BY id LIMIT ?",
+            (token, last, PAGE_ROWS),
+        ).fetchall()
+        if not page:
+            return
+        last = page[-1][0]
+        yield [(digest, text) for _, digest, text in page if text is not None]
+
+
+def is_any_text_needed(connection: Connection, token: str) -> bool:
+    """Tell whether a chunk still needs any text of a batch."""
+    query = (
+        "SELECT 1 FROM vectors WHERE lease = ? AND EXISTS (SELECT 1 FROM chunks"
+        " WHERE chunks.text_hash = vectors.text_hash) LIMIT 1"
+    )
+    return bool(scalar(connection, query, token))
+
+
+def texts_awaited(connection: Connection, token: str) -> int:
+    """Count the texts of a batch that a chunk needs and that have neither a vector nor an error yet."""
+    return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ? AND active = 1", token))
 
 
 def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 0) -> bool:
-    """Add to what became of a batch's texts, inside the caller's transaction; False when it is no batch."""
+    """Add to the counts of a batch, inside the caller's transaction; False when the token names no batch."""
     added = connection.execute(
         "UPDATE batches SET stored = stored + ?, failed = failed + ? WHERE token = ?", (stored, failed, token)
     )
     return bool(added.rowcount)
 
 
-def ask_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
-    """Ask for the end of a batch; False when it is over, or its rows are coming back.
+def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:
+    """Ask for the cancellation of a batch; False when it is finished, or its rows are being stored.
 
-    The batch worker does it: it tells the provider, keeps the rows that were finished, and lets the others
-    go out in requests.
+    The batch worker does it: it tells the provider, keeps the rows that were finished, and lets the others be
+    sent in requests.
     """
     with transaction(connection):
         asked = connection.execute(
-            "UPDATE batches SET cancel_asked = iif(cancel_asked, cancel_asked, ?),"
-            " cancel_reason = iif(cancel_asked, cancel_reason, ?), due = min(due, ?)"
-            " WHERE token = ? AND (state IN ('filling', 'intent', 'uploaded', 'submitted')"
-            # What a job made cannot be had: somebody need not wait for it.
-            " OR (state = 'collecting' AND verdict = '' AND attempts > 0))",
+            "UPDATE batches SET cancel_requested_at = iif(cancel_requested_at, cancel_requested_at, ?),"
+            " cancel_reason = iif(cancel_requested_at, cancel_reason, ?), due = min(due, ?)"
+            " WHERE token = ? AND (state IN ('intent', 'uploaded', 'submitted')"
+            # The results cannot be fetched: the operator need not wait for them.
+            " OR (state = 'collecting' AND attempts > 0))",
             (now, reason, now, token),
         )
     return bool(asked.rowcount)
 
 
-def _are_there(connection: Connection) -> bool:
-    return bool(connection.execute("PRAGMA user_version").fetchone()[0] >= _SINCE_SCHEMA)
+def cancel_identity(connection: Connection, identity_id: int, *, reason: str, now: float) -> None:
+    """Ask for the cancellation of every unfinished batch of an identity."""
+    for batch in open_batches(connection):
+        if batch.identity_id == identity_id and batch.is_unfinished:
+            request_cancel(connection, batch.token, reason=reason, now=now)
 
 
-def _batch(row: tuple[Any, ...]) -> Batch:
-    return Batch(**dict(zip(Batch.__annotations__, row, strict=True)))
+def _select(connection: Connection, where: str, *parameters: object) -> list[Batch]:
+    rows = connection.execute(f"SELECT {', '.join(Batch.__annotations__)} FROM batches {where}", parameters)
+    return [Batch(**dict(zip(Batch.__annotations__, row, strict=True))) for row in rows]

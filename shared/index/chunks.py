@@ -1,4 +1,9 @@
-"""Chunks of files and their full-text rows: replaced as a whole, a file a transaction."""
+"""Store the chunks of files with their full-text rows, one file a transaction.
+
+Full text is FTS5 over the chunk rows, so that the text is stored once. A library without FTS5 cannot touch
+such a table at all: its writer leaves it as it is and marks it stale, and the next writer that has FTS5
+builds it again from the chunks. Until then no search uses it.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +12,48 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.index import ledger, transcripts
-from shared.index.fts import FullText
-from shared.index.rows import FileRow
-from shared.sources import outcomes
-from shared.sources.tokens import DENSE
-from shared.sources.transcript_names import SESSIONS
+from memline.shared.index import ledger, meta
+from memline.shared.index.rows import FileRow
+from memline.shared.sources import outcomes
+from memline.shared.sources.paths import SESSIONS
+from memline.shared.sources.tokens import DENSE
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from shared.index.ledger import LedgerEntry
+    from memline.shared.index.ledger import LedgerEntry
 
-#: Nanoseconds by which an older message can be late. A row that is further ahead of a new look was written
-#: by a clock that has since been put back: it must not freeze the file until the clock catches up.
+#: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
+#: by a clock that has since been set back: it must not freeze the file until the clock catches up.
 MAX_CLOCK_STEP_NS = 600 * 10**9
 
-#: Behind the last ordinal of any file.
+#: After the last ordinal of any file.
 _ALL = 1 << 62
+
+CREATE_FTS = """
+CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
+    text, heading, path, grams,
+    content = 'chunk_documents', content_rowid = 'id',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+)
+"""
+
+_DOCUMENTS_OF = (
+    "id, text, heading, path, grams FROM chunk_documents"
+    " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
+)
 
 _DENSE_RUN = re.compile(f"[{DENSE}]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """What storing a file did: how it compares with the row before, and which texts came and went."""
+class FileChange:
+    """How a stored file compares with its row before, and which texts were added and removed."""
 
-    #: added, changed, removed, unchanged, refused (kept out of the index), late (an older look, or a part
-    #: that continues what is not there; ignored) or unknown (said to be unchanged, or to continue what is
-    #: there, but the ledger has other content; ignored, to be looked at again).
-    change: str
+    #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row,
+    #: or a part that continues what is not there; ignored) or unknown (compared with content that the ledger
+    #: has no longer; ignored, to be read again).
+    kind: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
     #: Text hashes that no chunk of any file has any more.
@@ -44,12 +61,12 @@ class Replaced:
 
 
 def text_hash(text: str) -> bytes:
-    """SHA-256 (32 bytes) of the exact text that is embedded."""
+    """Return the SHA-256 (32 bytes) of the exact text that is embedded."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def grams(text: str) -> str:
-    """The overlapping pairs of every run of characters written without spaces, for full-text search.
+    """Return the overlapping pairs of every run of characters written without spaces, for full-text search.
 
     unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
     c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
@@ -63,50 +80,47 @@ def grams(text: str) -> str:
     return " ".join(pairs)
 
 
-def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Replaced:
+def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> FileChange:
     """Make the index agree with `row`, inside the caller's transaction.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
-    nothing, so the newest look at the file always stays. A row that continues a file counts only on top of
+    nothing, so the newest read of the file always stays. A row that continues a file counts only on top of
     the very bytes it continues.
     """
     before = ledger.entry(connection, row.path)
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
-        return Replaced(change="late")
+        return FileChange(kind="late")
     existed = before is not None and before.outcome != ledger.REMOVED
     if row.chunks is None:
-        known = before and (before.outcome, before.hash, before.chunking)
-        if known != (row.outcome, row.hash, row.chunking):
-            # The ledger moved on while the worker compared with it: what it left out is missing here.
-            return Replaced(change="unknown")
+        recorded = before and (before.outcome, before.hash, before.chunking)
+        if recorded != (row.outcome, row.hash, row.chunking):
+            # The ledger changed while the worker compared with it: what it left out is missing here.
+            return FileChange(kind="unknown")
         ledger.touch(connection, row)
-        return Replaced(change="unchanged")
+        return FileChange(kind="unchanged")
     if row.base and not _continues(connection, before, row):
-        # One more look is asked for all parts of this one: asked for by each, looks would breed looks.
-        return Replaced(change="late" if row.is_partial else "unknown")
+        # One more read is enqueued for all parts of this one: enqueued by each, reads would multiply.
+        return FileChange(kind="late" if row.is_partial else "unknown")
     file_id = ledger.record(connection, row)
     if row.source == SESSIONS:
-        transcripts.save(connection, file_id, row.progress)
+        ledger.save_progress(connection, file_id, row.progress)
     texts, orphans = _replace_chunks(connection, full_text, file_id, row)
     if row.outcome == ledger.REMOVED:
-        # Also for a file that came and went unseen: the row tells that somebody looked.
-        change = "removed" if existed else "unchanged"
-    elif row.outcome != outcomes.INDEXED:
-        change = "refused" if row.outcome != outcomes.EMPTY else ("changed" if existed else "added")
+        # Also for a file that was made and removed between two scans: the row tells that it was read.
+        kind = "removed" if existed else "unchanged"
+    elif row.outcome in (outcomes.INDEXED, outcomes.EMPTY):
+        kind = "changed" if existed else "added"
     else:
-        change = "changed" if existed else "added"
-    return Replaced(change=change, texts=texts, orphans=orphans)
+        kind = "refused"
+    return FileChange(kind=kind, texts=texts, orphans=orphans)
 
 
 def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow) -> bool:
-    """Whether the ledger has what `row` builds on: the same bytes, cut in the same way, up to its chunks."""
+    """Tell whether the ledger has what `row` builds on: the same bytes, cut alike, up to its chunks."""
     if before is None or (before.hash, before.chunking) != (row.base, row.chunking):
         return False
-    count = connection.execute(
-        "SELECT count(*) FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?",
-        (row.path, row.keeps),
-    )
-    return bool(count.fetchone()[0] == row.keeps)
+    kept = "SELECT count(*) FROM chunks WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal < ?"
+    return bool(connection.execute(kept, (row.path, row.keeps)).fetchone()[0] == row.keeps)
 
 
 def _replace_chunks(
@@ -115,18 +129,11 @@ def _replace_chunks(
     chunks = row.chunks or ()
     first = row.keeps
     stop = first + len(chunks) if row.is_partial else _ALL
-    old = {
-        found[0]
-        for found in connection.execute(
-            "SELECT text_hash FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?",
-            (file_id, first, stop),
-        )
-    }
+    where, span = "file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
+    old = {digest for (digest,) in connection.execute(f"SELECT text_hash FROM chunks WHERE {where}", span)}
     if old:
-        full_text.forget(file_id, first, stop)
-        connection.execute(
-            "DELETE FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
-        )
+        full_text.remove(*span)
+        connection.execute(f"DELETE FROM chunks WHERE {where}", span)
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
     if chunks:
         connection.executemany(
@@ -146,17 +153,65 @@ def _replace_chunks(
                 for ordinal, chunk in enumerate(chunks, first)
             ),
         )
-        full_text.add(file_id, first, stop)
-    gone = [digest for digest in old if digest not in texts]
-    orphans = [
-        digest
-        for digest in gone
-        if connection.execute("SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1", (digest,)).fetchone()
-        is None
-    ]
+        full_text.add(*span)
+    still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
+    removed = [digest for digest in old if digest not in texts]
+    orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
     return texts, orphans
 
 
 def count(connection: Connection) -> int:
-    """Number of chunks."""
+    """Count the chunks."""
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
+
+
+def fts_missing(connection: Connection) -> str:
+    """Return why there is no full-text search with this library; empty when there is."""
+    try:
+        module = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
+    except connection.Error as error:
+        return str(error)
+    return "" if module else "no such module: fts5"
+
+
+class FullText:
+    """Keeps the full-text index of one connection in step with its chunks."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._has_module = not fts_missing(connection)
+
+    def remove(self, file_id: int, first: int, stop: int) -> None:
+        """Remove chunks of a file while their rows are there, inside the caller's transaction.
+
+        `first` is the ordinal of the first of them, `stop` the one after the last.
+        """
+        if self._is_in_step():
+            # External content: FTS5 must be told the old values before they are gone.
+            self._connection.execute(
+                "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
+                f" SELECT 'delete', {_DOCUMENTS_OF}",
+                (file_id, first, stop),
+            )
+
+    def add(self, file_id: int, first: int, stop: int) -> None:
+        """Add chunks of a file, inside the caller's transaction."""
+        if self._is_in_step():
+            self._connection.execute(
+                f"INSERT INTO chunks_fts (rowid, text, heading, path, grams) SELECT {_DOCUMENTS_OF}",
+                (file_id, first, stop),
+            )
+
+    def rebuild_if_stale(self) -> None:
+        """Build a stale index again, inside the caller's transaction: a writer without FTS5 marked it."""
+        if self._has_module and meta.get(self._connection, meta.FTS_STALE):
+            self._connection.execute(CREATE_FTS)
+            self._connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+            meta.put(self._connection, meta.FTS_STALE, None)
+            meta.bump(self._connection)
+
+    def _is_in_step(self) -> bool:
+        if self._has_module and not meta.get(self._connection, meta.FTS_STALE):
+            return True
+        meta.put(self._connection, meta.FTS_STALE, True)
+        return False

@@ -1,4 +1,4 @@
-"""Which SQLite library this process uses, and how a connection to an index is opened.
+"""Choose the SQLite library of this process, and open connections to an index.
 
 Order: `pysqlite3` -> the standard library when it can load extensions -> `sqlean` -> the standard library
 without extensions. Many Pythons (all of pyenv's) are built without extension loading. One library a
@@ -11,14 +11,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config import environment
-from shared.errors import (
+from memline.shared.config import environment
+from memline.shared.errors import (
     IndexCorrupt,
     IndexFault,
     IndexMissing,
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 #: `application_id` of our files: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C
 
-#: The schema this release reads and writes (`user_version`); `migrations.py` brings older files here.
-SCHEMA_VERSION = 4
+#: The schema this release reads and writes (`user_version`); `migrations.py` upgrades older files.
+SCHEMA_VERSION = 7
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
@@ -47,14 +49,14 @@ CACHE_KIB = 16_384
 #: message of vectors paid for that and waited for the disk: 10,000 vectors of 1,536 took 1.9 s, not 1.6.
 CHECKPOINT_PAGES = 8_000
 
-#: Endings under which a file that is no database is taken for a damaged index: it is moved aside, not
-#: removed. Under any other name it is somebody else's file, and refused.
+#: Suffixes under which a file that is not a database counts as a damaged index: it is moved aside, not
+#: removed. Under any other name it belongs to another program, and is refused.
 INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
 
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """The DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
+    """Return the DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
     forced = environment.value(os.environ, environment.SQLITE)
     if forced:
         return import_module(forced)
@@ -73,12 +75,12 @@ def library() -> Any:
 
 
 def can_load_extensions() -> bool:
-    """Whether this process's SQLite library can load sqlite-vec."""
+    """Tell whether this process's SQLite library can load sqlite-vec."""
     return hasattr(library().Connection, "enable_load_extension")
 
 
 def vec_path(extension_path: str = "") -> str:
-    """The path of the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
+    """Find the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
     if extension_path:
         return os.path.expanduser(extension_path)
     from importlib.util import find_spec
@@ -110,13 +112,13 @@ def load_vec(connection: Connection, extension_path: str = "") -> str:
 
 
 def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
-    """A connection that may write; the file and its folder are made when missing, the schema brought up.
+    """Open a connection that may write; the file and its folder are made when missing, the schema migrated.
 
     Raises IndexNotOurs, IndexTooNew, IndexCorrupt or IndexUnwritable.
     """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
-    # POSIX locks that this process has on it, and then another process takes us for gone and deletes the
-    # WAL file we write to. Measured: 188 of 201 committed files were left.
+    # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
+    # the WAL file we write to. Measured: 188 of 201 committed files were left.
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
@@ -142,9 +144,21 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
 
 
 def open_reader(path: Path) -> Connection:
-    """A connection that cannot write. Raises IndexMissing when there is nothing to read yet."""
+    """Open a connection that cannot write; an index of an older release is upgraded first.
+
+    Raises IndexMissing when there is nothing to read yet, and what `open_writer` raises.
+    """
     if not path.exists() or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
+    connection = _open_reader(path)
+    if _pragma(connection, "user_version") == SCHEMA_VERSION:
+        return connection
+    connection.close()
+    open_writer(path).close()
+    return _open_reader(path)
+
+
+def _open_reader(path: Path) -> Connection:
     with faults(path):
         connection = _connect_read_only(path)
         try:
@@ -159,29 +173,41 @@ def open_reader(path: Path) -> Connection:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Connection]:
-    """A reader for a block; it is closed at the end, and the driver's errors become IndexFaults."""
-    connection = open_reader(path)
+def snapshot(connection: Connection) -> Iterator[None]:
+    """Let all reads of a block see the index at one moment."""
+    connection.execute("BEGIN")
     try:
-        with faults(path):
-            yield connection
+        yield
     finally:
-        connection.close()
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[Connection]:
+    """Open a reader for a block and close it after; the driver's errors become IndexFaults."""
+    with closing(open_reader(path)) as connection, faults(path):
+        yield connection
 
 
 @contextmanager
 def reading_if_any(path: Path) -> Iterator[Connection | None]:
-    """As `reading`, but None when there is no index yet."""
+    """Open a reader for a block, or give None when there is no index yet."""
     try:
         connection = open_reader(path)
     except IndexMissing:
         yield None
         return
+    with closing(connection), faults(path):
+        yield connection
+
+
+def file_id(path: Path) -> tuple[int, int] | None:
+    """Identify the file at `path`, to notice when it is replaced; None when there is none."""
     try:
-        with faults(path):
-            yield connection
-    finally:
-        connection.close()
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -195,7 +221,7 @@ def faults(path: Path) -> Iterator[None]:
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """One `BEGIN IMMEDIATE` … `COMMIT`; rolled back when the block raises."""
+    """Run a block in `BEGIN IMMEDIATE` … `COMMIT`; roll back when it raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -206,8 +232,49 @@ def transaction(connection: Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
+def scalar(connection: Connection, query: str, *parameters: object) -> Any:
+    """Return the first column of the first row of a query; None when there is no row."""
+    row = connection.execute(query, parameters).fetchone()
+    return row[0] if row else None
+
+
+def in_slices(connection: Connection, statement: str, *parameters: object) -> int:
+    """Run a statement with a LIMIT again and again, until it changes no row; returns how many rows it did.
+
+    Each time is a transaction, so background work never keeps a live edit waiting for long.
+    """
+    total = 0
+    while True:
+        with transaction(connection):
+            changed = connection.execute(statement, parameters).rowcount
+        if changed <= 0:
+            return total
+        total += changed
+
+
+def move_aside(path: Path, now: float) -> Path:
+    """Rename a damaged index (with its WAL files) and return its new name. Raises IndexUnwritable.
+
+    Never removed: the notes are the truth, and the index is built again from them.
+    """
+    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+    ends = chain([""], (f"-{number}" for number in count(2)))
+    names = (path.with_name(f"{path.name}.corrupt-{stamp}{end}") for end in ends)
+    aside = next(name for name in names if not name.exists())
+    try:
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(FileNotFoundError):
+                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+    except OSError as error:
+        raise IndexUnwritable(
+            f"the index {path} is damaged and cannot be moved aside: {error.strerror}",
+            hint=f"move {path} away yourself, then run: memline index",
+        ) from error
+    return aside
+
+
 def _connect_read_only(path: Path) -> Connection:
-    uri = "file:" + _quote(str(path))
+    uri = path.absolute().as_uri()
     connection: Connection = library().connect(
         uri + "?mode=ro",
         uri=True,
@@ -219,7 +286,7 @@ def _connect_read_only(path: Path) -> Connection:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
     except library().OperationalError:
         # In a read-only folder SQLite cannot make the shared-memory file that WAL needs. Without a
-        # WAL file there is nobody to share with, and the database file alone is whole.
+        # WAL file there is no writer to share with, and the database file alone is whole.
         connection.close()
         wal = Path(f"{path}-wal")
         if os.access(path.parent, os.W_OK) or (wal.exists() and wal.stat().st_size):
@@ -230,16 +297,10 @@ def _connect_read_only(path: Path) -> Connection:
     return connection
 
 
-def _quote(path: str) -> str:
-    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-
-
 def _refuse_foreign(connection: Connection, path: Path) -> None:
-    application_id = _pragma(connection, "application_id")
-    if application_id != APPLICATION_ID:
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if application_id or tables:
-            raise _not_ours(path)
+    owner = _pragma(connection, "application_id")
+    if owner != APPLICATION_ID and (owner or scalar(connection, "SELECT count(*) FROM sqlite_master")):
+        raise _not_ours(path)
     version = _pragma(connection, "user_version")
     if version > SCHEMA_VERSION:
         raise IndexTooNew(
@@ -284,7 +345,7 @@ def _set_up(connection: Connection) -> None:
 def _migrate(connection: Connection) -> None:
     from sqlite_utils import Database
 
-    from shared.index.migrations import migrations
+    from memline.shared.index.migrations import migrations
 
     # One at a time: of processes that open a new index together the first takes the steps, the others wait.
     # The marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
@@ -295,16 +356,14 @@ def _migrate(connection: Connection) -> None:
 
 
 def _pragma(connection: Connection, name: str) -> int:
-    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+    return int(scalar(connection, f"PRAGMA {name}"))
 
 
 def _translate(error: Exception, path: Path) -> IndexFault:
     text = str(error)
     if "not a database" in text and path.suffix not in INDEX_SUFFIXES:
         return _not_ours(path)
-    if isinstance(error, library().DatabaseError) and (
-        "malformed" in text or "not a database" in text or "corrupt" in text
-    ):
+    if any(sign in text for sign in ("malformed", "not a database", "corrupt")):
         return IndexCorrupt(
             f"the index {path} is damaged: {text}",
             hint="memline index   (moves the damaged file aside and builds the index again)",

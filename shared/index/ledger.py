@@ -1,26 +1,29 @@
-"""The ledger of files: one row for every file seen, with what became of it and why."""
+"""Keep the ledger of files: one row for every file on the disk, with its outcome and the reason.
+
+A session transcript has a second row: how far it was read, and its figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from shared.index import transcripts
-from shared.sources import outcomes
-from shared.sources.outcomes import INDEXED
-from shared.sources.transcript_names import MEMORY, SESSIONS
+from memline.shared.sources import outcomes
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sources.paths import MEMORY, SESSIONS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from shared.index.rows import FileRow
-    from shared.sources.transcript_progress import Progress
+    from memline.shared.index.rows import FileRow
+    from memline.shared.sources.transcripts.progress import Progress
 
-#: It is gone. The row stays for a while, so that an older message cannot bring the content back.
+#: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
 REMOVED = outcomes.GONE
 
-#: Outcomes that make `index` exit 1: somebody should look at the file.
+#: Outcomes that make `index` exit 1: the user should look at the file.
 PROBLEMS = (
     outcomes.UNREADABLE,
     outcomes.FAILED,
@@ -30,7 +33,7 @@ PROBLEMS = (
 )
 
 #: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
-PARTLY = -1
+PARTIALLY_READ = -1
 
 #: Nanoseconds a removed file's row is kept: messages are minutes late at worst, not an hour.
 TOMBSTONE_NS = 3_600 * 10**9
@@ -38,7 +41,7 @@ TOMBSTONE_NS = 3_600 * 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What the ledger knows of one file."""
+    """The row of one file."""
 
     path: str
     source: str
@@ -53,68 +56,65 @@ class LedgerEntry:
     progress: Progress | None = None
 
 
-_COLUMNS = "path, source, size, mtime_ns, hash, observed_ns, outcome, reason, chunking"
+class RecordedFile(NamedTuple):
+    """What a scan compares with the file on the disk: every search asks for that of every file."""
+
+    size: int
+    mtime_ns: int
+    outcome: str
+    chunking: str
 
 
-def entries(connection: Connection, source: str | None = None) -> dict[str, LedgerEntry]:
-    """All files of `source` (or of all sources) that are not gone, by path."""
-    rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM files WHERE outcome <> ? AND (? IS NULL OR source = ?) ORDER BY path",
-        (REMOVED, source, source),
-    )
+_COLUMNS = ("path", "source", "size", "mtime_ns", "hash", "observed_ns", "outcome", "reason", "chunking")
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
+_PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day"
+
+
+def entries(connection: Connection) -> dict[str, LedgerEntry]:
+    """Return all files that are not removed, by path."""
+    rows = connection.execute(f"{_SELECT} WHERE outcome <> ? ORDER BY path", (REMOVED,))
     return {row[0]: _entry(row) for row in rows}
 
 
-def seen(connection: Connection) -> Iterator[tuple[str, int, int, str, str]]:
-    """(path, size, mtime_ns, outcome, chunking) of the files that are not gone: what a scan compares.
-
-    Every search asks this of every file, so it takes no more than is needed.
-    """
-    yield from connection.execute(
+def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
+    """Return the files that are not removed, by path."""
+    rows = connection.execute(
         "SELECT path, size, mtime_ns, outcome, chunking FROM files WHERE outcome <> ? ORDER BY path",
         (REMOVED,),
     )
+    return {path: RecordedFile(*values) for path, *values in rows}
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
-    """The row of `path`, also when the file is gone."""
-    row = connection.execute(f"SELECT {_COLUMNS} FROM files WHERE path = ?", (path,)).fetchone()
+    """Return the row of `path`, also when the file was removed."""
+    row = connection.execute(f"{_SELECT} WHERE path = ?", (path,)).fetchone()
     if row is None:
         return None
-    found = _entry(row)
-    return replace(found, progress=transcripts.read(connection, path)) if found.source == SESSIONS else found
+    file = _entry(row)
+    return replace(file, progress=progress(connection, path)) if file.source == SESSIONS else file
 
 
-def looked_at(connection: Connection, path: str) -> tuple[int, bool]:
-    """When the row of a file was observed (ns; 0 without a row), and whether the file was read to its end."""
+def observation(connection: Connection, path: str) -> tuple[int, bool]:
+    """Return when a file was read (ns; 0 without a row), and whether it was read to its end."""
     row = connection.execute("SELECT observed_ns, mtime_ns FROM files WHERE path = ?", (path,)).fetchone()
-    return (row[0], row[1] != PARTLY) if row else (0, False)
+    return (row[0], row[1] != PARTIALLY_READ) if row else (0, False)
 
 
 def record(connection: Connection, row: FileRow) -> int:
     """Insert or update the row of a file and return its id. The caller has checked that `row` is newer."""
-    found = connection.execute(
-        f"INSERT INTO files ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (path) DO UPDATE SET source = excluded.source, size = excluded.size,"
-        " mtime_ns = excluded.mtime_ns, hash = excluded.hash, observed_ns = excluded.observed_ns,"
-        " outcome = excluded.outcome, reason = excluded.reason, chunking = excluded.chunking RETURNING id",
-        (
-            row.path,
-            row.source,
-            row.size,
-            row.mtime_ns,
-            row.hash,
-            row.observed_ns,
-            row.outcome,
-            row.reason,
-            row.chunking,
-        ),
-    ).fetchone()
-    return int(found[0])
+    values = [getattr(row, column) for column in _COLUMNS]
+    return int(connection.execute(_RECORD, values).fetchone()[0])
+
+
+_RECORD = (
+    f"INSERT INTO files ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+    f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{each} = excluded.{each}' for each in _COLUMNS[1:])}"
+    " RETURNING id"
+)
 
 
 def touch(connection: Connection, row: FileRow) -> None:
-    """Same content, other size or time: only what the scanner compares is moved."""
+    """Update size and times of a file whose content is the same."""
     connection.execute(
         "UPDATE files SET size = ?, mtime_ns = ?, observed_ns = ? WHERE path = ?",
         (row.size, row.mtime_ns, row.observed_ns, row.path),
@@ -122,19 +122,19 @@ def touch(connection: Connection, row: FileRow) -> None:
 
 
 def forget_removed(connection: Connection, before_ns: int) -> None:
-    """Drop the rows of files that were gone before `before_ns`, inside the caller's transaction."""
+    """Delete the rows of files that were removed before `before_ns`, inside the caller's transaction."""
     connection.execute("DELETE FROM files WHERE outcome = ? AND observed_ns < ?", (REMOVED, before_ns))
 
 
 def has_others(connection: Connection, sources: Sequence[str]) -> bool:
-    """Whether there are files of a source that is not among `sources`."""
+    """Tell whether there are files of a source that is not among `sources`."""
     others = [source for source in (MEMORY, SESSIONS) if source not in sources]
     query = "SELECT 1 FROM files WHERE source = ? LIMIT 1"
     return any(connection.execute(query, (source,)).fetchone() for source in others)
 
 
 def outcome_counts(connection: Connection) -> dict[str, int]:
-    """Files by outcome, those that are gone left out."""
+    """Count files by outcome, without removed ones."""
     rows = connection.execute(
         "SELECT outcome, count(*) FROM files WHERE outcome <> ? GROUP BY outcome ORDER BY outcome", (REMOVED,)
     )
@@ -142,7 +142,7 @@ def outcome_counts(connection: Connection) -> dict[str, int]:
 
 
 def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
-    """(source, searchable files, chunks), sorted by source."""
+    """Return (source, searchable files, chunks), sorted by source."""
     return list(
         connection.execute(
             "SELECT files.source, count(DISTINCT files.id), count(chunks.id)"
@@ -153,16 +153,44 @@ def source_counts(connection: Connection) -> list[tuple[str, int, int]]:
     )
 
 
-def _entry(row: tuple[str, str, int, int, str, int, str, str, str]) -> LedgerEntry:
-    path, source, size, mtime_ns, digest, observed_ns, outcome, reason, chunking = row
-    return LedgerEntry(
-        path=path,
-        source=source,
-        size=size,
-        mtime_ns=mtime_ns,
-        hash=digest,
-        observed_ns=observed_ns,
-        outcome=outcome,
-        reason=reason,
-        chunking=chunking,
+def _entry(row: tuple[object, ...]) -> LedgerEntry:
+    return LedgerEntry(**dict(zip(_COLUMNS, row, strict=True)))  # type: ignore[arg-type]
+
+
+def progress(connection: Connection, path: str) -> Progress | None:
+    """Return how far the transcript of a ledger path was read; None when it never was."""
+    # 5 ms, and every search imports this module.
+    from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
+
+    row = connection.execute(
+        f"SELECT {_PROGRESS} FROM transcripts WHERE file_id = (SELECT id FROM files WHERE path = ?)", (path,)
+    ).fetchone()
+    if row is None:
+        return None
+    consumed, lines, resume, title, *counts = row
+    try:
+        place = json.loads(resume)
+        begin = ChunkStart(**{**place, "context": TranscriptContext(**place["context"])})
+    except (ValueError, TypeError, KeyError):
+        # Written by another version: where it ended is unknown, so all of it is read again.
+        consumed, lines, begin = 0, 0, ChunkStart()
+    figures = Counts(**dict(zip(Counts.__annotations__, counts, strict=True)))
+    return Progress(consumed=consumed, lines=lines, resume=begin, title=title, counts=figures)
+
+
+def save_progress(connection: Connection, file_id: int, progress: Progress | None) -> None:
+    """Store how far a transcript was read, or with None delete it, inside the caller's transaction."""
+    if progress is None:
+        connection.execute("DELETE FROM transcripts WHERE file_id = ?", (file_id,))
+        return
+    resume = json.dumps(asdict(progress.resume))
+    connection.execute(
+        f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (file_id, progress.consumed, progress.lines, resume, progress.title, *astuple(progress.counts)),
     )
+
+
+def session_days(connection: Connection) -> dict[int, tuple[str, str]]:
+    """Return file id -> first and last day (ISO) of the transcripts that have one."""
+    rows = connection.execute("SELECT file_id, first_day, last_day FROM transcripts WHERE first_day <> ''")
+    return {file_id: (first, last) for file_id, first, last in rows}

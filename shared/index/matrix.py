@@ -1,21 +1,21 @@
-"""The live vectors of one identity as a float32 matrix in memory, kept in step with the index.
+"""Keep the active vectors of one identity as a float32 matrix in memory, in step with the index.
 
 A long-lived process searches this instead of sqlite-vec: one matrix-vector product, close to memory
-bandwidth, 6 x faster than vec0. It grows in place; the row of a vector that is no longer live is masked
+bandwidth, 6 x faster than vec0. It grows in place; the row of a vector that is no longer active is masked
 and used again for the next new one, so a day of edits neither copies nor leaks.
 
-Needs numpy, which costs 110 ms of CPU to import: one-shot commands do not come here.
+Needs numpy, which costs 110 ms of CPU to import: one-shot commands do not import this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shared.index import meta
+from memline.shared.index import meta
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -29,7 +29,7 @@ READ_ROWS = 1_000
 GROWTH = 0.125
 
 #: Answered from an index alone (`vectors_counts`): the rows hold the embeddings, megabytes of them.
-_LIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND live = 1 AND state = 'ready'"
+_ACTIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
 _EMBEDDINGS = (
     "SELECT id, embedding FROM vectors WHERE id IN (SELECT value FROM json_each(?))"
     " AND state = 'ready' AND length(embedding) = ?"
@@ -37,7 +37,7 @@ _EMBEDDINGS = (
 
 
 class VectorMatrix:
-    """A cache of live vectors. Not safe for several threads at once; its owner holds a lock."""
+    """A cache of active vectors. Not safe for several threads at once; its owner holds a lock."""
 
     def __init__(self, identity_id: int, dims: int) -> None:
         self.identity_id = identity_id
@@ -50,16 +50,16 @@ class VectorMatrix:
         self._seen: tuple[int, int] | None = None
 
     def __len__(self) -> int:
-        """Number of live vectors."""
+        """Count the active vectors."""
         return len(self._row_of)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the matrix, free rows included."""
+        """Return the memory of the matrix in bytes, free rows included."""
         return int(self._rows.nbytes)
 
     def refresh(self, connection: Connection) -> None:
-        """Take over what changed in the index since the last call; next to nothing when nothing did."""
+        """Load what changed in the index since the last call; next to nothing when nothing did."""
         version = int(connection.execute("PRAGMA data_version").fetchone()[0])
         if self._seen is not None and self._seen[0] == version:
             return
@@ -70,41 +70,38 @@ class VectorMatrix:
         self._seen = (version, revision)
 
     def search(self, query: bytes) -> MatrixScores:
-        """The cosines of all live vectors with `query` (float32, unit length)."""
+        """Compute the cosines of all active vectors with `query` (float32, unit length)."""
         scores = self._rows @ np.frombuffer(query, "<f4")
         return MatrixScores(scores, self._ids, self._row_of)
 
     def _reconcile(self, connection: Connection) -> None:
-        live = {row[0] for row in connection.execute(_LIVE_IDS, (self.identity_id,))}
-        for vector_id in self._row_of.keys() - live:
+        active = {row[0] for row in connection.execute(_ACTIVE_IDS, (self.identity_id,))}
+        for vector_id in self._row_of.keys() - active:
             row = self._row_of.pop(vector_id)
             self._ids[row] = -1
             self._free.append(row)
         # In the order they came: the same index gives the same matrix.
-        new = iter(sorted(live - self._row_of.keys()))
-        self._reserve(len(live))
+        new = iter(sorted(active - self._row_of.keys()))
+        self._reserve(len(active))
         while batch := list(islice(new, READ_ROWS)):
             wanted = "[" + ",".join(map(str, batch)) + "]"
-            self._add(connection.execute(_EMBEDDINGS, (wanted, 4 * self.dims)).fetchall())
+            for vector_id, embedding in connection.execute(_EMBEDDINGS, (wanted, 4 * self.dims)):
+                row = self._free.pop()
+                self._rows[row] = np.frombuffer(embedding, "<f4")
+                self._ids[row] = vector_id
+                self._row_of[vector_id] = row
 
-    def _reserve(self, live: int) -> None:
-        missing = live - len(self._row_of) - len(self._free)
+    def _reserve(self, active: int) -> None:
+        missing = active - len(self._row_of) - len(self._free)
         if missing <= 0:
             return
         before = len(self._ids)
         size = before + (missing if before == 0 else max(missing, int(before * GROWTH)))
-        # In place: no second copy of the matrix. No view of it is alive here.
+        # In place: no second copy of the matrix. No view of it exists here.
         self._rows.resize((size, self.dims), refcheck=False)
         self._ids.resize(size, refcheck=False)
         self._ids[before:] = -1
         self._free.extend(range(size - 1, before - 1, -1))
-
-    def _add(self, found: Sequence[tuple[int, bytes]]) -> None:
-        for vector_id, embedding in found:
-            row = self._free.pop()
-            self._rows[row] = np.frombuffer(embedding, "<f4")
-            self._ids[row] = vector_id
-            self._row_of[vector_id] = row
 
 
 class MatrixScores:
@@ -116,7 +113,7 @@ class MatrixScores:
         self._row_of = row_of
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
-        """The best (vectors.id, cosine), best first; `allowed`: only among these ids."""
+        """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
         if allowed is None:
             rows = np.flatnonzero(self._ids >= 0)
         else:
@@ -131,6 +128,6 @@ class MatrixScores:
         return [(int(ids[i]), float(scores[i])) for i in order]
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, float]:
-        """vectors.id -> cosine, for those that are live."""
+        """Map vectors.id to cosine, for those that are active."""
         known = ((vector_id, self._row_of.get(vector_id)) for vector_id in vector_ids)
         return {vector_id: float(self._scores[row]) for vector_id, row in known if row is not None}

@@ -1,4 +1,4 @@
-"""Single values of an index: JSON text under a key."""
+"""Keep single values of an index: JSON text under a key."""
 
 from __future__ import annotations
 
@@ -22,36 +22,34 @@ VEC_STALE = "vec_stale"
 FTS_STALE = "fts_stale"
 #: Why the provider in use is not the one that was asked for: {"from", "reason"}.
 FALLBACK = "fallback"
-#: Row ids of the identities of a provider and of its fallback, once that stood in for it.
+#: Row ids of the identities of a provider and of its fallback, once that took over.
 FALLBACK_PAIR = "fallback_pair"
 #: Provider -> key of the identity, and mark of the secrets, whose health is kept under its name.
 HEALTH_OF = "health_of"
-#: Requests that workers set up for another model gave back since the last good one: {count, error, action}.
-MISFITS = "misfits"
-#: The answer that told the dimensions of an identity and that none has confirmed: {identity, lease, doubts}.
+#: The answer that told the dimensions of an identity and that none has confirmed:
+#: {identity, lease, contradictions}.
 FIRST_ANSWER = "first_answer"
-#: Provider -> when it last taught a cap (seconds since the epoch).
-CAPS_LEARNED = "caps_learned"
 
-#: Running totals, so that a command can tell what happened while it waited, whoever did it.
+#: What fails in a long-lived loop: part -> {error, action, since}; see `producers.runs.loop_errors`.
+LOOP_ERRORS = "loop_errors"
+
+#: Running totals, so that a command can tell what all processes stored while it waited.
 EMBEDDED_TOTAL = "embedded_total"
 CACHED_TOTAL = "cached_total"
-#: Vectors stored lately: [[ten seconds of the epoch, count], …] of the last minute.
-EMBEDDED_LATELY = "embedded_lately"
-#: True while somebody paused the sending of texts by hand.
+#: Vectors stored recently: [[ten seconds of the epoch, count], …] of the last minute.
+EMBEDDED_RECENTLY = "embedded_lately"
+#: True while an operator paused the sending of texts.
 PAUSED = "paused"
-#: When a backfill was last cancelled (ns since the epoch): what was asked for before is set aside.
+#: When a backfill was last cancelled (ns since the epoch): what was asked for before is not sent.
 CANCELLED_NS = "backfill_cancelled_ns"
-#: Texts up to this row id of `vectors` go by batch (`shared.index.batch_dispatch`).
-BATCH_MARK = "batch_mark"
 
-#: Seconds counted together in EMBEDDED_LATELY, and how many of them are kept.
+#: Seconds counted together in EMBEDDED_RECENTLY, and how many of them are kept.
 BUCKET_S = 10
 BUCKETS = 6
 
 
 def get(connection: Connection, key: str, default: Any = None) -> Any:
-    """The value of `key`, or `default`."""
+    """Return the value of `key`, or `default`."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return default if row is None else json.loads(row[0])
 
@@ -81,18 +79,18 @@ def add(connection: Connection, key: str, amount: int) -> None:
     )
 
 
-def count_lately(connection: Connection, amount: int, now: float) -> None:
-    """Add to EMBEDDED_LATELY, inside the caller's transaction."""
+def count_recent(connection: Connection, amount: int, now: float) -> None:
+    """Add to EMBEDDED_RECENTLY, inside the caller's transaction."""
     bucket = int(now) // BUCKET_S
-    counts = {at: count for at, count in get(connection, EMBEDDED_LATELY, []) if at > bucket - BUCKETS}
+    counts = {at: count for at, count in get(connection, EMBEDDED_RECENTLY, []) if at > bucket - BUCKETS}
     counts[bucket] = counts.get(bucket, 0) + amount
-    put(connection, EMBEDDED_LATELY, sorted(counts.items()))
+    put(connection, EMBEDDED_RECENTLY, sorted(counts.items()))
 
 
-def rate_lately(connection: Connection, now: float) -> float:
-    """Vectors a second over the last minute, or over the shorter time since the first of them."""
+def recent_rate(connection: Connection, now: float) -> float:
+    """Return vectors a second over the last minute, or over the shorter time since the first of them."""
     bucket = int(now) // BUCKET_S
-    counts = [(at, count) for at, count in get(connection, EMBEDDED_LATELY, []) if at > bucket - BUCKETS]
+    counts = [(at, count) for at, count in get(connection, EMBEDDED_RECENTLY, []) if at > bucket - BUCKETS]
     if not counts:
         return 0.0
     seconds: float = max(1.0, now - counts[0][0] * BUCKET_S)

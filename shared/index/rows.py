@@ -1,4 +1,4 @@
-"""The rows that workers hand to the index: what was found on disk, and vectors that came back.
+"""Define the rows that workers hand to the index: what is on the disk, and vectors from a provider.
 
 Plain values, the same in a message and in a call, so that nothing is translated on the way.
 """
@@ -7,23 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.sources.transcript_progress import Progress
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkRow:
-    """One chunk of a file; `start_line` and `end_line` are 1-based and inclusive."""
-
-    start_line: int
-    end_line: int
-    text: str
-    #: Trail of headings in force at the first line, `A > B`.
-    heading: str = ""
+from memline.shared.sources.chunking import Chunk as Chunk
+from memline.shared.sources.transcripts.progress import Progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRow:
-    """What became of one file that a chunk worker looked at."""
+    """One file as a chunk worker read it."""
 
     path: str
     source: str
@@ -34,10 +24,10 @@ class FileRow:
     mtime_ns: int = 0
     #: SHA-256 (hex) of the bytes; empty when they were not read.
     hash: str = ""
-    #: When the worker looked (ns since the epoch); the newer look wins.
+    #: When the worker read it (ns since the epoch); the newer row wins.
     observed_ns: int
     #: None: the content is that of the ledger, only size and mtime move.
-    chunks: tuple[ChunkRow, ...] | None = ()
+    chunks: tuple[Chunk, ...] | None = ()
     #: Digest of the chunking settings the chunks were made with.
     chunking: str = ""
     #: For a transcript how far it was read; its `hash` is that of the bytes read so far.

@@ -1,4 +1,4 @@
-"""The vec0 tables: live vectors of an identity, laid out for sqlite-vec's scan.
+"""Keep the vec0 tables: active vectors of an identity, laid out for sqlite-vec's scan.
 
 A copy of rows of `vectors` (rowid = vectors.id), made for one-shot searches: 1.7 x faster than scanning the
 BLOBs at 20,000 x 1,536. Never the truth: a writer without sqlite-vec marks them stale and the next writer
@@ -8,11 +8,11 @@ holes is rebuilt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from shared.index import meta
-from shared.index.driver import transaction
+from memline.shared.index import meta
+from memline.shared.index.driver import scalar, transaction
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -28,9 +28,8 @@ class VecTables:
         self._connection = connection
         self.available = available
 
-    def insert(self, identity_id: int, dims: int, rows: Iterable[tuple[int, bytes]]) -> None:
+    def insert(self, identity_id: int, dims: int, rows: Sequence[tuple[int, bytes]]) -> None:
         """Add (vectors.id, vector) rows, inside the caller's transaction; rows that are there stay."""
-        rows = list(rows)
         if not rows:
             return
         if not self.available:
@@ -41,21 +40,16 @@ class VecTables:
         self._connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row[0],) for row in rows))
         self._connection.executemany(f"INSERT INTO {table} (rowid, embedding) VALUES (?, ?)", rows)
 
-    def delete(self, identity_id: int, ids: Iterable[int]) -> None:
-        """Remove rows by vectors.id, inside the caller's transaction."""
-        ids = list(ids)
-        if not ids:
-            return
+    def delete(self, identity_id: int, row_id: int) -> None:
+        """Remove a row by vectors.id, inside the caller's transaction."""
         if not self.available:
             meta.put(self._connection, meta.VEC_STALE, True)
-        elif self._exists(identity_id):
-            self._connection.executemany(
-                f"DELETE FROM {_table(identity_id)} WHERE rowid = ?", ((row_id,) for row_id in ids)
-            )
+        elif exists(self._connection, identity_id):
+            self._connection.execute(f"DELETE FROM {_table(identity_id)} WHERE rowid = ?", (row_id,))
 
     def drop(self, identity_id: int) -> None:
         """Remove the table of an identity that is searched no more, inside the caller's transaction."""
-        if not self._exists(identity_id):
+        if not exists(self._connection, identity_id):
             return
         if self.available:
             self._connection.execute(f"DROP TABLE {_table(identity_id)}")
@@ -68,13 +62,14 @@ class VecTables:
             return
         stale = meta.get(self._connection, meta.VEC_STALE, False)
         for identity_id, dims in identities:
-            if dims and (stale or not self._exists(identity_id) or self._is_mostly_holes(identity_id)):
+            is_there = exists(self._connection, identity_id)
+            if dims and (stale or not is_there or self._is_mostly_holes(identity_id)):
                 with transaction(self._connection):
                     self.drop(identity_id)
                     table = self._ensure(identity_id, dims)
                     self._connection.execute(
                         f"INSERT INTO {table} (rowid, embedding) SELECT id, embedding FROM vectors"
-                        " WHERE identity_id = ? AND state = 'ready' AND live = 1",
+                        " WHERE identity_id = ? AND state = 'ready' AND active = 1",
                         (identity_id,),
                     )
                     meta.bump(self._connection)
@@ -83,39 +78,32 @@ class VecTables:
                 meta.put(self._connection, meta.VEC_STALE, None)
 
     def _is_mostly_holes(self, identity_id: int) -> bool:
-        chunks = self._connection.execute(f"SELECT count(*) FROM {_table(identity_id)}_chunks").fetchone()[0]
+        chunks = scalar(self._connection, f"SELECT count(*) FROM {_table(identity_id)}_chunks")
         if chunks < 8:
             return False
-        live = self._connection.execute(
-            "SELECT count(*) FROM vectors WHERE identity_id = ? AND state = 'ready' AND live = 1",
-            (identity_id,),
-        ).fetchone()[0]
-        return bool(chunks * CHUNK_ROWS > 2 * live + 8 * CHUNK_ROWS)
+        query = "SELECT count(*) FROM vectors WHERE identity_id = ? AND state = 'ready' AND active = 1"
+        active = scalar(self._connection, query, identity_id)
+        return bool(chunks * CHUNK_ROWS > 2 * active + 8 * CHUNK_ROWS)
 
     def _ensure(self, identity_id: int, dims: int) -> str:
         table = _table(identity_id)
         # Asked every time: another process may have dropped it, or the transaction that made it rolled back.
-        if not self._exists(identity_id):
+        if not exists(self._connection, identity_id):
             self._connection.execute(
                 f"CREATE VIRTUAL TABLE {table} USING vec0"
                 f"(embedding float[{int(dims)}] distance_metric=cosine, chunk_size={CHUNK_ROWS})"
             )
         return table
 
-    def _exists(self, identity_id: int) -> bool:
-        return exists(self._connection, identity_id)
-
 
 def exists(connection: Connection, identity_id: int) -> bool:
-    """Whether there is a vec0 table for this identity."""
-    row = connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (_table(identity_id),)
-    ).fetchone()
-    return row is not None
+    """Tell whether there is a vec0 table for this identity."""
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return bool(scalar(connection, query, _table(identity_id)))
 
 
 def usable(connection: Connection, identity_id: int) -> bool:
-    """Whether a reader may search the vec0 table of this identity: it is there and not stale."""
+    """Tell whether a reader may search the vec0 table of this identity: it is there and not stale."""
     return exists(connection, identity_id) and not meta.get(connection, meta.VEC_STALE, False)
 
 

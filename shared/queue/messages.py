@@ -1,8 +1,8 @@
 """The wire contract between producers and workers.
 
 One message is one value below, sent as the only argument of its actor, in MessagePack (vectors and texts
-stay bytes: as JSON numbers a vector costs thirty times more). Fields are only ever added, with a default;
-a message whose `v` is newer than `VERSION` is refused, so that an old worker never half-understands it.
+stay bytes: as JSON numbers a vector costs thirty times more). A field that is added has a default and leaves
+the version as it is; a message of another version is refused, so that none is ever half-understood.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shared.embedders.protocol import Identity
-from shared.errors import QueueError
-from shared.index.rows import FileRow, LearnedCaps, TextRow, VectorRow
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import QueueError
+from memline.shared.index.rows import FileRow, LearnedCaps, TextRow, VectorRow
 
-#: Version of the contract. Raised only when an old worker could misread a new message.
-VERSION = 1
+#: Version of the contract. Raised when a worker of another release could misread a message.
+VERSION = 2
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all messages."""
+    """The base of all messages."""
 
     v: int = VERSION
 
@@ -41,7 +41,7 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
 
 
 class StoreFiles(Wire, frozen=True, kw_only=True):
-    """Queue `store`: what chunk workers found."""
+    """Queue `store`: files as chunk workers have read them."""
 
     agent: str
     files: tuple[FileRow, ...]
@@ -63,7 +63,7 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
 
 
 class StoreVectors(Wire, frozen=True, kw_only=True):
-    """Queue `store`: vectors that came back. An upsert by text hash and identity."""
+    """Queue `store`: vectors of a request. An upsert by text hash and identity."""
 
     agent: str
     identity: Identity
@@ -79,44 +79,28 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     hashes: tuple[bytes, ...]
-    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`) or misfit.
+    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
     kind: str
     error: str
     #: What a person can do about it.
     action: str = ""
     #: Seconds the provider asked for; None when it did not.
     retry_after_s: float | None = None
-    #: Nothing at all came out of the request; said in one message of it.
-    fruitless: bool = False
+    #: The request brought no vector at all; said in one message of it.
+    no_results: bool = False
     learned: LearnedCaps = LearnedCaps()
 
 
-class SubmitBatch(Wire, frozen=True, kw_only=True):
-    """Queue `batch`: bring a batch, whose texts are leased, to its provider."""
+class AdvanceBatch(Wire, frozen=True, kw_only=True):
+    """Queue `batch`: do the next steps of a batch, whose texts are leased."""
 
     agent: str
     #: The batch's token; its row in the index says the rest.
     token: str
 
 
-class PollBatch(Wire, frozen=True, kw_only=True):
-    """Queue `batch`: look at a batch the provider has; take in what it brought; clean up behind it."""
-
-    agent: str
-    token: str
-
-
-class SettleBatch(Wire, frozen=True, kw_only=True):
-    """Queue `store`: all that a batch brought lies before this message; what it did not bring goes again."""
-
-    agent: str
-    token: str
-    #: Texts nothing came for. When more are still leased, a message was lost and the batch is read again.
-    missing: int
-
-
 class Sweep(Wire, frozen=True, kw_only=True):
-    """Queue `store`: send out what waits. Sent by a timer beside the store worker."""
+    """Queue `store`: send what waits. Sent by a timer beside the store worker."""
 
     agent: str
     #: Also free overdue leases, try failed texts again, prune the cache.
@@ -136,13 +120,13 @@ class FlushMemory(Wire, frozen=True, kw_only=True):
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):
-    """Queue `query`: answer a search. Past `deadline` (s since the epoch) nobody waits any more."""
+    """Queue `query`: answer a search. Past `deadline` (s since the epoch) the caller has given up."""
 
     agent: str
     query: str
     reply_to: str
     deadline: float
-    #: Options of `shared.search.answer.SearchRequest`, by name.
+    #: Options of `shared.search.results.SearchRequest`, by name.
     options: dict[str, Any] = {}
 
 
@@ -154,21 +138,27 @@ class MessageRefused(QueueError):
 
 
 def decode(raw: object, kind: type[M]) -> M:
-    """The message in the argument of an actor. Raises MessageRefused for another version or shape."""
+    """Decode the argument of an actor. Raises MessageRefused for another version or shape."""
     version = raw.get("v", VERSION) if isinstance(raw, dict) else None
-    if isinstance(version, int) and version > VERSION:
+    if isinstance(version, int) and version != VERSION:
+        which = "this worker" if version > VERSION else "the process that sent it"
         raise MessageRefused(
-            f"{kind.__name__} has version {version}; this worker speaks {VERSION}",
-            hint="upgrade this worker: pip install -U memline",
+            f"{kind.__name__} has version {version}; this worker speaks version {VERSION}",
+            hint=f"upgrade {which}: pip install -U memline",
         )
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise MessageRefused(f"not a {kind.__name__} message: {error}") from error
+        raise MessageRefused(f"not a valid {kind.__name__} message: {error}") from error
 
 
 def encode(message: Wire) -> dict[str, Any]:
-    """The argument an actor is sent: plain maps, lists, text and bytes."""
-    plain = msgspec.to_builtins(message, builtin_types=(bytes,))
-    assert isinstance(plain, dict)
+    """Encode a message as the argument of its actor: plain maps, lists, text and bytes."""
+    plain: dict[str, Any] = msgspec.to_builtins(message, builtin_types=(bytes,))
     return plain
+
+
+def agent_of(arguments: Any) -> str:
+    """Name the agent that the arguments of an actor are about; empty when they do not say."""
+    first = arguments[0] if isinstance(arguments, list | tuple) and arguments else None
+    return str(first.get("agent", "")) if isinstance(first, dict) else ""

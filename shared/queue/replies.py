@@ -1,52 +1,102 @@
-"""Where the answer to a question goes: one reply box a question, read once, gone after its deadline."""
+"""Ask a question through the queue, and carry its answer back: one reply box a question, read once."""
 
 from __future__ import annotations
 
-import queue
-import threading
-from typing import Protocol
+import json
+import time
+import uuid
+from dataclasses import asdict
+from typing import Any
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import redis_client
+from memline.shared.queue.cancel import cancel
+from memline.shared.queue.messages import RunQuery
+from memline.shared.queue.routes import send
+from memline.shared.search.results import SearchRequest
+
+#: Seconds in which a worker that is alive takes a question: it waits inside Redis for one.
+TAKEN_S = 0.5
+
+#: Seconds an answer lies in its box in Redis when it is not read.
+BOX_TTL_S = 30
+
+#: Seconds one wait for an answer may last.
+MAX_WAIT_S = 60.0
 
 
-class Replies(Protocol):
-    """Carries answers (JSON text) from query workers to those who asked."""
+class Replies:
+    """Carries answers (JSON text) from query workers to those who asked: a list in Redis a question.
 
-    def open(self, box: str) -> None:
-        """Make a box before the question is sent."""
-        ...
+    Its time to live is short, so that a late answer leaves nothing.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = redis_client.client(url)
+        #: A pool of its own, whose connections may be blocked for so long.
+        self._blocking = redis_client.client(url, block_s=MAX_WAIT_S)
 
     def put(self, box: str, answer: bytes) -> None:
-        """Answer; dropped when nobody waits any more."""
-        ...
+        """Put an answer into a box."""
+        key = self._key(box)
+        with redis_client.translated(self._url):
+            pipe = self._client.pipeline(transaction=False)
+            pipe.rpush(key, answer)
+            pipe.expire(key, BOX_TTL_S)
+            pipe.execute()
 
     def take(self, box: str, timeout_s: float) -> bytes | None:
-        """Wait for the answer and close the box; None when the time is over."""
-        ...
+        """Wait for the answer; None when the time is over."""
+        # BLPOP with 0 would wait for ever.
+        timeout_s = max(0.01, min(timeout_s, MAX_WAIT_S))
+        with redis_client.translated(self._url):
+            popped: Any = self._blocking.blpop([self._key(box)], timeout=timeout_s)
+        return popped[1] if popped else None
+
+    def cancel(self, message_id: str) -> bool:
+        """Take a question off its queue; False when a worker has taken it."""
+        with redis_client.translated(self._url):
+            return cancel(self._client, "query", message_id)
+
+    def close(self) -> None:
+        self._client.close()
+        self._blocking.close()
+
+    def _key(self, box: str) -> str:
+        return redis_client.key(self._client, f"reply:{box}")
 
 
-class InProcessReplies:
-    """Reply boxes of one process."""
+class WorkerRefused(QueueError):
+    """The question cannot be answered as it is: the worker says why."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._boxes: dict[str, queue.SimpleQueue[bytes]] = {}
 
-    def open(self, box: str) -> None:
-        with self._lock:
-            self._boxes[box] = queue.SimpleQueue()
+def ask_worker(
+    replies: Replies,
+    agent: str,
+    request: SearchRequest,
+    *,
+    timeout_s: float,
+) -> dict[str, Any] | None:
+    """Send a question to a query worker and wait for its answer, as JSON.
 
-    def put(self, box: str, answer: bytes) -> None:
-        with self._lock:
-            waiting = self._boxes.get(box)
-        if waiting is not None:
-            waiting.put(answer)
-
-    def take(self, box: str, timeout_s: float) -> bytes | None:
-        with self._lock:
-            waiting = self._boxes[box]
-        try:
-            return waiting.get(timeout=max(timeout_s, 0))
-        except queue.Empty:
-            return None
-        finally:
-            with self._lock:
-                self._boxes.pop(box, None)
+    None when the answer did not come in time, or no worker has taken the question for a while, or the worker
+    could not answer for a reason of its own. Raises WorkerRefused, and QueueError when the queue cannot be
+    reached.
+    """
+    box = uuid.uuid4().hex
+    options = asdict(request)
+    query = options.pop("query")
+    deadline = time.time() + timeout_s
+    message_id = send(RunQuery(agent=agent, query=query, reply_to=box, deadline=deadline, options=options))
+    raw = replies.take(box, min(TAKEN_S, timeout_s))
+    if raw is None and not replies.cancel(message_id):
+        raw = replies.take(box, timeout_s - TAKEN_S)
+    if raw is None:
+        return None
+    answer: dict[str, Any] = json.loads(raw)
+    if answer.get("elsewhere"):
+        return None
+    if "error" in answer:
+        raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
+    return answer

@@ -1,17 +1,21 @@
-"""One ranking out of the legs.
+"""Make one ranking of what the retrievers found, and reorder it as the settings say.
 
-A candidate is a chunk that a leg found. `weighted` adds scores: the bm25 of a chunk over the best bm25 of
-this question (SQLite clamps the rarity of a word that is in half of a small index to nearly nothing, so
+A candidate is a chunk that a retriever found. `weighted` adds scores: the bm25 of a chunk over the best bm25
+of this question (SQLite clamps the rarity of a word that is in half of a small index to nearly nothing, so
 absolute bm25 means nothing), and the cosine as it is. `rrf` adds reciprocal ranks. Both end in 0 … 1.
+Two options reorder the result: older dated notes decay, and near-duplicates make room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.config.schema import Hybrid
-from shared.search.legs import NAME, PATH, STEM
+from memline.shared.config.schema import Hybrid
+from memline.shared.search.dates import day_of_path, day_of_time
+from memline.shared.search.retrievers import NAME, PATH, STEM
+from memline.shared.sources.tokens import DENSE
 
 #: Decimals of a score: beyond them are differences between one way of computing it and another.
 DECIMALS = 6
@@ -22,11 +26,11 @@ RRF_K = 60
 #: Candidates MMR chooses from; fixed, so that the first hits are the same however many are asked for.
 MMR_POOL = 100
 
-#: How far a file that the question names is lifted towards 1, by how surely it is named.
-LIFT = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
+#: How far a file that the question names is boosted towards 1, by how surely it is named.
+BOOST = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
 
 #: The same when the question is nothing but that name.
-WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, STEM: 0.5}
+WHOLE_BOOST = {PATH: 1.0, NAME: 1.0, STEM: 0.5}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,13 +38,13 @@ class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 
     chunk_id: int
-    #: bm25 as SQLite gives it; None when the keyword leg did not find the chunk.
+    #: bm25 as SQLite gives it; None when the keyword retriever did not find the chunk.
     bm25: float | None = None
     #: bm25 over the best bm25 of the question, 0 … 1.
     keyword: float = 0.0
-    #: 1 is the best; 0 when the leg did not find the chunk.
+    #: 1 is the best; 0 when the retriever did not find the chunk.
     keyword_rank: int = 0
-    #: Cosine, also of chunks that only the keyword leg found; None without a vector.
+    #: Cosine, also of chunks that only the keyword retriever found; None without a vector.
     cosine: float | None = None
     vector_rank: int = 0
     #: PATH, NAME or STEM when the question names the file; 0 otherwise.
@@ -50,22 +54,22 @@ class Candidate:
     start_line: int = 0
     end_line: int = 0
     mtime_ns: int = 0
-    #: The score of the legs together.
+    #: The score of all retrievers together.
     fused: float = 0.0
     #: Share of it that age leaves.
     decay: float = 1.0
-    #: What MMR made of it; None when MMR did not choose it.
+    #: Its score in MMR; None when MMR did not choose it.
     mmr: float | None = None
 
     @property
     def score(self) -> float:
-        """What the hit is shown with and sorted by."""
+        """Return the score that the hit is shown with and sorted by."""
         # `fused` is rounded already, and a score is asked for a thousand times a search.
         return self.fused if self.decay == 1.0 else round(self.fused * self.decay, DECIMALS)
 
     @property
     def order(self) -> tuple[float, str, int, int]:
-        """Sort key: best first, ties by path and line."""
+        """Return the sort key: best first, ties by path and line."""
         return -self.score, self.path, self.start_line, self.chunk_id
 
 
@@ -74,25 +78,25 @@ def gather(
     vector: Sequence[tuple[int, float]],
     named: Sequence[tuple[int, int]],
 ) -> dict[int, Candidate]:
-    """The chunks of all legs by id: (chunk id, bm25), (chunk id, cosine), (chunk id, how it is named)."""
-    found: dict[int, Candidate] = {}
+    """Join the hits of all retrievers: (chunk id, bm25), (chunk id, cosine), (chunk id, how it is named)."""
+    candidates: dict[int, Candidate] = {}
     best = -keyword[0][1] if keyword else 0.0
     for rank, (chunk_id, bm25) in enumerate(keyword, 1):
         # bm25 is never above 0; 0 itself (nothing rare about any term) is a match all the same.
         share = round(-bm25 / best, DECIMALS) if best > 0 else 1.0
-        found[chunk_id] = Candidate(chunk_id=chunk_id, bm25=bm25, keyword=share, keyword_rank=rank)
+        candidates[chunk_id] = Candidate(chunk_id=chunk_id, bm25=bm25, keyword=share, keyword_rank=rank)
     for rank, (chunk_id, cosine) in enumerate(vector, 1):
-        candidate = found.setdefault(chunk_id, Candidate(chunk_id=chunk_id))
+        candidate = candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id))
         candidate.cosine, candidate.vector_rank = round(cosine, DECIMALS), rank
     for chunk_id, tier in named:
-        found.setdefault(chunk_id, Candidate(chunk_id=chunk_id)).named = tier
-    return found
+        candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id)).named = tier
+    return candidates
 
 
 def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> float:
-    """The score of the legs together, given which legs were asked.
+    """Compute the score of all retrievers together, given which of them were asked.
 
-    `is_name`: the question as a whole names a file. A leg that was not asked has no weight, so the best
+    `is_name`: the question as a whole names a file. A retriever that was not asked has no weight, so the best
     keyword hit scores 1 when there is no vector.
     """
     text_weight = settings.text_weight if keyword else 0.0
@@ -105,15 +109,73 @@ def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool,
     else:
         parts = text_weight * candidate.keyword + vector_weight * max(0.0, candidate.cosine or 0.0)
     score = parts / ((text_weight + vector_weight) or 1.0)
-    lift = (WHOLE_LIFT if is_name else LIFT).get(candidate.named, 0.0)
-    return round(score + lift * (1.0 - score), DECIMALS)
+    boost = (WHOLE_BOOST if is_name else BOOST).get(candidate.named, 0.0)
+    return round(score + boost * (1.0 - score), DECIMALS)
 
 
-def is_noise(candidate: Candidate, min_score: float) -> bool:
-    """Whether only a weak vector speaks for the chunk; never so for a keyword hit, whatever its cosine."""
+def is_below_min_score(candidate: Candidate, min_score: float) -> bool:
+    """Say whether only a weak vector speaks for the chunk; a keyword hit stays, whatever its cosine."""
     if candidate.bm25 is not None or candidate.named:
         return False
     return (candidate.cosine or 0.0) < min_score
+
+
+def top_k(candidates: Sequence[Candidate], k: int) -> Sequence[Candidate]:
+    """Return the best `k` by score, and what ties with the last of them."""
+    if len(candidates) <= k:
+        return candidates
+    lowest = sorted((candidate.score for candidate in candidates), reverse=True)[k - 1]
+    return [candidate for candidate in candidates if candidate.score >= lowest]
+
+
+def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:
+    """Set the share of its score that each candidate keeps for its age.
+
+    Only what has a day decays: a note with a date in its name, and a transcript by the time of its file.
+    `MEMORY.md` and notes without a date are about what holds.
+    """
+    today = day_of_time(now)
+    for candidate in candidates:
+        day = day_of_path(candidate.path)
+        if day is None and candidate.source == "sessions":
+            day = day_of_time(candidate.mtime_ns / 1e9)
+        if day is not None:
+            age_days = max(0, (today - day).days)
+            candidate.decay = round(0.5 ** (age_days / half_life_days), DECIMALS)
+
+
+def diversify(
+    ranked: Sequence[Candidate], texts: Mapping[int, str], weight: float, wanted: int
+) -> list[Candidate]:
+    """Choose by maximal marginal relevance: at each place the chunk with a high score and new words.
+
+    `ranked` is sorted; `texts` holds at least its first MMR_POOL. `weight` 1 is score only, 0 novelty only.
+    Each choice depends on the ones before it alone, so fewer hits are a prefix of more.
+    """
+    pool = list(ranked[:MMR_POOL])
+    if not pool:
+        return []
+    lowest, span = pool[-1].score, pool[0].score - pool[-1].score
+    token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
+    words = {each.chunk_id: set(token.findall(texts[each.chunk_id].lower())) for each in pool}
+    nearest = dict.fromkeys(words, 0.0)
+    chosen: list[Candidate] = []
+    while pool and len(chosen) < wanted:
+        values = [
+            weight * ((candidate.score - lowest) / span if span else 1.0)
+            - (1 - weight) * nearest[candidate.chunk_id]
+            for candidate in pool
+        ]
+        # The first of the best: `ranked` breaks ties.
+        place = max(range(len(pool)), key=lambda i: (round(values[i], DECIMALS), -i))
+        winner = pool.pop(place)
+        winner.mmr = round(values[place], DECIMALS)
+        chosen.append(winner)
+        for candidate in pool:
+            mine, others = words[winner.chunk_id], words[candidate.chunk_id]
+            likeness = len(mine & others) / len(mine | others) if mine or others else 1.0
+            nearest[candidate.chunk_id] = max(nearest[candidate.chunk_id], likeness)
+    return chosen + [candidate for candidate in ranked if candidate.mmr is None][: wanted - len(chosen)]
 
 
 def _reciprocal(rank: int) -> float:

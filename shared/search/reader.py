@@ -1,4 +1,4 @@
-"""An index opened for searching: one connection, read-only, and what is kept between questions."""
+"""Open an index for searching: one read-only connection, and what is kept between questions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shared.index import driver, identity, vec
-from shared.index.identity import IdentityRow
-from shared.search.vector_paths import BlobScan, Matrix, PurePython, Vec0, VectorPath
+from memline.shared.index import driver, vec
+from memline.shared.index.identities import IdentityRow
+from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from shared.index.matrix import VectorMatrix
-
-#: Numbers in the vectors of an index above which a one-shot command without sqlite-vec imports numpy:
-#: about where its 110 ms are less than the arithmetic in Python.
-NUMPY_FROM = 2_000_000
+    from memline.shared.index.matrix import VectorMatrix
 
 
 class SearchIndex:
@@ -31,22 +27,17 @@ class SearchIndex:
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        long_lived: bool = False,
-        vec_enabled: bool = True,
-        extension_path: str = "",
+        self, path: Path, *, long_lived: bool = False, vec_enabled: bool = True, extension_path: str = ""
     ) -> None:
         self.path = path
         self.long_lived = long_lived
-        #: Why sqlite-vec is not used; empty while it is, or while nobody asked.
+        #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
         self.vec_error = ""
         self._vec_enabled = vec_enabled
         self._extension_path = extension_path
         self._lock = threading.RLock()
         self._connection: Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._file_id: tuple[int, int] | None = None
         #: How often the file was opened: a version counts for one connection only.
         self._opens = 0
         self._vec_loaded: bool | None = None
@@ -63,7 +54,7 @@ class SearchIndex:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """The connection, in one read transaction: all legs of a question see the same index.
+        """Yield the connection in one read transaction: all retrievers see the same index.
 
         Raises IndexMissing while there is none, and the other IndexFaults.
         """
@@ -78,7 +69,7 @@ class SearchIndex:
                         connection.execute("ROLLBACK")
 
     def version(self) -> tuple[int, int]:
-        """A mark that is another one whenever anything was committed to the index since it was read last.
+        """Return a mark that changes whenever anything is committed to the index.
 
         Raises IndexMissing while there is none, and the other IndexFaults.
         """
@@ -87,67 +78,44 @@ class SearchIndex:
             with driver.faults(self.path):
                 return self._opens, int(connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def active_identity(self) -> IdentityRow | None:
-        """The identity a question must be embedded with; None while there are no vectors."""
-        with self.snapshot() as connection:
-            return identity.active(connection)
-
-    def vector_path(self, connection: Connection, active: IdentityRow, query: bytes) -> VectorPath:
-        """The best way there is to compare the vector of a question with those of `active`."""
-        if self.long_lived or not self._has_vec(connection):
-            matrix = self._fresh_matrix(connection, active)
-            if matrix is not None:
-                return Matrix(connection, matrix, query)
-        if not self._has_vec(connection):
-            return PurePython(connection, active.id, query)
-        if vec.usable(connection, active.id):
-            return Vec0(connection, active.id, query)
-        return BlobScan(connection, active.id, query)
+    def vector_backend(
+        self, connection: Connection, active: IdentityRow, query: bytes
+    ) -> VectorBackend | None:
+        """Choose how to compare `query` with the vectors of `active`; None when no backend is installed."""
+        if self.long_lived:
+            return self._numpy(connection, active, query) or self._sqlite_vec(connection, active, query)
+        return self._sqlite_vec(connection, active, query) or self._numpy(connection, active, query)
 
     def _open(self) -> Connection:
-        if self._connection is not None and self._opened != _file_id(self.path):
-            # The file was moved aside and built again: the old connection reads what is no more there.
+        if self._connection is not None and self._file_id != driver.file_id(self.path):
+            # The file was moved aside and built again: the old connection reads what is no longer there.
             self.close()
         if self._connection is None:
-            self._opened = _file_id(self.path)
+            self._file_id = driver.file_id(self.path)
             self._connection = driver.open_reader(self.path)
             self._opens += 1
         return self._connection
 
-    def _has_vec(self, connection: Connection) -> bool:
+    def _sqlite_vec(self, connection: Connection, active: IdentityRow, query: bytes) -> SqliteVec | None:
         if self._vec_loaded is None:
+            self.vec_error = "store.vector.enabled is off"
             if self._vec_enabled:
                 self.vec_error = driver.load_vec(connection, self._extension_path)
-            else:
-                self.vec_error = "store.vector.enabled is off"
             self._vec_loaded = not self.vec_error
-        return self._vec_loaded
-
-    def _fresh_matrix(self, connection: Connection, active: IdentityRow) -> VectorMatrix | None:
-        if not self.long_lived and _numbers(connection, active) < NUMPY_FROM:
+        if not self._vec_loaded or not vec.usable(connection, active.id):
             return None
+        return SqliteVec(connection, active.id, query)
+
+    def _numpy(self, connection: Connection, active: IdentityRow, query: bytes) -> NumpyMatrix | None:
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
         # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         try:
-            from shared.index.matrix import VectorMatrix
+            from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
         except ImportError:
             return None
         matrix = self._matrix
         if matrix is None or (matrix.identity_id, matrix.dims) != (active.id, active.vector_dims):
             matrix = self._matrix = VectorMatrix(active.id, active.vector_dims)
         matrix.refresh(connection)
-        return matrix
-
-
-def _numbers(connection: Connection, active: IdentityRow) -> int:
-    count = connection.execute("SELECT count(*) FROM vectors WHERE identity_id = ?", (active.id,))
-    return int(count.fetchone()[0]) * active.vector_dims
-
-
-def _file_id(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        return NumpyMatrix(connection, matrix, query)

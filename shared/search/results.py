@@ -1,11 +1,11 @@
-"""What a search is asked and what it answers: the JSON contract of `memline search` (additive only)."""
+"""Define a search request and its answer: the JSON contract of `memline search` (additive only)."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Any
 
-from shared.values import value
+from memline.shared.values import value
 
 #: `backend` of every answer and of `status`.
 BACKEND = "builtin"
@@ -17,7 +17,7 @@ class SearchRequest:
 
     query: str
     max_results: int | None = None
-    #: Cosine below which a hit of the vector leg alone is cut.
+    #: Cosine below which a hit of the vector retriever alone is cut.
     min_score: float | None = None
     #: `memory` or `sessions`.
     source: str = ""
@@ -31,44 +31,10 @@ class SearchRequest:
 
 @value
 class Behind:
-    """How much on disk is newer than the index, and how many vectors are still to come."""
+    """How many files on disk are newer than the index, and how many vectors are still missing."""
 
     files: int = 0
     vectors: int = 0
-
-
-@value
-class Explanation:
-    """Every contribution to the score of a hit."""
-
-    #: The terms of the question that stand in the chunk.
-    terms: tuple[str, ...]
-    bm25: float | None
-    keyword: float
-    keyword_rank: int
-    cosine: float | None
-    vector_rank: int
-    #: path, name or stem when the question names the file; empty otherwise.
-    named: str
-    fused: float
-    decay: float
-    mmr: float | None
-    fusion: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "terms": list(self.terms),
-            "bm25": self.bm25,
-            "keyword": self.keyword,
-            "keywordRank": self.keyword_rank,
-            "cosine": self.cosine,
-            "vectorRank": self.vector_rank,
-            "named": self.named,
-            "fused": self.fused,
-            "decay": self.decay,
-            "mmr": self.mmr,
-            "fusion": self.fusion,
-        }
 
 
 @value
@@ -85,16 +51,17 @@ class Hit:
     text_score: float
     snippet: str
     source: str
-    explanation: Explanation | None = None
+    #: Every contribution to the score, as JSON; None when it was not asked for.
+    explanation: dict[str, Any] | None = None
 
     @property
     def citation(self) -> str:
-        """`path#L5-L7`, `path#L5` for a single line."""
+        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
         end = "" if self.end_line == self.start_line else f"-L{self.end_line}"
         return f"{self.path}#L{self.start_line}{end}"
 
     def to_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = {
+        plain = {
             "path": self.path,
             "startLine": self.start_line,
             "endLine": self.end_line,
@@ -105,17 +72,15 @@ class Hit:
             "source": self.source,
             "citation": self.citation,
         }
-        if self.explanation is not None:
-            plain["explain"] = self.explanation.to_json()
-        return plain
+        return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 
 @value
 class Answer:
-    """What a search found, how, and what may be missing."""
+    """The hits of a search, how they were found, and what may be missing."""
 
     hits: tuple[Hit, ...] = ()
-    #: hybrid, keyword or vector: which legs the hits come from.
+    #: hybrid, keyword or vector: which retrievers the hits come from.
     mode: str = "keyword"
     provider: str = "none"
     model: str = ""
@@ -130,7 +95,7 @@ class Answer:
 
     @property
     def stale(self) -> bool:
-        """Whether something on disk, or a vector, is not in the index yet."""
+        """Say whether something on disk, or a vector, is not in the index yet."""
         return bool(self.behind.files or self.behind.vectors)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,22 +1,29 @@
-"""One agent's memory as something to ask: index, provider and health put together for `search`."""
+"""Answer questions about one agent's memory: put index, provider and health together for `retrieve`."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
-from shared.clock import Clock, SystemClock
-from shared.config.schema import AgentSettings
-from shared.embedders.choice import Choice, choose
-from shared.index import health, identity, ledger, meta, vectors
-from shared.search.answer import Context, search
-from shared.search.query_vector import QueryEmbedder
-from shared.search.reader import SearchIndex
-from shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice, choose
+from memline.shared.index import identities, ledger, meta, vectors
+from memline.shared.scheduling import health
+from memline.shared.search.query_vector import QueryEmbedder
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.retrieve import QueryVector, retrieve
+from memline.shared.search.staleness import DiskState
 
-if TYPE_CHECKING:
-    from shared.search.remembered import Remembered
+#: Answers kept, about 5 KB each; the oldest is dropped first.
+MAX_ANSWERS = 256
+
+#: Seconds a cached answer is good for: ages of notes and dates such as `30d` move with the clock.
+ANSWER_GOOD_FOR_S = 60.0
 
 
 class MemorySearch:
@@ -28,54 +35,47 @@ class MemorySearch:
         *,
         choice: Choice | None = None,
         long_lived: bool = False,
-        remembers: bool = False,
+        caches_answers: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """`remembers`: a question that was answered a moment ago is not looked up again."""
+        """`long_lived`: keep vectors in memory. `caches_answers`: reuse the answer to a repeated question."""
+        vector_store = settings.memory.store.vector
         self._settings = settings
         self._choice = choice or choose(settings)
         self._clock = clock or SystemClock()
         self._index = SearchIndex(
             settings.index_path,
             long_lived=long_lived,
-            vec_enabled=settings.memory.store.vector.enabled,
-            extension_path=settings.memory.store.vector.extension_path,
+            vec_enabled=vector_store.enabled,
+            extension_path=vector_store.extension_path,
         )
         self._embedder = QueryEmbedder(settings, self._choice, clock=self._clock)
-        self._remembered: Remembered | None = None
-        if remembers:
-            from shared.search.remembered import Remembered
-
-            self._remembered = Remembered()
+        self._cache = AnswerCache() if caches_answers else None
 
     def close(self) -> None:
         self._embedder.close()
         self._index.close()
 
-    def ask(
-        self, request: SearchRequest, *, files_behind: int = 0, warning: str = "", action: str = ""
-    ) -> Answer:
-        """Answer a question; `files_behind` is how many changed files the caller knows of.
-
-        `warning` and `action` are the caller's, and come before what is said here.
+    def ask(self, request: SearchRequest, disk: DiskState | None = None) -> Answer:
+        """Answer a question; `disk` is how the index compares to the files, and comes first in the warning.
 
         Raises IndexFaults (IndexMissing: there is nothing to search yet) and ConfigError for a bad date.
         """
-        if self._remembered is None or warning:
-            return self._answer(request, files_behind, warning, action)
+        disk = disk or DiskState()
+        if self._cache is None or disk.warning:
+            return self._answer(request, disk)
         # Read before the answer: what is committed meanwhile must not count as seen.
-        version = self._index.version()
-        question = (request, files_behind)
-        found = self._remembered.get(question, version)
-        if found is None:
-            found = self._answer(request, files_behind, warning, action)
-            self._remembered.put(question, version, found)
-        return found
+        state = (disk.files_behind, self._index.version())
+        answer = self._cache.get(request, state)
+        if answer is None:
+            answer = self._answer(request, disk)
+            self._cache.put(request, state, answer)
+        return answer
 
-    def _answer(self, request: SearchRequest, files_behind: int, warning: str, action: str) -> Answer:
+    def _answer(self, request: SearchRequest, disk: DiskState) -> Answer:
         with self._index.snapshot() as connection:
-            active = identity.active(connection)
-            target = identity.target(connection)
+            active = identities.active(connection)
+            target = identities.target(connection)
             pending = 0
             # Asked first, because counting 50,000 vectors takes a sixth of a warm search.
             if target and vectors.is_pending(connection, target.id):
@@ -83,36 +83,69 @@ class MemorySearch:
             fallback = meta.get(connection, meta.FALLBACK)
             state = health.read(connection, active.identity.provider) if active else health.Health()
             allowed = self._settings.memory.sources
-            is_closed = ledger.has_others(connection, allowed)
+            has_other_sources = ledger.has_others(connection, allowed)
         choice = self._choice
         if fallback is None and choice.fallback_from:
             fallback = {"from": choice.fallback_from, "reason": choice.reason}
+        warning, action = disk.warning, disk.action
         if not warning and choice.identity is None and choice.requested not in ("auto", "none"):
             warning, action = choice.reason, choice.action
         elif not warning and state.paused and pending:
             warning, action = f"{state.reason}; {pending} vectors wait", state.action
-        context = Context(
+        base = Answer(
             provider=active.identity.provider if active else choice.provider,
             model=active.identity.model if active else choice.model,
             fallback=fallback,
-            # What was indexed while a source was switched on is not shown once it is off.
-            sources=allowed if is_closed else (),
-            behind=Behind(files=files_behind, vectors=pending),
+            behind=Behind(files=disk.files_behind, vectors=pending),
             warning=warning,
             action=action,
         )
         embed_query = None
         if active is not None and active.vector_dims and choice.requested != "none":
-            embed_query = partial(self._embedder.embed, active=active, state=state)
-        answer = search(
+            embed_query = partial(self._embed, active=active, state=state)
+        answer = retrieve(
             self._index,
             request,
             self._settings.memory.query,
             embed_query=embed_query,
-            context=context,
+            base=base,
+            # What was indexed while a source was switched on is not shown once it is off.
+            sources=allowed if has_other_sources else (),
             clock=self._clock,
         )
-        if request.source and request.source not in allowed:
-            why = f"the source {request.source} is switched off for this agent (memorySearch.sources)"
-            return replace(answer, notice=why)
-        return answer
+        if request.source in ("", *allowed):
+            return answer
+        why = f"the source {request.source} is switched off for this agent (memorySearch.sources)"
+        return replace(answer, notice=why)
+
+    def _embed(self, text: str, active: identities.IdentityRow, state: health.Health) -> QueryVector:
+        return QueryVector(embedding=self._embedder.embed(text, active, state), identity_id=active.id)
+
+
+class AnswerCache:
+    """Keep answers by question and state of the index: agents ask the same twice, and several at once.
+
+    An answer is good as long as nothing was committed to the index since. One with a warning is not kept.
+    Safe to use from several threads.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        #: (question, state of the index) -> (when it was answered, the answer).
+        self._answers: dict[Hashable, tuple[float, Answer]] = {}
+
+    def get(self, question: Hashable, state: Hashable) -> Answer | None:
+        """Return the answer to this question in this state of the index, if it is still good."""
+        answered, answer = self._answers.get((question, state), (0.0, None))
+        return answer if self._monotonic() - answered <= ANSWER_GOOD_FOR_S else None
+
+    def put(self, question: Hashable, state: Hashable, answer: Answer) -> None:
+        """Keep an answer, unless something was wrong when it was given."""
+        if answer.warning:
+            return
+        with self._lock:
+            self._answers.pop((question, state), None)
+            self._answers[question, state] = (self._monotonic(), answer)
+            if len(self._answers) > MAX_ANSWERS:
+                del self._answers[next(iter(self._answers))]

@@ -1,7 +1,7 @@
-"""The part of a chunk that answers: the run of whole lines, at most 700 characters, with most evidence.
+"""Cut the part of a chunk that answers: the run of whole lines, at most 700 characters, with most evidence.
 
 Measured on questions over conversations: the first 700 characters of a chunk show half of the evidence in
-it, the run chosen here 0.84. What matches is asked of FTS5 (`highlight`), so that words are matched here
+it, the chosen run 0.84. What matches is asked of FTS5 (`highlight`), so that words match
 exactly as they were found.
 """
 
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
-from shared.search.legs import KeywordLeg
-from shared.search.vector_paths import json_ids
-from shared.values import value
+from memline.shared.search.retrievers import KeywordHits
+from memline.shared.search.vector_backends import json_ids
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -39,8 +40,7 @@ _HIGHLIGHT = (
 _MARKED = re.compile(f"{_ON}([^{_OFF}]*){_OFF}")
 
 
-@value
-class Mark:
+class Mark(NamedTuple):
     """A matched word in a text: where it begins and ends, and what tells it from others."""
 
     start: int
@@ -48,51 +48,49 @@ class Mark:
     key: str
 
 
-def marks(connection: Connection, leg: KeywordLeg, texts: Mapping[int, str]) -> dict[int, list[Mark]]:
-    """Where the terms of the keyword leg stand in the texts, by chunk id."""
-    found: dict[int, list[Mark]] = {chunk_id: [] for chunk_id in texts}
-    if not leg.match:
-        return found
-    rows = connection.execute(_HIGHLIGHT, (_ON, _OFF, leg.match, json_ids(texts)))
+def marks(connection: Connection, hits: KeywordHits, texts: Mapping[int, str]) -> dict[int, list[Mark]]:
+    """Find the terms of the keyword retriever in the texts, by chunk id."""
+    marks_of: dict[int, list[Mark]] = {chunk_id: [] for chunk_id in texts}
+    if not hits.match:
+        return marks_of
+    rows = connection.execute(_HIGHLIGHT, (_ON, _OFF, hits.match, json_ids(texts)))
     for chunk_id, marked in rows.fetchall():
         # A text with such control characters of its own cannot be told from a marked one.
         if _ON not in texts[chunk_id] and _OFF not in texts[chunk_id]:
-            found[chunk_id] = list(_read(marked))
-    pairs = [term.label for term in leg.terms if term.match.startswith("{grams}")]
+            for count, match in enumerate(_MARKED.finditer(marked)):
+                start = match.start() - 2 * count
+                mark = Mark(start, start + len(match[1]), match[1].lower()[:KEY_LETTERS])
+                marks_of[chunk_id].append(mark)
+    pairs = [term.label for term in hits.terms if term.match.startswith("{grams}")]
     if pairs:
-        # Pairs of CJK characters stand in a column of their own; in the text they are looked up.
+        # Pairs of CJK characters are in a column of their own; in the text they are looked up.
         pattern = re.compile("|".join(map(re.escape, pairs)), re.I)
         for chunk_id, text in texts.items():
-            found[chunk_id] += (
-                Mark(start=match.start(), end=match.end(), key=match[0].lower())
-                for match in pattern.finditer(text)
-            )
-            found[chunk_id].sort(key=lambda mark: mark.start)
-    return found
+            pairs_in = pattern.finditer(text)
+            marks_of[chunk_id] += (Mark(match.start(), match.end(), match[0].lower()) for match in pairs_in)
+            marks_of[chunk_id].sort(key=lambda mark: mark.start)
+    return marks_of
 
 
-def _read(marked: str) -> Iterable[Mark]:
-    for count, match in enumerate(_MARKED.finditer(marked)):
-        start = match.start() - 2 * count
-        yield Mark(start=start, end=start + len(match[1]), key=match[1].lower()[:KEY_LETTERS])
-
-
-def rarity(found: Mapping[int, Sequence[Mark]]) -> dict[str, float]:
-    """What each matched word weighs: the fewer of the hits it is in, the more it says."""
+def rarity(marks_of: Mapping[int, Sequence[Mark]]) -> dict[str, float]:
+    """Weigh each matched word: the fewer of the hits it is in, the more it says."""
     holders: dict[str, int] = {}
-    for in_one in found.values():
-        for word in {mark.key for mark in in_one}:
+    for in_chunk in marks_of.values():
+        for word in {mark.key for mark in in_chunk}:
             holders[word] = holders.get(word, 0) + 1
-    return {word: math.log1p(len(found) / count) for word, count in holders.items()}
+    return {word: math.log1p(len(marks_of) / count) for word, count in holders.items()}
 
 
 def snippet(text: str, in_text: Sequence[Mark], weights: Mapping[str, float]) -> str:
-    """The lines of `text` with most evidence; its beginning when nothing in it matched."""
+    """Return the lines of `text` with most evidence; its beginning when nothing in it matched."""
     if len(text) <= MAX_CHARS:
         return text.strip()
     lines = text.split("\n")
-    words = _by_line(lines, in_text)
     lengths = [len(line) + 1 for line in lines]
+    ends = list(accumulate(lengths))
+    words: list[list[str]] = [[] for _ in lines]
+    for mark in in_text:
+        words[min(bisect_right(ends, mark.start), len(lines) - 1)].append(mark.key)
     starts: Iterable[int] = range(len(lines))
     if len(lines) > MANY_LINES:
         starts = sorted({0, *(place for place, keys in enumerate(words) if keys)})
@@ -109,22 +107,13 @@ def snippet(text: str, in_text: Sequence[Mark], weights: Mapping[str, float]) ->
     return _cut(lines[first], [mark.start - begin for mark in inside])
 
 
-def _by_line(lines: Sequence[str], in_text: Sequence[Mark]) -> list[list[str]]:
-    words: list[list[str]] = [[] for _ in lines]
-    place, end = 0, len(lines[0])
-    for mark in in_text:
-        while mark.start > end and place < len(lines) - 1:
-            place += 1
-            end += len(lines[place]) + 1
-        words[place].append(mark.key)
-    return words
-
-
 def _run(
     start: int, lengths: Sequence[int], words: Sequence[Sequence[str]], weights: Mapping[str, float]
 ) -> tuple[tuple[float, float, int], tuple[int, int]]:
-    """The longest run from line `start` that fits (one line at least), with its rank: evidence, then how
-    near its middle the evidence is, then how early it begins."""
+    """Return the longest run from line `start` that fits (one line at least), with its rank.
+
+    The rank is its evidence, then how near its middle the evidence is, then how early it begins.
+    """
     size = value = mass = moment = 0.0
     seen: set[str] = set()
     stop = start
@@ -144,7 +133,7 @@ def _run(
 
 
 def _cut(line: str, places: Sequence[int]) -> str:
-    """At most MAX_CHARS of a longer line, around most of `places`, cut between words where it can be."""
+    """Cut at most MAX_CHARS of a longer line, around most of `places`, between words where it can be."""
     room = MAX_CHARS - 2
     best = max(
         places, key=lambda place: (sum(place <= other < place + room for other in places), -place), default=0

@@ -1,50 +1,56 @@
-"""Adding to the end of a memory file: the only way in which Memline writes to a workspace.
+"""Append entries to memory files: the only way in which Memline writes to a workspace.
 
-Nothing that stands in a file is ever changed. Every component of the path is opened without following links,
-a lock keeps two writers from mixing their lines, and a file that an editor replaces meanwhile is not written
-to under its old name.
+What is in a file is never changed. Every component of the path is opened without following links, a lock
+keeps two writers from mixing their lines, and a file that an editor replaces meanwhile is not written to
+under its old name. Whatever a model wrote, its entry is one item of a list: it cannot become a heading, end
+a code block, or begin another entry; only an explicit heading makes one.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import date, datetime
 
-from shared.clock import Clock, SystemClock
-from shared.errors import PathNotAllowed
-from shared.sources.reading import MAX_FILE_BYTES
-from shared.sources.safe_open import HAS_DIR_FD, open_folder, refuse_irregular
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.errors import PathNotAllowed
+from memline.shared.sources.markdown import outline
+from memline.shared.sources.reading import MAX_FILE_BYTES
+from memline.shared.sources.safe_open import open_checked, open_folder
 
-_FLAGS = (
-    os.O_RDWR
-    | os.O_APPEND
-    | getattr(os, "O_NOFOLLOW", 0)
-    # A FIFO in the place of the file must not block us.
-    | getattr(os, "O_NONBLOCK", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-)
-
-#: Seconds to wait for another writer, and how often to ask.
-LOCK_PATIENCE_S = 5.0
+#: Seconds to wait for another writer, and between two attempts to lock.
+LOCK_TIMEOUT_S = 5.0
 _LOCK_EVERY_S = 0.02
 
-#: How often the file may be replaced under us before we give up.
-_ATTEMPTS = 5
+#: How often the file may be replaced meanwhile before we give up.
+_MAX_ATTEMPTS = 5
 
 #: UTF-16 and UTF-32: UTF-8 behind these would be noise.
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
+#: Notes that last; the second spelling is the one of older workspaces.
+LONG_TERM = ("MEMORY.md", "memory.md")
 
-class NotAppended(PathNotAllowed):
+#: Everything that some program takes for the end of a line.
+_LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+#: Control characters, lone surrogates, and marks that turn the direction of text around.
+_INVISIBLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufeff]")
+
+#: What begins a block in Markdown: headings and their underlines, fences, rules.
+_STRUCTURE = re.compile(r"(#{1,6}(\s|$)|=+\s*$|-+\s*$|(\*\s*){3,}$|(_\s*){3,}$|```|~~~|<!--)")
+
+
+class AppendRefused(PathNotAllowed):
     """The file cannot be added to; the message says why, and the file is as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class AppendResult:
     """What was added; with no lines, nothing was."""
 
     #: As in the ledger, e.g. `memory/2026-02-03.md`.
@@ -63,134 +69,175 @@ def append(
     *,
     max_bytes: int = MAX_FILE_BYTES,
     clock: Clock | None = None,
-) -> Appended:
+) -> AppendResult:
     """Add what `make` makes of the present text to the end of the file `relative` below the folder `root`.
 
     `make` gives the lines to add, or an empty text for nothing; it is called while the file is locked, so two
     writers see each other's lines, and may be called more than once. The file, and a missing folder above it,
-    are made when there is something to add; it never grows beyond `max_bytes`. Raises NotAppended.
+    are made when there is something to add; it never grows beyond `max_bytes`. Raises AppendRefused.
     """
     *folders, name = parts = relative.split("/")
     if "\0" in relative or any(part in ("", ".", "..") for part in parts):
-        raise NotAppended(f"{relative!r} is no path below its folder")
-    if not HAS_DIR_FD:
-        raise NotAppended(f"{relative} cannot be added to safely on this system", hint="write it by hand")
+        raise AppendRefused(f"{relative!r} is not a path below its folder")
     try:
-        for _ in range(_ATTEMPTS):
+        is_missing = False
+        for _ in range(_MAX_ATTEMPTS):
             try:
-                added = _attempt(root, folders, name, make, max_bytes, clock or SystemClock(), is_new=False)
+                folder = open_folder(root, folders, make=is_missing)
+                with closing(_Note(folder, name, is_missing=is_missing)) as note:
+                    note.lock(clock or SystemClock())
+                    if not note.is_replaced():
+                        start, end, size = note.append(make, max_bytes)
+                        return AppendResult(path=relative, start_line=start, end_line=end, size=size)
             except FileNotFoundError:
+                if is_missing:
+                    raise
                 if not make("").strip("\n"):
-                    return Appended(path=relative)
-                added = _attempt(root, folders, name, make, max_bytes, clock or SystemClock(), is_new=True)
-            if added is not None:
-                return Appended(path=relative, start_line=added[0], end_line=added[1], size=added[2])
+                    return AppendResult(path=relative)
+                is_missing = True
     except PathNotAllowed as error:
-        raise NotAppended(f"{relative} cannot be added to: {error.message}", hint=error.hint) from error
+        raise AppendRefused(f"{relative} cannot be added to: {error.message}", hint=error.hint) from error
     except OSError as error:
-        raise NotAppended(
-            f"{relative} cannot be added to: {_why(error)}", hint=f"check {os.path.join(root, relative)}"
-        ) from error
-    raise NotAppended(f"{relative} cannot be added to: it is replaced all the time", hint="try again later")
+        reason = (error.strerror or str(error)).lower()
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+            reason = "a symbolic link or a file is in its way"
+        hint = f"check {os.path.join(root, relative)}"
+        raise AppendRefused(f"{relative} cannot be added to: {reason}", hint=hint) from error
+    raise AppendRefused(f"{relative} cannot be added to: it is replaced all the time", hint="try again later")
 
 
-#: First line, last line, and bytes of the file.
-_Added = tuple[int, int, int]
+class _Note:
+    """An open note; takes over the descriptor of its folder."""
 
-
-def _attempt(
-    root: str,
-    folders: list[str],
-    name: str,
-    make: Callable[[str], str],
-    max_bytes: int,
-    clock: Clock,
-    *,
-    is_new: bool,
-) -> _Added | None:
-    """Add to the file; None when it was replaced by another one meanwhile."""
-    folder = open_folder(root, folders, make=is_new)
-    try:
-        with suppress(FileNotFoundError):
-            # Looked at first, because opening a device may do something; what was opened counts.
-            refuse_irregular(os.stat(name, dir_fd=folder, follow_symlinks=False))
-        opened = os.open(name, _FLAGS | os.O_CREAT * is_new, 0o666, dir_fd=folder)
+    def __init__(self, folder: int, name: str, *, is_missing: bool) -> None:
+        self._folder, self._name = folder, name
         try:
-            refuse_irregular(os.fstat(opened))
-            _lock(opened, clock)
-            if not _is_still(opened, name, folder):
-                return None
-            return _append(opened, make, max_bytes)
-        finally:
-            os.close(opened)
-    finally:
-        os.close(folder)
+            self._file = open_checked(name, os.O_RDWR | os.O_APPEND | os.O_CREAT * is_missing, folder)
+        except BaseException:
+            os.close(folder)
+            raise
 
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._folder)
 
-def _lock(opened: int, clock: Clock) -> None:
-    import fcntl
+    def lock(self, clock: Clock) -> None:
+        import fcntl
 
-    until = clock.now() + LOCK_PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR):
-                # A file system without locks: O_APPEND alone keeps additions apart.
+        until = clock.now() + LOCK_TIMEOUT_S
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
-        if clock.now() > until:
-            raise NotAppended("another program keeps it locked", hint="try again later")
-        clock.sleep(_LOCK_EVERY_S)
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR):
+                    # A file system without locks: O_APPEND alone keeps additions apart.
+                    return
+            if clock.now() > until:
+                raise AppendRefused("another program keeps it locked", hint="try again later")
+            clock.sleep(_LOCK_EVERY_S)
 
+    def is_replaced(self) -> bool:
+        """Tell whether an editor has put another file in its place."""
+        with suppress(FileNotFoundError):
+            status = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
+            return not os.path.samestat(os.fstat(self._file), status)
+        return True
 
-def _is_still(opened: int, name: str, folder: int) -> bool:
-    """Whether the name leads to what was opened: an editor may have put another file in its place."""
-    try:
-        return os.path.samestat(os.fstat(opened), os.stat(name, dir_fd=folder, follow_symlinks=False))
-    except FileNotFoundError:
-        return False
+    def append(self, make: Callable[[str], str], max_bytes: int) -> tuple[int, int, int]:
+        """Add the lines; return the first and last of them and the bytes of the file, or zeros."""
+        size = os.fstat(self._file).st_size
+        _check_size(size, max_bytes)
+        data = os.pread(self._file, size, 0)
+        if data.startswith(_OTHER_ENCODINGS):
+            raise AppendRefused("it is not UTF-8", hint="save it as UTF-8, then try again")
+        before = data.decode("utf-8", "replace")
+        made = make(before).rstrip("\n")
+        added = made.lstrip("\n")
+        if not added:
+            return (0, 0, 0)
+        gap = "" if not before or before.endswith(("\n", "\r")) else "\n"
+        content = f"{gap}{made}\n".encode("utf-8", "replace")
+        _check_size(size + len(content), max_bytes)
+        self._write(content, size)
+        # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
+        first = (before + gap).replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
+        first += len(made) - len(added)
+        return (first, first + added.count("\n"), size + len(content))
 
-
-def _append(opened: int, make: Callable[[str], str], max_bytes: int) -> _Added:
-    size = os.fstat(opened).st_size
-    _check_size(size, max_bytes)
-    held = os.pread(opened, size, 0)
-    if held.startswith(_OTHER_ENCODINGS):
-        raise NotAppended("it is not UTF-8", hint="save it as UTF-8, then try again")
-    before = held.decode("utf-8", "replace")
-    made = make(before).rstrip("\n")
-    added = made.lstrip("\n")
-    if not added:
-        return (0, 0, 0)
-    gap = "" if not before or before.endswith(("\n", "\r")) else "\n"
-    content = f"{gap}{made}\n".encode("utf-8", "replace")
-    _check_size(size + len(content), max_bytes)
-    written = 0
-    try:
-        while written < len(content):
-            written += os.write(opened, content[written:])
-        os.fsync(opened)
-    except OSError:
-        # Half an entry is worse than none. Who takes no locks may have added something behind it meanwhile.
-        if os.fstat(opened).st_size == size + written:
-            os.ftruncate(opened, size)
-        raise
-    # A line ends at "\n", "\r\n" or "\r", as in `shared.sources.reading`.
-    first = (before + gap).replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1
-    first += len(made) - len(added)
-    return (first, first + added.count("\n"), size + len(content))
+    def _write(self, content: bytes, size: int) -> None:
+        written = 0
+        try:
+            while written < len(content):
+                written += os.write(self._file, content[written:])
+            os.fsync(self._file)
+        except OSError:
+            # Half an entry is worse than none. A program without locks may have added something behind it.
+            if os.fstat(self._file).st_size == size + written:
+                os.ftruncate(self._file, size)
+            raise
 
 
 def _check_size(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise NotAppended(
+        raise AppendRefused(
             f"it would have {size} bytes, {max_bytes} are allowed",
-            hint="say it shorter, or let a person tidy the note up",
+            hint="add less, or let a person tidy the note up",
         )
 
 
-def _why(error: OSError) -> str:
-    if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-        return "a symbolic link or a file is in its way"
-    return (error.strerror or str(error)).lower()
+def local_time(now: float, zone: str = "") -> datetime:
+    """Return the moment in the time zone of this IANA name, else in that of the machine."""
+    if zone:
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        # A machine without a time zone database takes its own; the configuration was checked on another.
+        with suppress(ZoneInfoNotFoundError, ValueError):
+            return datetime.fromtimestamp(now, ZoneInfo(zone))
+    return datetime.fromtimestamp(now).astimezone()
+
+
+def log_path(day: date) -> str:
+    """Return the path of the daily log of a day, relative to the workspace."""
+    return f"memory/{day.isoformat()}.md"
+
+
+def visible(text: str) -> str:
+    """Return `text` without what cannot be seen or stored, its lines ended by "\\n"."""
+    return _INVISIBLE.sub("", _LINE_ENDS.sub("\n", text))
+
+
+def is_empty(text: str) -> bool:
+    """Tell whether a text has no character but blanks, marks of Markdown and what cannot be seen."""
+    return not _INVISIBLE.sub("", text).strip("#=-*_`~\\ \t\r\n\v\f\x85\u2028\u2029")
+
+
+def daily_entry(text: str, moment: datetime) -> str:
+    """Return an entry of a daily log: `- 14:32 text`."""
+    return _item(text, f"{moment:%H:%M} ")
+
+
+def long_term_entry(text: str, moment: datetime) -> str:
+    """Return an entry of the long-term note: `- text (2026-02-10)`."""
+    return f"{_item(text, '')} ({moment.date().isoformat()})"
+
+
+def heading_line(heading: str) -> str:
+    """Return the heading as one line of Markdown; empty when nothing is left of it."""
+    words = " ".join(_LINE_ENDS.sub(" ", _INVISIBLE.sub("", heading)).split()).strip("# ")
+    return f"## {words}" if words else ""
+
+
+def last_heading(text: str) -> str:
+    """Return the words of the last heading of a note, whatever its level; empty when there is none."""
+    lines = _LINE_ENDS.sub("\n", text).split("\n")
+    return next((each.title for each in reversed(outline(lines).headings) if each.level), "")
+
+
+def _item(text: str, label: str) -> str:
+    kept = []
+    for line in _LINE_ENDS.sub("\n", text).split("\n"):
+        if shown := _INVISIBLE.sub("", line.replace("\t", " ")).strip():
+            kept.append(f"\\{shown}" if _STRUCTURE.match(shown) else shown)
+    # Lines that go on are indented, so that they belong to the item.
+    return f"- {label}" + "\n  ".join(kept) if kept else ""

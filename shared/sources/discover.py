@@ -1,4 +1,4 @@
-"""Which files are there: a walk over folders that looks at names, sizes and times and opens no file."""
+"""Find the files of a memory by walking over folders: read names, sizes and times, open no file."""
 
 from __future__ import annotations
 
@@ -6,52 +6,54 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
-from shared.config.schema import ExtraPath
-from shared.sources.outcomes import LINKED, MISNAMED, SPECIAL, Problem, code, unreadable
-from shared.sources.scope import (
+from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
+from memline.shared.sources.paths import (
     MARKDOWN,
-    Root,
-    Scope,
+    MemoryPaths,
+    MemoryRoot,
     is_ignored_folder,
     is_markdown,
     is_storable,
+    is_transcript,
     printable,
+    unprintable,
 )
-from shared.sources.transcript_names import is_transcript
-from shared.values import value
+from memline.shared.values import value
 
-#: Stands among the folders that could not be listed for that of the transcripts.
+#: Stands for the folder of the transcripts among those that could not be listed.
 TRANSCRIPTS = "sessions/*.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DiscoveredFile:
     """One file on disk, or one thing that cannot be indexed and why."""
 
     #: As in the ledger: relative to the workspace with "/" when inside it, else absolute.
     path: str
     absolute: str
-    size: int
-    mtime_ns: int
+    size: int = 0
+    mtime_ns: int = 0
     #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
     problem: Problem | None = None
 
 
 @value
 class Discovery:
-    """Everything a walk found, in the order workspace files, `memory/`, `extraPaths`; each path once."""
+    """What a walk found, in the order workspace files, `memory/`, `extraPaths`; each path once."""
 
-    found: tuple[Found, ...]
+    files: tuple[DiscoveredFile, ...] = ()
     #: What is wrong with the whole, in words for a user.
-    issues: tuple[str, ...]
+    issues: tuple[str, ...] = ()
     #: Ledger paths of folders that could not be listed ("." is the workspace, TRANSCRIPTS the folder of the
     #: transcripts): of files below them nothing is known, so they are not taken for removed.
     unlisted: tuple[str, ...] = ()
 
     def is_unlisted(self, path: str) -> bool:
-        """Whether the walk cannot tell if the file of this ledger path is there."""
+        """Tell whether the walk cannot tell if the file of this ledger path is there."""
         if is_transcript(path):
             return TRANSCRIPTS in self.unlisted
         return any(
@@ -60,119 +62,90 @@ class Discovery:
         )
 
     def joined(self, other: Discovery) -> Discovery:
-        """Both, as one."""
+        """Return both, as one."""
         return Discovery(
-            found=(*self.found, *other.found),
+            files=(*self.files, *other.files),
             issues=(*self.issues, *other.issues),
             unlisted=(*self.unlisted, *other.unlisted),
         )
 
 
 def discover(workspace: Path, extra_paths: Sequence[ExtraPath] = ()) -> Discovery:
-    """All files that belong to the memory of a workspace, and all that look so but cannot be indexed."""
-    return discover_scope(Scope(workspace, extra_paths))
-
-
-def discover_scope(scope: Scope) -> Discovery:
-    """The same for a scope that is there already."""
-    walk = _Walk(scope)
-    walk.workspace()
-    for root in scope.extras:
-        walk.extra(root)
-    if not walk.found and not walk.issues:
-        walk.issues.append(f"no memory files found in {scope.workspace}")
+    """Find all files that belong to the memory of a workspace, and all that look so but cannot be indexed."""
+    paths = MemoryPaths(workspace, extra_paths)
+    walk = _Walk(paths)
+    walk.walk_workspace()
+    for root in paths.extras:
+        walk.walk_root(root, "additional memory path")
+    if not walk.files and not walk.issues:
+        walk.issues.append(f"no memory files found in {paths.workspace}")
     return Discovery(
-        found=tuple(walk.found.values()), issues=tuple(walk.issues), unlisted=tuple(walk.unlisted)
+        files=tuple(walk.files.values()), issues=tuple(walk.issues), unlisted=tuple(walk.unlisted)
     )
 
 
 class _Walk:
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self, paths: MemoryPaths) -> None:
+        self._paths = paths
         #: By ledger path; a file that two entries name is listed once.
-        self.found: dict[str, Found] = {}
+        self.files: dict[str, DiscoveredFile] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
 
-    def workspace(self) -> None:
-        workspace = self.scope.workspace
+    def walk_workspace(self) -> None:
+        workspace = self._paths.workspace
         try:
             os.scandir(workspace).close()
         except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            self.issues.append(
-                f"workspace missing ({workspace})" if missing else f"{workspace} not readable ({code(error)})"
+            is_missing = isinstance(error, FileNotFoundError)
+            words = (
+                f"workspace missing ({workspace})"
+                if is_missing
+                else f"{workspace} not readable ({code(error)})"
             )
+            self.issues.append(words)
             self.unlisted.append(".")
             return
-        self._root_files()
-        self._memory_folder()
-
-    def extra(self, root: Root) -> None:
-        try:
-            link = self._first_link(root.path)
-            status = os.lstat(root.path)
-        except (FileNotFoundError, NotADirectoryError):
-            self.issues.append(f"additional memory path missing ({root.named})")
-            return
-        except (OSError, ValueError) as error:
-            reason = code(error) if isinstance(error, OSError) else str(error)
-            self.issues.append(f"additional memory path not accessible ({root.named}): {reason}")
-            self.unlisted.append(self.scope.ledger_path(root.path))
-            return
-        if link:
-            self.issues.append(f"additional memory path is a symbolic link and not followed ({root.named})")
-            self._add(link, os.lstat(link), LINKED)
-        elif stat.S_ISDIR(status.st_mode):
-            self._folder(root, "additional memory path not accessible")
-        elif not root.path.endswith(MARKDOWN):
-            self.issues.append(f"additional memory path is no Markdown file ({root.named})")
-        else:
-            self._file(root.path, status)
-
-    def _root_files(self) -> None:
-        seen = set()
-        for root in self.scope.files:
+        identities = set()
+        for root in self._paths.files:
             try:
                 status = os.lstat(root.path)
             except OSError:
                 continue
             # One file under two names: a file system that ignores case, or a hard link.
-            if not stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in seen:
-                seen.add((status.st_dev, status.st_ino))
-                self._file(root.path, status)
+            if not stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in identities:
+                identities.add((status.st_dev, status.st_ino))
+                self._add(root.path, status)
+        self.walk_root(self._paths.memory, "memory directory")
 
-    def _memory_folder(self) -> None:
-        folder = self.scope.memory.path
+    def walk_root(self, root: MemoryRoot, kind: str) -> None:
+        """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
+        name = root.named or root.path
         try:
-            status = os.lstat(folder)
-        except FileNotFoundError:
-            self.issues.append(f"memory directory missing ({folder})")
+            link = first_link(self._paths.anchor(root.path), root.path)
+            status = os.lstat(root.path)
+        except (FileNotFoundError, NotADirectoryError):
+            self.issues.append(f"{kind} missing ({name})")
             return
-        except OSError as error:
-            self.issues.append(f"memory directory not accessible ({folder}): {code(error)}")
-            self.unlisted.append(self.scope.ledger_path(folder))
+        except (OSError, ValueError) as error:
+            reason = code(error) if isinstance(error, OSError) else str(error)
+            self.issues.append(f"{kind} not accessible ({name}): {reason}")
+            self.unlisted.append(self._paths.ledger_path(root.path))
             return
-        if stat.S_ISLNK(status.st_mode):
-            self.issues.append(f"memory directory is a symbolic link and not followed ({folder})")
-            self._add(folder, status, LINKED)
-        elif not stat.S_ISDIR(status.st_mode):
-            self.issues.append(f"memory directory missing ({folder}): a file has its name")
+        if link:
+            self.issues.append(f"{kind} is a symbolic link and not followed ({name})")
+            self._add(link, os.lstat(link), LINK_PROBLEM)
+        elif stat.S_ISDIR(status.st_mode):
+            self._walk_folder(root, f"{kind} not accessible ({name})")
+        elif not root.named:
+            self.issues.append(f"{kind} missing ({name}): a file has its name")
+        elif not root.path.endswith(MARKDOWN):
+            self.issues.append(f"{kind} is not a Markdown file ({name})")
         else:
-            self._folder(self.scope.memory, "memory directory not accessible")
+            self._add(root.path, status)
 
-    def _first_link(self, path: str) -> str | None:
-        """The first link among `path` and its parents below the trusted folder."""
-        anchor = self.scope.anchor(path)
-        current = anchor
-        for part in os.path.relpath(path, anchor).split(os.sep):
-            current = os.path.join(current, part)
-            if stat.S_ISLNK(os.lstat(current).st_mode):
-                return current
-        return None
-
-    def _folder(self, root: Root, words: str) -> None:
-        """All files of a folder; `words` say what it means when the folder itself cannot be listed."""
+    def _walk_folder(self, root: MemoryRoot, issue: str) -> None:
+        """Add all files of a folder; `issue` says what it means when the folder itself cannot be listed."""
         prefix = root.path if root.path.endswith(os.sep) else root.path + os.sep
         matches, enters = root.pattern.matches, root.pattern.enters
         todo = [(root.path, prefix, 0)]
@@ -180,10 +153,16 @@ class _Walk:
             folder, inside, depth = todo.pop()
             try:
                 with os.scandir(folder) as listing:
-                    entries = sorted(listing, key=_by_name)
+                    entries = sorted(listing, key=attrgetter("name"))
+            except (FileNotFoundError, NotADirectoryError):
+                # It was removed since its parent was listed, and so were its files.
+                continue
             except OSError as error:
-                about = f"{words} ({root.named or folder}): {code(error)}" if folder == root.path else ""
-                self._unlistable(folder, error, about)
+                problem = unreadable(error)
+                path = self._add(folder, problem)
+                self.unlisted.append(path)
+                is_root = folder == root.path
+                self.issues.append(f"{issue}: {code(error)}" if is_root else f"{path} {problem.reason}")
                 continue
             below = []
             for entry in entries:
@@ -193,77 +172,93 @@ class _Walk:
                         if is_storable(name):
                             below.append((inside + name, inside + name + os.sep, depth + 1))
                         else:
-                            self._entry(entry, inside + name, MISNAMED)
+                            self._add(inside + name, status_of(entry), NAME_PROBLEM)
                 elif is_markdown(name):
                     absolute = inside + name
-                    relative = absolute[len(prefix) :]
-                    if matches(relative if os.sep == "/" else relative.replace(os.sep, "/")):
-                        self._entry(entry, absolute, None)
-                elif entry.is_symlink() and not is_ignored_folder(name) and _leads_to_folder(entry):
-                    self._entry(entry, inside + name, LINKED)
+                    if matches(absolute[len(prefix) :]):
+                        self._add(absolute, status_of(entry))
+                elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(entry.path):
+                    self._add(inside + name, status_of(entry), LINK_PROBLEM)
             todo.extend(reversed(below))
 
-    def _entry(self, entry: os.DirEntry[str], absolute: str, problem: Problem | None) -> None:
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._keep(absolute, 0, 0, unreadable(error))
-            return
-        if problem is None:
-            self._file(absolute, status)
-        else:
-            self._add(absolute, status, problem)
+    def _add(
+        self, absolute: str, status: os.stat_result | Problem | None, problem: Problem | None = None
+    ) -> str:
+        """Add a file, or what `problem` says of it; return its ledger path."""
+        path = printable(self._paths.ledger_path(absolute))
+        if status is not None and path not in self.files:
+            self.files[path] = discovered(path, absolute, status, problem)
+        return path
 
-    def _file(self, absolute: str, status: os.stat_result) -> None:
-        self._add(absolute, status, problem_of(absolute, status))
 
-    def _add(self, absolute: str, status: os.stat_result, problem: Problem | None) -> None:
-        self._keep(absolute, status.st_size, status.st_mtime_ns, problem)
+def discovered(
+    path: str, absolute: str, status: os.stat_result | Problem, problem: Problem | None = None
+) -> DiscoveredFile:
+    """Return the file of a ledger path with its problem: the given one, or what its name and kind say."""
+    if isinstance(status, Problem):
+        return DiscoveredFile(path=path, absolute=absolute, problem=status)
+    return DiscoveredFile(
+        path=path,
+        absolute=absolute,
+        size=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        problem=problem or problem_of(absolute, status),
+    )
 
-    def _keep(self, absolute: str, size: int, mtime_ns: int, problem: Problem | None) -> None:
-        path = printable(self.scope.ledger_path(absolute))
-        if path not in self.found:
-            self.found[path] = Found(
-                path=path, absolute=absolute, size=size, mtime_ns=mtime_ns, problem=problem
-            )
 
-    def _unlistable(self, folder: str, error: OSError, about: str) -> None:
-        if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            # It went away since its parent was listed: so did its files.
-            return
-        problem = unreadable(error)
-        self._keep(folder, 0, 0, problem)
-        path = printable(self.scope.ledger_path(folder))
-        self.unlisted.append(path)
-        self.issues.append(about or f"{path} {problem.reason}")
+def status_of(entry: os.DirEntry[str]) -> os.stat_result | Problem | None:
+    """Return the status of an entry, or why it cannot be read; None when it is gone."""
+    try:
+        return entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unreadable(error)
+
+
+def first_link(anchor: str, path: str) -> str | None:
+    """Return the first link among `path` and its parents below the trusted folder. Raises OSError."""
+    current = anchor
+    for part in os.path.relpath(path, anchor).split(os.sep):
+        current = os.path.join(current, part)
+        if stat.S_ISLNK(os.lstat(current).st_mode):
+            return current
+    return None
 
 
 def problem_of(absolute: str, status: os.stat_result) -> Problem | None:
-    """Why what stands at a path of a file cannot be read, as far as its name and kind tell."""
+    """Return why what is at the path of a file cannot be read, as far as its name and kind say."""
     if not is_storable(absolute):
-        return MISNAMED
+        return NAME_PROBLEM
     if stat.S_ISREG(status.st_mode):
         return None
     if stat.S_ISLNK(status.st_mode):
-        return LINKED
-    return Problem(outcome=SPECIAL, reason=f"no regular file ({_kind(status.st_mode)})")
+        return LINK_PROBLEM
+    kinds = ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder"))
+    kind = next((name for test, name in kinds if test(status.st_mode)), "device")
+    return Problem(outcome=SPECIAL, reason=f"not a regular file ({kind})")
 
 
-def _by_name(entry: os.DirEntry[str]) -> str:
-    return entry.name
+def problem_at(paths: MemoryPaths, path: str) -> Problem | None:
+    """Return why a ledger path that leads to no readable file is not indexed; None when it is gone.
 
-
-def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _kind(mode: int) -> str:
-    for test, name in ((stat.S_ISFIFO, "FIFO"), (stat.S_ISSOCK, "socket"), (stat.S_ISDIR, "folder")):
-        if test(mode):
-            return name
-    return "device"
+    Links and folders have no Markdown name, and a name that is not UTF-8 is not the one in the ledger, so
+    they cannot be read to learn what they are. Nothing outside the memory is looked up.
+    """
+    for name in (path, unprintable(path)):
+        absolute = os.path.normpath(os.path.join(paths.workspace, name))
+        try:
+            if not paths.concerns_folder(absolute):
+                continue
+            status = os.lstat(absolute)
+        except (OSError, ValueError):
+            continue
+        if not is_storable(absolute) or stat.S_ISLNK(status.st_mode):
+            return problem_of(absolute, status)
+        if stat.S_ISDIR(status.st_mode):
+            try:
+                os.scandir(absolute).close()
+            except OSError as error:
+                return unreadable(error)
+        return None
+    return None

@@ -1,24 +1,23 @@
-"""`memory_get`: some lines of a memory file, read safely and cut to a budget."""
+"""Read some lines of a memory file for `memory_get`, safely and cut to a budget."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from shared.clock import Clock, SystemClock
-from shared.errors import PathNotAllowed
-from shared.sources import outcomes
-from shared.sources.reading import read_file
-from shared.sources.scope import Scope
-from shared.sources.transcript_names import is_transcript
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.errors import PathNotAllowed
+from memline.shared.sources import outcomes
+from memline.shared.sources.paths import MemoryPaths, is_transcript
+from memline.shared.sources.reading import read_file
 
-#: Lines given when nobody says how many; the original's later releases chose the same.
+#: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
 
-#: Characters given at most: about 3,000 tokens of an agent's context.
+#: Characters returned at most: about 3,000 tokens of an agent's context.
 MAX_CHARS = 12_000
 
-#: One sentence for everything outside, so that nobody learns from it what exists.
+#: One sentence for everything outside, so that a caller cannot learn from it what exists.
 NOT_ALLOWED = "path is not an allowed Markdown memory file"
 READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
 
@@ -34,9 +33,9 @@ class Excerpt:
 
     path: str
     text: str
-    #: First line given, 1-based.
+    #: First line of the text, 1-based.
     first: int
-    #: Number of lines given.
+    #: Number of its lines.
     lines: int
     #: Whether more of the file follows.
     truncated: bool
@@ -58,7 +57,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cited:
+class Citation:
     """The parts of `path#L5-L7`; a plain path names no lines."""
 
     path: str
@@ -66,18 +65,18 @@ class Cited:
     lines: int | None = None
 
 
-def cited(path: str) -> Cited:
-    """The path and the lines that a citation names."""
+def parse_citation(path: str) -> Citation:
+    """Return the path and the lines that a citation names."""
     match = _CITATION.fullmatch(path.strip())
     if match is None:
-        return Cited(path=path)
+        return Citation(path=path)
     first = int(match[2])
     last = int(match[3] or first)
-    return Cited(path=match[1], first=first, lines=max(1, last - first + 1))
+    return Citation(path=match[1], first=first, lines=max(1, last - first + 1))
 
 
 def read_excerpt(
-    scope: Scope,
+    memory_paths: MemoryPaths,
     path: str,
     *,
     first: int = 1,
@@ -85,52 +84,41 @@ def read_excerpt(
     max_chars: int = MAX_CHARS,
     clock: Clock | None = None,
 ) -> Excerpt:
-    """Lines `first` and following of a memory file; whole lines while `max_chars` lasts, at least one.
+    """Read lines `first` and following of a memory file: whole lines up to `max_chars`, at least one.
 
-    Raises PathNotAllowed for everything that is no readable regular Markdown file of the memory, with the
-    same words whether it exists or not; transcripts have words of their own. A memory file that does
+    Raises PathNotAllowed for everything but a readable regular Markdown file of the memory, with the same
+    words whether it exists or not; transcripts have words of their own. A memory file that does
     not exist is an empty excerpt.
     """
     if is_transcript(path.strip().removeprefix("./")):
-        # Said by the name alone: whether there is such a session is nobody's to learn here.
+        # Refused by the name alone: whether there is such a session must not be learned here.
         raise PathNotAllowed(TRANSCRIPT, hint="memline search QUERY --source sessions")
-    located = scope.locate(path.strip())
+    located = memory_paths.locate(path.strip())
     if located is None:
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
-    first = max(1, first)
     reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
-    if reading.outcome == outcomes.GONE:
-        return Excerpt(
-            path=located.path,
-            text="",
-            first=first,
-            lines=0,
-            truncated=False,
-            next_from=None,
-            status="not_found",
-        )
-    if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY):
+    if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
-    all_lines = reading.text.split("\n")
-    if all_lines[-1] == "":
-        # A final line end closes the last line; it does not begin another.
-        all_lines.pop()
+    # A final line end closes the last line; it does not begin another.
+    all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
+    first = max(1, first)
     wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if lines is None else max(1, lines))]
-    given: list[str] = []
-    used = 0
+    shown: list[str] = []
+    chars = 0
     for line in wanted:
-        if given and used + len(line) + 1 > max_chars:
+        if shown and chars + len(line) + 1 > max_chars:
             break
-        given.append(line[:max_chars])
-        used += len(line) + 1
-    following = first + len(given)
+        shown.append(line[:max_chars])
+        chars += len(line) + 1
+    following = first + len(shown)
     has_more = following <= len(all_lines)
-    is_cut = bool(given) and len(wanted[0]) > max_chars
+    is_cut = bool(shown) and len(wanted[0]) > max_chars
     return Excerpt(
         path=located.path,
-        text="\n".join(given),
+        text="\n".join(shown),
         first=first,
-        lines=len(given),
+        lines=len(shown),
         truncated=has_more or is_cut,
         next_from=following if has_more else None,
+        status="not_found" if reading.outcome == outcomes.GONE else "ok",
     )

@@ -1,10 +1,10 @@
-"""What can become of a file on its way from the disk: the words of the ledger, and a reason beside them."""
+"""Name the outcomes of files in the ledger, and the reasons that go with them."""
 
 from __future__ import annotations
 
 import errno
 
-from shared.values import value
+from memline.shared.values import value
 
 INDEXED = "indexed"
 EMPTY = "empty"
@@ -27,15 +27,15 @@ class Problem:
     reason: str
 
 
-LINKED = Problem(outcome=SYMLINK, reason="symbolic links are never followed")
-MISNAMED = Problem(outcome=BAD_NAME, reason="the name is not valid UTF-8; rename it")
+LINK_PROBLEM = Problem(outcome=SYMLINK, reason="symbolic links are never followed")
+NAME_PROBLEM = Problem(outcome=BAD_NAME, reason="the name is not valid UTF-8; rename it")
 
 
 def code(error: OSError) -> str:
-    """The short name of a system error, e.g. EACCES."""
+    """Return the short name of a system error, e.g. EACCES."""
     return errno.errorcode.get(error.errno or 0, type(error).__name__)
 
 
 def unreadable(error: OSError) -> Problem:
-    """The problem of a file or folder that the system does not let us read."""
+    """Return the problem of a file or folder that the system does not let us read."""
     return Problem(outcome=UNREADABLE, reason=f"not readable ({code(error)})")

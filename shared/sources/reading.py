@@ -1,25 +1,25 @@
-"""Reading a file once: its text with lines as an editor counts them, its hash, and what became of it."""
+"""Read a file once: its text with lines as an editor counts them, its hash, and its outcome."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from shared.clock import Clock
-from shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, TOO_LARGE, Problem, unreadable
-from shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.clock import Clock
+from memline.shared.sources.outcomes import EMPTY, FAILED, INDEXED, NOT_TEXT, TOO_LARGE, unreadable
+from memline.shared.sources.safe_open import FileRefused, open_regular
 
-#: A larger file is not read at all: it is no note, and a chunk worker keeps it in memory several times over.
+#: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
-#: Largest share of characters that may be no UTF-8, or control characters, in a text. Latin-1 prose has 2-5 %
-#: of accents; of compressed or executable bytes more than a third are one or the other.
+#: Largest share of characters in a text that may be invalid UTF-8, or control characters. Latin-1 prose has
+#: 2-5 % of accents; of compressed or executable bytes more than a third are one or the other.
 MAX_BAD_SHARE = 0.1
 
 #: How often a file that is being written is read before it is taken as it is.
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 
 #: File systems stamp times with the kernel's tick, 10 ms at most. A file stamped within the last tick could
 #: change again without showing it, so its reader waits for the next one.
@@ -28,7 +28,7 @@ _TICK_NS = 10_000_000
 #: Control characters that no text has: all below the space but tab, line feed, form feed, return and escape.
 _CONTROLS = bytes(sorted(set(range(32)) - {9, 10, 12, 13, 27}))
 
-#: Longer marks first: the one of UTF-32-LE begins with that of UTF-16-LE.
+#: Byte order marks, longer ones first: the one of UTF-32-LE begins with that of UTF-16-LE.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -40,7 +40,7 @@ _MARKS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one look at a file gave."""
+    """What one reading of a file gave."""
 
     #: `indexed` when there is text to index; else what the ledger is to say.
     outcome: str
@@ -52,63 +52,53 @@ class Reading:
     size: int = 0
     mtime_ns: int = 0
     #: Taken before the file was opened: whatever happened to it later is newer.
-    observed_ns: int
+    observed_ns: int = 0
 
 
 def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
-    """The content of a regular file below the trusted folder `root`, or the reason why there is none.
+    """Read a regular file below the trusted folder `root`; without text, the outcome says why.
 
     Never raises for what is on disk, never follows a link, never blocks on a FIFO or device. A file that
-    changes while it is read is read again; if it does not come to rest, the size and time from before the
-    last attempt are reported, so that the next scan finds a difference.
+    changes while it is read is read again; if it goes on changing, the size and time from before the last
+    attempt are reported, so that the next scan finds a difference.
     """
-    observed_ns = clock.now_ns()
+    reading = Reading(outcome=FAILED, observed_ns=clock.now_ns())
     try:
         opened = open_regular(root, os.path.relpath(absolute, root))
     except FileRefused as error:
-        return _without_text(error.problem, observed_ns)
+        return replace(reading, outcome=error.problem.outcome, reason=error.problem.reason)
     try:
-        status = os.fstat(opened)
-        if 0 <= observed_ns - status.st_mtime_ns < _TICK_NS:
+        if 0 <= reading.observed_ns - os.fstat(opened).st_mtime_ns < _TICK_NS:
             clock.sleep(_TICK_NS / 1e9)
-        for attempt in range(_ATTEMPTS):
-            observed_ns = clock.now_ns() if attempt else observed_ns
+        for attempt in range(_MAX_ATTEMPTS):
+            observed_ns = clock.now_ns() if attempt else reading.observed_ns
             status = os.fstat(opened)
-            if status.st_size > MAX_FILE_BYTES:
-                return _without_text(_too_large(status.st_size), observed_ns, status)
-            data = _read_all(opened)
+            size, mtime_ns = status.st_size, status.st_mtime_ns
+            reading = replace(reading, observed_ns=observed_ns, size=size, mtime_ns=mtime_ns)
+            data = _read_all(opened) if size <= MAX_FILE_BYTES else b""
+            if max(size, len(data)) > MAX_FILE_BYTES:
+                reason = f"{max(size, len(data))} bytes; the limit is {MAX_FILE_BYTES}"
+                return replace(reading, outcome=TOO_LARGE, reason=reason)
             after = os.fstat(opened)
-            if (after.st_size, after.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
+            if (after.st_size, after.st_mtime_ns) == (size, mtime_ns):
                 break
     except OSError as error:
-        return _without_text(unreadable(error), observed_ns)
+        problem = unreadable(error)
+        return Reading(outcome=problem.outcome, reason=problem.reason, observed_ns=reading.observed_ns)
     finally:
         os.close(opened)
-    if len(data) > MAX_FILE_BYTES:
-        return _without_text(_too_large(len(data)), observed_ns, status)
     decoded = decode(data)
-    return Reading(
+    return replace(
+        reading,
         outcome=decoded.outcome,
         reason=decoded.reason,
         text=decoded.text,
         sha256=hashlib.sha256(data).hexdigest(),
-        size=status.st_size,
-        mtime_ns=status.st_mtime_ns,
-        observed_ns=observed_ns,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """The text of some bytes, and `indexed`, `empty` or `not_text`."""
-
-    outcome: str
-    reason: str = ""
-    text: str = ""
-
-
-def decode(data: bytes) -> Decoded:
-    """The text of a note's bytes: UTF-8, or what its byte order mark says, with "\\n" for every line end.
+def decode(data: bytes) -> Reading:
+    """Decode a note's bytes: UTF-8, or what its byte order mark says, with "\\n" for every line end.
 
     A line ends at "\\n", "\\r\\n" or "\\r", as in an editor; not at a form feed or U+2028. Bytes that are not
     UTF-8 become U+FFFD while they are few; the reason then tells how many.
@@ -117,8 +107,8 @@ def decode(data: bytes) -> Decoded:
         ((name, len(mark)) for mark, name in _MARKS if data.startswith(mark)), ("utf-8", 0)
     )
     if encoding == "utf-8" and b"\0" in data:
-        # Looked for before decoding: most files that are no text are recognised here.
-        return Decoded(outcome=NOT_TEXT, reason="contains NUL bytes")
+        # Checked before decoding: most binary files are recognised here.
+        return Reading(outcome=NOT_TEXT, reason="contains NUL bytes")
     body = data[start:]
     bad = 0
     try:
@@ -126,24 +116,22 @@ def decode(data: bytes) -> Decoded:
     except UnicodeDecodeError:
         text = body.decode(encoding, "replace")
         bad = max(1, text.count("\ufffd") - body.count("\ufffd".encode(encoding)))
-    if encoding == "utf-8":
-        controls = len(body) - len(body.translate(None, _CONTROLS))
-    elif "\0" in text:
-        return Decoded(outcome=NOT_TEXT, reason="contains NUL characters")
-    else:
-        controls = 0
+    if encoding != "utf-8" and "\0" in text:
+        return Reading(outcome=NOT_TEXT, reason="contains NUL characters")
+    controls = len(body) - len(body.translate(None, _CONTROLS)) if encoding == "utf-8" else 0
     if bad + controls > MAX_BAD_SHARE * len(text):
-        return Decoded(outcome=NOT_TEXT, reason=f"{bad + controls} of {len(text)} characters are no text")
+        reason = f"{bad + controls} of {len(text)} characters are not text"
+        return Reading(outcome=NOT_TEXT, reason=reason)
     if not text or text.isspace():
-        return Decoded(outcome=EMPTY, reason="nothing but white space" if data else "0 bytes")
+        return Reading(outcome=EMPTY, reason="nothing but white space" if data else "0 bytes")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     reason = f"{bad} characters are not valid {encoding.upper()} and were replaced" if bad else ""
-    return Decoded(outcome=INDEXED, reason=reason, text=text)
+    return Reading(outcome=INDEXED, reason=reason, text=text)
 
 
 def _read_all(opened: int) -> bytes:
-    """Everything up to one byte above the limit."""
+    """Read everything up to one byte above the limit."""
     os.lseek(opened, 0, os.SEEK_SET)
     blocks = []
     left = MAX_FILE_BYTES + 1
@@ -151,17 +139,3 @@ def _read_all(opened: int) -> bytes:
         blocks.append(block)
         left -= len(block)
     return b"".join(blocks)
-
-
-def _too_large(size: int) -> Problem:
-    return Problem(outcome=TOO_LARGE, reason=f"{size} bytes; the limit is {MAX_FILE_BYTES}")
-
-
-def _without_text(problem: Problem, observed_ns: int, status: os.stat_result | None = None) -> Reading:
-    return Reading(
-        outcome=problem.outcome,
-        reason=problem.reason,
-        size=status.st_size if status else 0,
-        mtime_ns=status.st_mtime_ns if status else 0,
-        observed_ns=observed_ns,
-    )

@@ -1,4 +1,4 @@
-"""How long a text is, in characters of a Latin script and in tokens.
+"""Measure text in tokens, and cut a long line into pieces of a given weight.
 
 One token is four characters, the estimate of the original; a character of a script without spaces is a
 token of its own (measured there: 400 "tokens" of Chinese are 1,600 real ones when it is not).
@@ -7,6 +7,9 @@ token of its own (measured there: 400 "tokens" of Chinese are 1,600 real ones wh
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator
 from functools import lru_cache
 
 #: Characters in one token.
@@ -19,25 +22,99 @@ DENSE = (
     "\uac00-\ud7ff\uf900-\ufaff\ufe30-\ufe4f\uff66-\uffdc\U00020000-\U0003ffff"
 )
 
+#: Ends of sentences: with a space behind them, and those of scripts that put none.
+_SPACED_ENDS = (". ", "! ", "? ", "; ", ".\t", ": ")
+_DENSE_ENDS = "。！？；．…"
+
+#: How far back a cut looks for the beginning of a character; longer sequences are noise, and are cut.
+_MAX_CLUSTER = 32
+
+_JOINER = "\u200d"
+
 
 @lru_cache(maxsize=1)
 def dense_run() -> re.Pattern[str]:
-    """Matches a run of dense characters. Compiled when a text needs it: 1.3 ms that ASCII never pays."""
+    """Return what matches a run of dense characters; compiling it takes 1.3 ms that ASCII never pays."""
     return re.compile(f"[{DENSE}]+")
 
 
 def weighted_length(text: str) -> int:
-    """Characters of `text`, a dense character counted as four."""
+    """Return the characters of `text`, a dense one counted as four."""
     if text.isascii():
         return len(text)
     return len(text) + (CHARS_PER_TOKEN - 1) * sum(map(len, dense_run().findall(text)))
 
 
 def has_dense(text: str) -> bool:
-    """Whether `text` has a character that is a token of its own."""
+    """Tell whether `text` has a character that is a token of its own."""
     return not text.isascii() and dense_run().search(text) is not None
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of `text`, rounded up; 0 for the empty text."""
+    """Return the tokens of `text`, rounded up; 0 for the empty text."""
     return -(-weighted_length(text) // CHARS_PER_TOKEN)
+
+
+def pieces(line: str, max_weight: int) -> Iterator[str]:
+    """Cut `line` into parts, none heavier than `max_weight` (at least one character each).
+
+    The parts joined are the line.
+    """
+    max_weight = max(max_weight, CHARS_PER_TOKEN)
+    ascii_line = line.isascii()
+    start = 0
+    while start < len(line):
+        window = line[start : start + max_weight]
+        if not ascii_line:
+            weights = range(1, len(window) + 1)
+            fitting = bisect_right(
+                weights, max_weight, key=lambda size: weighted_length(line[start : start + size])
+            )
+            window = window[: max(1, fitting)]
+        stop = start + len(window)
+        if stop < len(line):
+            stop = start + _cut(window, line[stop])
+        yield line[start:stop]
+        start = stop
+
+
+def _cut(window: str, following: str) -> int:
+    """Return where to end the part that `window` is the most of: after a sentence, else between words."""
+    least = len(window) // 2
+    best = max(window.rfind(end, least) + len(end) for end in _SPACED_ENDS)
+    if not window.isascii():
+        best = max(best, *(window.rfind(end, least) + 1 for end in _DENSE_ENDS))
+    if best > least:
+        return best
+    space = max(window.rfind(" ", least), window.rfind("\t", least)) + 1
+    if space > 0:
+        return space
+    return len(window) if (window + following).isascii() else _between_characters(window, following)
+
+
+def _between_characters(window: str, following: str) -> int:
+    """Return the last place that is not inside a character as readers see it; the end if there is none."""
+    text = window + following
+    for place in range(len(window), max(0, len(window) - _MAX_CLUSTER), -1):
+        if not (_binds(text[place - 1], text[place]) or _splits_flag(text, place)):
+            return place
+    return len(window)
+
+
+def _binds(before: str, char: str) -> bool:
+    """Tell whether two characters are one: accents, variation selectors, skin tones, joiners, viramas …"""
+    return (
+        _JOINER in (before, char)
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+        or "\U000e0020" <= char <= "\U000e007f"
+        or unicodedata.category(char)[0] == "M"
+        or unicodedata.combining(before) == 9
+    )
+
+
+def _splits_flag(text: str, place: int) -> bool:
+    """Tell whether the place is in the middle of a flag, which is a pair of regional indicators."""
+    count = 0
+    while count < place and "\U0001f1e6" <= text[place - 1 - count] <= "\U0001f1ff":
+        count += 1
+    return count % 2 == 1 and "\U0001f1e6" <= text[place] <= "\U0001f1ff"

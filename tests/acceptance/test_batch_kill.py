@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shared.errors import IndexMissing
+from memline.shared.errors import IndexMissing
 from tests.acceptance.conftest import TEXTS, write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet

@@ -1,18 +1,27 @@
-"""A Redis that cannot be used, and messages that are none: clear words or a dead letter, no loop, no loss."""
+"""A Redis that cannot be used, and messages that are not valid: clear words or a dead letter, no loss."""
 
 from __future__ import annotations
 
 import json
 import time
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from shared.queue.messages import VERSION, ChunkFiles, EmbedTexts, RunQuery, StoreFiles, Sweep, Wire, encode
-from shared.queue.send import ROUTES
+from memline.shared.queue import redis_client
+from memline.shared.queue.messages import (
+    VERSION,
+    ChunkFiles,
+    EmbedTexts,
+    RunQuery,
+    StoreFiles,
+    Sweep,
+    Wire,
+    encode,
+)
+from memline.shared.queue.routes import ROUTES
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, WORKERS, Fleet
@@ -110,6 +119,8 @@ def test_a_redis_that_evicts_is_refused_with_the_command_that_mends_it(
 def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, redis_server: RedisServer, tmp_path: Path
 ) -> None:
+    if int(redis_server.ask("INFO", "server")["redis_version"].split(".")[0]) < 7:
+        pytest.skip("a full Redis 6 refuses the scripts that would empty it")
     texts = write_notes(notes, 0, 80)
     provider.control({"latency_ms": 150})
     fleet.up()
@@ -132,11 +143,12 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 # Messages.
 
 
-def put(server: RedisServer, queue: str, data: bytes, *, name: str = "bad") -> None:
+def put(fleet: Fleet, queue: str, data: bytes, *, name: str = "bad") -> None:
     """Put any bytes on a queue, as the broker would."""
-    with closing(server.client()) as client:
-        client.hset(f"memline:{queue}.msgs", name, data)  # type: ignore[arg-type]
-        client.rpush(f"memline:{queue}", name)
+    with redis_client.connected(fleet.address) as client:
+        base = redis_client.key(client, queue)
+        client.hset(f"{base}.msgs", name, data)  # type: ignore[arg-type]
+        client.rpush(base, name)
 
 
 def envelope(message: Wire, *, name: str = "bad", **changes: Any) -> bytes:
@@ -176,8 +188,8 @@ BAD_MESSAGES = {
         f"has version {VERSION + 1}",
     ),
     "a newer sweep": ("store", envelope(Sweep(agent="main"), v=VERSION + 1), f"has version {VERSION + 1}"),
-    "another shape": ("chunk", envelope(CHUNK, paths=7), "not a ChunkFiles message"),
-    "no arguments": ("chunk", envelope(CHUNK).replace(b"paths", b"sapth"), "not a ChunkFiles message"),
+    "another shape": ("chunk", envelope(CHUNK, paths=7), "not a valid ChunkFiles message"),
+    "no arguments": ("chunk", envelope(CHUNK).replace(b"paths", b"sapth"), "not a valid ChunkFiles message"),
     "an unknown agent on chunk": ("chunk", envelope(CHUNK, agent="nobody"), "names the agent 'nobody'"),
     "an unknown agent on store": (
         "store",
@@ -203,7 +215,7 @@ def test_every_message_that_cannot_be_worked_on_is_a_dead_letter_with_its_reason
     fleet: Fleet, notes: Place, redis_server: RedisServer, provider: EmbeddingServer, listing: None
 ) -> None:
     for number, (queue, data, _) in enumerate(BAD_MESSAGES.values()):
-        put(redis_server, queue, data.replace(b"\xa3bad", b"\xa3%03d" % number), name=f"{number:03d}")
+        put(fleet, queue, data.replace(b"\xa3bad", b"\xa3%03d" % number), name=f"{number:03d}")
     texts = write_notes(notes, 0, 10)
     fleet.up()
 
@@ -226,14 +238,14 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
     fleet: Fleet, notes: Place, redis_server: RedisServer, listing: None
 ) -> None:
     notes.write("memory/new.md", "# New\n\nplugh\n")
-    put(redis_server, "chunk", envelope(CHUNK, agent="later", paths=["memory/new.md"]))
-    put(redis_server, "chunk", b"noise", name="noise")
+    put(fleet, "chunk", envelope(CHUNK, agent="later", paths=["memory/new.md"]))
+    put(fleet, "chunk", b"noise", name="noise")
     fleet.start("chunk", "store")
     fleet.until(lambda: len(fleet.dead()) == 2, "the dead letters")
 
     dropped = fleet.run("queue", "drop", "--match", "*decoded*", "--json")
     in_vain = fleet.run("queue", "requeue", "--match", "later", "--json")
-    fleet.until(lambda: [one["id"] for one in fleet.dead()] == ["bad"], "the letter again")
+    fleet.until(lambda: [one["id"] for one in fleet.dead()] == ["bad"], "the dead letter again")
     list_agents(notes, "main", "later")
     for label in ("chunk", "store"):
         fleet.restart(label)
@@ -290,10 +302,10 @@ def test_an_old_question_is_not_answered_and_leaves_nothing(
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
     late = RunQuery(agent="main", query="word1x1x7", reply_to="box", deadline=time.time() - 1)
-    put(redis_server, "query", envelope(late))
+    put(fleet, "query", envelope(late))
     fleet.until(lambda: fleet.queue("query").in_flight == fleet.queue("query").waiting == 0, "its end")
 
-    assert redis_server.ask("EXISTS", "memline:reply:box") == 0
+    assert redis_server.ask("KEYS", "memline:*:reply:*") == []
     assert fleet.dead() == []
 
 

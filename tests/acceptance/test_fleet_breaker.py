@@ -42,7 +42,7 @@ def providers(fleet: Fleet) -> dict[str, str]:
     }
 
 
-def test_a_fleet_goes_on_with_the_fallback_over_restarts_and_back_when_somebody_says_so(
+def test_a_fleet_goes_on_with_the_fallback_over_restarts_and_back_when_an_operator_says_so(
     fleet: Fleet, notes: Place, provider: EmbeddingServer, second: EmbeddingServer
 ) -> None:
     provider.control({"fault": "401"})

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.flush import state as flush_state
-from shared.sources.daily import local_time, log_path
+from memline.shared.flush import state as flush_state
+from memline.shared.sources.append import local_time, log_path
 from tests.support.chat_server import ChatServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer

@@ -21,7 +21,7 @@ from tests.support.workspace import Place, note, paths, remote, until
 
 KILLS = 20
 
-#: Texts in a request, and requests a process has out at most (`workers.runtime`): what a kill may cost.
+#: Texts in a request, and requests in flight at most (`shared.queue.in_flight`): what a kill may cost.
 ROWS = 2
 IN_FLIGHT = 8
 

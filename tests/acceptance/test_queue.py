@@ -17,19 +17,16 @@ import pytest
 import redis
 from dramatiq.brokers import redis as dramatiq_redis
 
-from shared.errors import QueueError
-from shared.index.rows import TextRow
-from shared.queue import consumer as consumer_module
-from shared.queue import dead, depth, server
-from shared.queue.broker import QUEUES, MessagePack
-from shared.queue.dead import DeadLetters
-from shared.queue.deliveries import Deliveries, OnlyOurs
-from shared.queue.fleet import FleetBroker
-from shared.queue.limits import WINDOW_S
-from shared.queue.messages import EmbedTexts, encode
-from shared.queue.patience import Patience
-from shared.queue.redis_limits import RedisLimits
-from shared.queue.redis_replies import RedisReplies
+from memline.shared.errors import QueueError
+from memline.shared.index.rows import TextRow
+from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
+from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.in_flight import RedisRequests
+from memline.shared.queue.limits import WINDOW_S, RedisLimits
+from memline.shared.queue.messages import EmbedTexts, encode
+from memline.shared.queue.redis_broker import FailMessages, FleetBroker, SkipRevoked
+from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.replies import Replies
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import until
@@ -45,9 +42,9 @@ def encoder() -> None:
 class Process:
     """A broker with one actor `work` on the queue `embed`, and what the actor was called with."""
 
-    def __init__(self, url: str, work: Actor | None = None, *, patience_s: float = 0.0) -> None:
+    def __init__(self, url: str, work: Actor | None = None, *, max_wait_s: float = 0.0) -> None:
         self.broker = FleetBroker(
-            url, patience=Patience(url, seconds=patience_s), middleware=[OnlyOurs(), DeadLetters()]
+            url, retry=RetryPolicy(url, max_wait_s=max_wait_s), middleware=[SkipRevoked(), FailMessages()]
         )
         self.got: list[Any] = []
         self.got_at: list[float] = []
@@ -60,6 +57,17 @@ class Process:
         self.got.append(raw["n"])
         if self._work is not None:
             self._work(raw)
+
+    def hold(self) -> tuple[threading.Event, threading.Event]:
+        """Keep a message until the second event is set; the first one tells that one is worked on."""
+        began, go_on = threading.Event(), threading.Event()
+
+        def work(raw: dict[str, Any]) -> None:
+            began.set()
+            go_on.wait(10)
+
+        self._work = work
+        return began, go_on
 
     def send(self, number: int, *, actor: str = "work") -> dramatiq.Message[Any]:
         return self.broker.enqueue(
@@ -139,13 +147,13 @@ def test_a_worker_whose_clock_is_ahead_takes_nothing_from_the_others(
 def test_a_message_whose_fetch_was_never_answered_is_worked_on_by_the_same_process(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_module, "RECLAIM_EVERY_S", 0.1)
+    monkeypatch.setattr(redis_broker, "RECLAIM_EVERY_S", 0.1)
 
     with process.working():
         process.send(1)
         until(lambda: process.got == [1])
         # What the server has given out, and the connection has lost.
-        process.broker.client.sadd(process.broker.taken("embed"), "message-3")
+        process.broker.client.sadd(process.broker.taken_key("embed"), "message-3")
         process.broker.client.hset(
             "memline:embed.msgs",
             "message-3",
@@ -185,13 +193,7 @@ def test_a_request_that_is_sent_twice_is_not_worked_on_again_when_it_is_done_alr
 
 
 def test_what_a_worker_gives_back_at_its_end_comes_before_what_lies_behind_it(process: Process) -> None:
-    began, go_on = threading.Event(), threading.Event()
-
-    def work(raw: dict[str, Any]) -> None:
-        began.set()
-        go_on.wait(10)
-
-    process._work = work
+    began, go_on = process.hold()
     for number in range(4):
         process.send(number)
 
@@ -205,23 +207,49 @@ def test_what_a_worker_gives_back_at_its_end_comes_before_what_lies_behind_it(pr
     assert left == [b"message-1", b"message-2", b"message-3"]
 
 
-def test_a_task_that_fails_is_a_dead_letter_with_its_error_and_is_never_delayed(
-    redis_server: RedisServer,
+def test_a_message_that_fails_is_retried_later_and_a_dead_letter_with_its_error_after_the_last_time(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(raw: dict[str, Any]) -> None:
         raise RuntimeError("the disk is on fire")
 
+    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 20)
+    monkeypatch.setattr(redis_broker, "RETRY_EVERY_S", 0.05)
     process = Process(redis_server.url, fail)
     process.send(1)
 
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead.letters(redis_server.url, QUEUES)
+    (letter,) = dead_letters.letters(redis_server.url)
     assert (letter.id, letter.actor, letter.agent) == ("message-1", "work", "main")
     assert letter.error == "RuntimeError: the disk is on fire"
-    assert process.got == [1]
+    assert process.got == [1, 1, 1, 1]
     assert (embed_queue(process).delayed, embed_queue(process).in_flight) == (0, 0)
+
+
+def test_a_message_that_waits_for_its_retry_survives_a_kill_of_its_worker_and_of_redis(
+    lasting_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(raw: dict[str, Any]) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 60_000)
+    monkeypatch.setattr(redis_broker, "MAX_BACKOFF_MS", 120_000)
+    first = Process(lasting_redis.url, fail)
+    first.send(1)
+    with first.working():
+        until(lambda: embed_queue(first).delayed == 1)
+    assert embed_queue(first).in_flight == 0
+
+    lasting_redis.restart()
+    assert embed_queue(first).delayed == 1
+    lasting_redis.ask("ZADD", "memline:embed.delayed", 1, "message-1")
+    second = Process(lasting_redis.url)
+    with second.working():
+        until(lambda: second.got == [1])
+
+    until(lambda: (embed_queue(second).delayed, embed_queue(second).in_flight) == (0, 0))
 
 
 def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_error(process: Process) -> None:
@@ -230,7 +258,7 @@ def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_erro
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead.letters(process.broker.url, QUEUES)
+    (letter,) = dead_letters.letters(process.broker.url)
     assert "burn" in letter.error
 
 
@@ -249,7 +277,7 @@ def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_t
     lasting_redis: RedisServer,
 ) -> None:
     started, away = threading.Event(), threading.Event()
-    process = Process(lasting_redis.url, patience_s=30)
+    process = Process(lasting_redis.url, max_wait_s=30)
 
     def work(raw: dict[str, Any]) -> None:
         if raw["n"] == 1:
@@ -269,14 +297,14 @@ def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_t
         until(lambda: process.got == [1, 2])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert dead.letters(lasting_redis.url, QUEUES) == []
+    assert dead_letters.letters(lasting_redis.url) == []
 
 
 def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next_one(
     lasting_redis: RedisServer,
 ) -> None:
     started, away = threading.Event(), threading.Event()
-    first = Process(lasting_redis.url, patience_s=60)
+    first = Process(lasting_redis.url, max_wait_s=60)
 
     def work(raw: dict[str, Any]) -> None:
         started.set()
@@ -297,16 +325,16 @@ def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next
     with second.working():
         until(lambda: second.got == [1])
 
-    assert dead.letters(lasting_redis.url, QUEUES) == []
+    assert dead_letters.letters(lasting_redis.url) == []
 
 
 def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SOCKET_TIMEOUT_S", 0.2)
-    replies = RedisReplies(redis_server.url)
+    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.2)
+    replies = Replies(redis_server.url)
     # redis-py tries again, so a time limit that is too short shows only after several of them.
-    answers = threading.Timer(1.5, RedisReplies(redis_server.url).put, ("box", b"42"))
+    answers = threading.Timer(1.5, Replies(redis_server.url).put, ("box", b"42"))
     answers.start()
 
     answer = replies.take("box", 5)
@@ -315,8 +343,8 @@ def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
     answers.join()
 
 
-def test_an_answer_that_nobody_waits_for_is_gone_after_a_while(redis_server: RedisServer) -> None:
-    RedisReplies(redis_server.url).put("box", b"42")
+def test_an_answer_that_is_not_taken_is_gone_after_a_while(redis_server: RedisServer) -> None:
+    Replies(redis_server.url).put("box", b"42")
 
     assert 0 < redis_server.ask("TTL", "memline:reply:box") <= 30
 
@@ -330,32 +358,24 @@ def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(proc
         until(lambda: sorted(process.got) == [0, 2])
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead.letters(process.broker.url, QUEUES)
+    (letter,) = dead_letters.letters(process.broker.url)
     assert letter.id == "message-1" and "cannot be decoded" in letter.error
     assert embed_queue(process).in_flight == 0
 
 
-def test_letters_are_put_back_and_dropped_and_take_their_errors_with_them(process: Process) -> None:
+def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
     for number in range(3):
         process.send(number, actor="burn")
     with process.working():
         until(lambda: embed_queue(process).dead == 3)
     url = process.broker.url
 
-    moved = dead.requeue(url, dead.letters(url, QUEUES, match="message-1"))
-    dropped = dead.drop(url, dead.letters(url, QUEUES, match="message-2"))
+    moved = dead_letters.requeue(url, dead_letters.letters(url, match="message-1"))
+    dropped = dead_letters.drop(url, dead_letters.letters(url, match="message-2"))
 
     assert (moved, dropped) == (1, 1)
-    assert [letter.id for letter in dead.letters(url, QUEUES)] == ["message-0"]
+    assert [letter.id for letter in dead_letters.letters(url)] == ["message-0"]
     assert embed_queue(process).waiting == 1
-    assert process.broker.client.hkeys("memline:dead.errors") == [b"message-0"]
-
-
-def test_errors_of_letters_that_dramatiq_has_dropped_are_dropped_too(process: Process) -> None:
-    process.broker.keep_error("gone", "long ago")
-
-    assert dead.letters(process.broker.url, QUEUES) == []
-    assert process.broker.client.exists("memline:dead.errors") == 0
 
 
 def test_a_new_store_process_has_at_once_what_the_dead_one_had_taken(
@@ -376,16 +396,10 @@ def test_a_new_store_process_has_at_once_what_the_dead_one_had_taken(
 # Requests, which cost money.
 
 
-def test_a_request_that_was_withdrawn_or_given_to_another_is_not_worked_on(
+def test_a_request_that_was_revoked_or_given_to_another_is_not_worked_on(
     process: Process, other: Process
 ) -> None:
-    began, go_on = threading.Event(), threading.Event()
-
-    def work(raw: dict[str, Any]) -> None:
-        began.set()
-        go_on.wait(10)
-
-    process._work = work
+    began, go_on = process.hold()
     for number in range(3):
         process.send(number)
 
@@ -393,23 +407,23 @@ def test_a_request_that_was_withdrawn_or_given_to_another_is_not_worked_on(
         # The one thread works on 0; the next one lies in its memory.
         assert began.wait(10)
         until(lambda: embed_queue(process).waiting == 1)
-        Deliveries(process.broker.url).withdraw(["message-1"])
+        RedisRequests(process.broker.url).revoke(["message-1"])
         go_on.set()
         until(lambda: process.got == [0, 2])
 
     assert embed_queue(process).in_flight == 0
 
 
-def test_a_lease_is_lost_when_redis_has_no_message_for_it_and_no_answer_can_be_on_its_way(
+def test_a_lease_is_missing_when_redis_has_no_message_for_it_and_no_answer_can_be_on_its_way(
     process: Process,
 ) -> None:
     process.send(1)
-    deliveries = Deliveries(process.broker.url)
+    requests = RedisRequests(process.broker.url)
     leases = ["message-1", "flushed"]
 
-    first = deliveries.lost(leases, asked=100, now=101)
-    same_time = deliveries.lost(leases, asked=100, now=102)
-    after = deliveries.lost(leases, asked=105, now=106)
+    first = requests.missing(leases, asked=100, now=101)
+    same_time = requests.missing(leases, asked=100, now=102)
+    after = requests.missing(leases, asked=105, now=106)
 
     assert (first, same_time, after) == ([], [], ["flushed"])
 
@@ -431,7 +445,7 @@ def test_a_lease_whose_message_died_is_told_with_its_error(process: Process) -> 
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    died = Deliveries(process.broker.url).died(["lease-1", "lease-2"])
+    died = RedisRequests(process.broker.url).dead_lettered(["lease-1", "lease-2"])
 
     assert died.keys() == {"lease-1"}
     assert "burn" in died["lease-1"]
@@ -467,28 +481,28 @@ def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
     assert 50 < one.take("voyage", tokens=1, max_tokens=100) <= WINDOW_S
 
 
-def test_a_hold_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
+def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
 
-    one.hold("openai", 60)
-    one.hold("openai", 1)
+    one.cool_down("openai", 60)
+    one.cool_down("openai", 1)
 
     assert 55 < two.take("openai", tokens=1) <= 60
-    assert 55 < two.held("openai") <= 60
-    assert two.held("gemini") == 0
+    assert 55 < two.cooldown_s("openai") <= 60
+    assert two.cooldown_s("gemini") == 0
     assert two.take("gemini", tokens=1) == 0
 
 
 def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> None:
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
-    one.hold("openai", 3)
+    one.cool_down("openai", 3)
 
     waits = [
-        limits.take("openai", tokens=60, max_requests=3, max_tokens=100, patience_s=5)
+        limits.take("openai", tokens=60, max_requests=3, max_tokens=100, max_wait_s=5)
         for limits in (one, two, one)
     ]
 
-    # The first has its place at the end of the hold; the others' tokens fit into no minute with it.
+    # The first has its place at the end of the cooldown; the others' tokens fit into no minute with it.
     assert 2 < waits[0] <= 3
     assert all(60 < wait <= 3 + WINDOW_S for wait in waits[1:])
 
@@ -496,10 +510,10 @@ def test_places_are_given_ahead_to_those_who_wait(redis_server: RedisServer) -> 
 # The server.
 
 
-def test_a_patient_process_waits_for_redis_and_an_impatient_one_says_what_to_do(
+def test_a_process_waits_for_redis_as_its_retry_policy_says_or_tells_what_to_do(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    patient = Process(redis_server.url, patience_s=20)
+    waiting = Process(redis_server.url, max_wait_s=20)
     redis_server.kill()
 
     with pytest.raises(QueueError, match="cannot be reached") as error:
@@ -507,21 +521,21 @@ def test_a_patient_process_waits_for_redis_and_an_impatient_one_says_what_to_do(
     assert "redis-server" in error.value.hint
     back = threading.Timer(0.3, redis_server.start)
     back.start()
-    patient.send(2)
+    waiting.send(2)
 
     back.join()
-    assert embed_queue(patient).waiting == 1
+    assert embed_queue(waiting).waiting == 1
 
 
 def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(
     redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SOCKET_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(redis_client, "SOCKET_TIMEOUT_S", 0.2)
     redis_server.suspend()
 
     try:
         with pytest.raises(QueueError, match="cannot be reached"):
-            server.check(redis_server.url)
+            redis_client.check(redis_server.url)
     finally:
         redis_server.resume()
 
@@ -529,11 +543,11 @@ def test_a_suspended_redis_is_an_error_after_its_time_and_no_hang(
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: str) -> None:
     redis_server.ask("CONFIG", "SET", "maxmemory-policy", policy)
-    server.check(redis_server.url)
+    redis_client.check(redis_server.url)
     redis_server.ask("CONFIG", "SET", "maxmemory", "64mb")
 
     with pytest.raises(QueueError, match=policy) as error:
-        server.check(redis_server.url)
+        redis_client.check(redis_server.url)
 
     assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
 
@@ -542,7 +556,7 @@ def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis
     redis_server.ask("CONFIG", "SET", "maxmemory", "1")
 
     with pytest.raises(QueueError, match="out of memory") as error:
-        server.check(redis_server.url)
+        redis_client.check(redis_server.url)
 
     assert "redis-cli config set maxmemory" in error.value.hint
 
@@ -573,4 +587,4 @@ def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
         until(lambda: process.got == [0, 1, 2, 3])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert dead.letters(redis_server.url, QUEUES) == []
+    assert dead_letters.letters(redis_server.url) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import IndexMissing
+from memline.shared.errors import IndexMissing
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.transcripts import opening, said, sessions_folder, talk

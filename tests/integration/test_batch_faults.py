@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from producers.bring_up import Report
-from shared.index import batch_dispatch, batch_over, batch_submit, vectors
-from shared.index.batches import latest
-from shared.index.driver import reading
+from memline.producers.runs.index_run import IndexReport
+from memline.shared.batches import lifecycle, planning
+from memline.shared.index import vectors
+from memline.shared.index.batches import latest
+from memline.shared.index.driver import reading
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -30,11 +31,11 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is put off or waited for takes hundredths of a second."""
-    monkeypatch.setattr(batch_dispatch, "LINGER_S", 0.1)
+    monkeypatch.setattr(planning, "LINGER_S", 0.1)
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(batch_over, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(batch_over, "LONGEST_WAIT_S", 0.05)
-    monkeypatch.setattr(batch_submit, "SETTLE_S", 0.05)
+    monkeypatch.setattr(lifecycle, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(lifecycle, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(lifecycle, "LISTED_AFTER_S", 0.05)
 
 
 def jobs(server: EmbeddingServer) -> list[dict[str, Any]]:
@@ -48,7 +49,7 @@ def batches(place: Place) -> list[tuple[str, str]]:
         return [(batch.state, batch.outcome) for batch in reversed(latest(reader, 10))]
 
 
-def is_complete(report: Report, place: Place) -> bool:
+def is_complete(report: IndexReport, place: Place) -> bool:
     return not report.failed and place.vector_states() == {"ready": TEXTS}
 
 
@@ -60,6 +61,7 @@ def is_complete(report: Report, place: Place) -> bool:
         ("create", ["500", "429:0", "reset-after"]),
         ("create", ["reset", "html"]),
         ("create", ["500-after"]),
+        ("file", ["500", "429:0", "html", "reset"]),
         ("look", ["500", "429:0", "html", "reset"]),
         ("output", ["500", "429:0", "html", "reset"]),
         ("output", ["half", "half"]),
@@ -92,7 +94,7 @@ def test_a_call_that_never_works_ends_in_requests_and_is_said(
     report = place.index()
 
     assert is_complete(report, place)
-    assert "went out in requests: openai batch" in report.warning
+    assert "were sent in requests: openai batch" in report.warning
     assert place.index().warning == "", "what is over is said once"
     assert len(server.requests) == 1
     assert {outcome for _, outcome in batches(place)} == {"lost" if call == "output" else "failed"}
@@ -129,6 +131,44 @@ def test_a_job_with_more_tokens_than_the_account_may_have_is_made_smaller(
     assert server.repeated() == {}
 
 
+def test_a_lost_create_and_a_list_that_is_down_make_one_job(place: Place, server: EmbeddingServer) -> None:
+    server.control({"batch": {"faults": {"create": ["reset-after"], "list": ["500"] * 20}}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert len(jobs(server)) == 1
+    assert server.repeated() == {}
+    assert server.requests == []
+
+
+def test_a_file_that_its_provider_has_not_looked_through_yet_is_waited_for(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"file_looks": 2}})
+
+    report = place.index()
+
+    assert is_complete(report, place)
+    assert batches(place) == [("closed", "done")]
+    assert server.log()["batch"]["calls"]["create"] == 1
+    assert server.requests == []
+
+
+def test_the_texts_of_a_failed_job_that_a_second_one_brings_are_said_to_have_come_by_batch(
+    place: Place, server: EmbeddingServer
+) -> None:
+    server.control({"batch": {"end": "failed"}})
+
+    report = place.index(
+        on_progress=lambda _: jobs(server) and server.control({"batch": {"end": "completed"}})
+    )
+
+    assert is_complete(report, place)
+    assert len(jobs(server)) == 2
+    assert "were sent in another batch" in report.warning
+
+
 @pytest.mark.parametrize("end", ["failed", "expired", "cancelled"])
 @pytest.mark.parametrize("done", [0, 9])
 def test_what_a_job_finished_before_it_ended_is_kept_and_the_rest_goes_out_again(
@@ -151,6 +191,8 @@ def test_what_a_job_finished_before_it_ended_is_kept_and_the_rest_goes_out_again
         ("permuted,duplicate,foreign,not-json,no-object,nul,blank,huge:1", 0),
         ("missing:word1x,nan:word2x,zero:word3x,empty:word4x", 12),
         ("wrong-dims:word1x,no-key:word2x,429:word3x,500:word4x", 12),
+        # The first row of the file, so that it is the first of its identity.
+        ("wrong-dims:word0x0x", 1),
         ("half", 1),
     ],
 )

@@ -1,4 +1,4 @@
-"""A provider that stops, in whole runs: who is asked meanwhile, and how it comes back."""
+"""A provider that stops, in whole runs: which provider embeds meanwhile, and how the first one resumes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from producers.bring_up import prepare
-from producers.one_process import OneProcess
-from shared.index import fallback, health
-from shared.queue import broker as queue_broker
+from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.index_run import prepare
+from memline.shared.queue import broker as queue_broker
+from memline.shared.scheduling import health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
@@ -53,10 +53,10 @@ def configure(place: Place, first: EmbeddingServer, second: EmbeddingServer, **m
 
 
 @contextmanager
-def working(place: Place) -> Iterator[OneProcess]:
+def working(place: Place) -> Iterator[InProcessWorkers]:
     """The workers of `memline up`, without its watcher."""
     prepare(place.agent, is_asked=False)
-    with OneProcess(place.settings, long_lived=True) as process:
+    with InProcessWorkers(place.settings, long_lived=True) as process:
         process.wake("main")
         yield process
 
@@ -75,13 +75,13 @@ def ready(place: Place) -> int:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
-    rules = replace(health.REQUEST_RULES, cool_down_s=cool_down_s, max_cool_down_s=cool_down_s)
+    rules = replace(health.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
     monkeypatch.setattr(health, "REQUEST_RULES", rules)
     queue_broker.in_process()
-    from workers import embed
+    from memline.workers import embed
 
-    # What keeps requests back that are out when a no comes.
-    monkeypatch.setattr(embed, "STOP_HOLD_S", cool_down_s / 2)
+    # What keeps requests back that are in flight when the provider refuses.
+    monkeypatch.setattr(embed, "STOP_COOLDOWN_S", cool_down_s / 2)
 
 
 def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
@@ -101,7 +101,7 @@ def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
     state = breaker(place)
     assert len(server.requests) == asked
     assert (state["state"], state["mode"]) == ("open", "requests")
-    assert state["nextProbe"] - state["since"] == health.REQUEST_RULES.cool_down_s
+    assert state["nextProbe"] - state["since"] == health.REQUEST_RULES.open_s
     assert state["reason"]
     assert state["action"]
 
@@ -154,60 +154,54 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
     assert breaker(place)["failures"] == 0
 
 
-def test_a_pause_by_hand_is_shown_and_ended_by_hand(place: Place, server: EmbeddingServer) -> None:
+def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: EmbeddingServer) -> None:
     place.run("queue", "pause", "--provider", "openai", "--mode", "requests")
     status = place.run("status")
     paused = place.index()
     asked = len(server.requests)
     place.run("queue", "resume", "--provider", "openai")
 
-    assert "paused by hand" in paused.warning
+    assert "paused manually" in paused.warning
     assert paused.action == "memline queue resume"
-    assert "openai requests paused by hand" in status.stdout
+    assert "openai requests paused manually" in status.stdout
     assert "memline queue resume --provider openai --mode requests" in status.stdout
     assert asked == 0
     assert not place.index().failed
 
 
-def test_the_fallback_works_on_over_a_restart_until_a_probe_finds_the_first_one_well(
-    place: Place, server: EmbeddingServer, second: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_its_place_back(
+    place: Place, server: EmbeddingServer, second: EmbeddingServer
 ) -> None:
-    impatient(monkeypatch, 0.3)
     configure(place, server, second, fallback="voyage")
     server.control({"fault": "429-quota"})
     by_fallback = place.index()
+    server.control({"fault": "", "clear_log": True})
     with working(place):
         after_restart = target(place)
-        server.control({"fault": "", "clear_log": True})
-        until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the first one's vectors")
+        assert len(server.requests) == 0
+    place.execute("UPDATE providers SET probe_at = 1")
+    with working(place):
+        until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the primary's vectors")
 
-    sizes = [len(request.body["input"]) for request in server.requests]
     assert (by_fallback.provider, after_restart) == ("voyage", "voyage")
-    assert sizes[0] == 1, "the probe"
-    # The probe's text is one of those that it had to embed anyway.
-    assert sum(sizes) == TEXTS
+    assert sum(len(request.body["input"]) for request in server.requests) == TEXTS
     assert place.status()["fallback"] is None
 
 
-def test_the_fallback_stays_when_the_first_one_would_have_to_be_paid_again(
-    place: Place, server: EmbeddingServer, second: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+def test_the_fallback_stays_until_an_operator_asks(
+    place: Place, server: EmbeddingServer, second: EmbeddingServer
 ) -> None:
-    impatient(monkeypatch, 0.2)
-    monkeypatch.setattr(fallback, "RETURN_TEXTS", 0)
     configure(place, server, second, fallback="voyage")
     server.control({"fault": "401"})
     place.index()
-    with working(place):
-        server.control({"fault": "", "clear_log": True})
-        until(lambda: all(one["provider"] != "openai" for one in place.status()["breakers"]), "the probe")
-    status = place.run("status").stdout
+    server.control({"fault": "", "clear_log": True})
     doctor = place.run("doctor").stdout
-    probed = len(server.requests)
+    place.execute("UPDATE providers SET probe_at = 1")
+    status = place.run("status").stdout
     resumed = place.run("queue", "resume", "--provider", "openai")
 
     assert target(place) == "openai"
-    assert probed == 1
-    assert "openai is well again" in status
-    assert "stands in for openai" in doctor
+    assert "openai can be tried again" in status
+    assert "instead of openai" in doctor
     assert resumed.status == 0
     assert not place.index().failed

@@ -208,7 +208,7 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
     [
         (("search",), 2, "a question is missing"),
         (("search", "x", "--max-results", "0"), 2, "max-results"),
-        (("search", "x", "--since", "yesterday"), 2, "since is no date"),
+        (("search", "x", "--since", "yesterday"), 2, "since is not a valid date"),
         (("find", "x"), 2, "No such command"),
         (("serach", "x"), 2, "search"),
         (("get",), 2, "PATH"),
@@ -256,7 +256,7 @@ def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_
     assert "OPENAI_API_KEY" in search.json["action"]
 
 
-def test_without_any_provider_everything_works_by_keyword_and_ends_well(place: Place) -> None:
+def test_without_any_provider_everything_works_by_keyword_and_succeeds(place: Place) -> None:
     index = place.run("index", "--json")
     search = place.run("search", "redis queue", "--json")
 
@@ -331,7 +331,7 @@ def test_a_note_saved_a_moment_ago_is_found_and_one_that_is_gone_is_not(place: P
     assert saved.json["stale"] is False
 
 
-def test_without_on_search_a_change_is_told_as_stale_instead(place: Place) -> None:
+def test_without_on_search_a_change_is_reported_as_stale(place: Place) -> None:
     place.configure(sync={"onSearch": False})
     place.index()
     place.write("memory/saved.md", "# Saved\n\nplugh\n")
@@ -446,6 +446,8 @@ def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) ->
         "failed": 0,
     }
     assert again["vectors"] == {"embedded": 0, "cached": 0, "pending": 0, "failed": 0}
+    status = place.status()
+    assert status["cache"]["entries"] == status["vector"]["ready"] > 0, "every ready vector is a cache entry"
     assert forced["vectors"]["embedded"] == 0
     assert server.requests == []
 
@@ -482,3 +484,21 @@ def test_every_command_has_help() -> None:
 def _json(ran: Ran) -> Any:
     assert ran.status == 0, ran.stderr
     return ran.json
+
+
+def test_sigint_ends_a_run_that_a_shell_started_with_sigint_ignored(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    server.control({"fault": "hang"})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with running_memline(*place.arguments("index")) as process:
+            signal.signal(signal.SIGINT, before)
+            until(lambda: len(server.requests) > 0, "the request")
+            end(process, signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    assert process.returncode == 130

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.flush import state as flush_state
+from memline.shared.flush import state as flush_state
 from tests.support.chat_server import ChatServer
 from tests.support.process import Ran, memline, memline_without_rights, running_memline
 from tests.support.workspace import until
@@ -132,11 +132,15 @@ def test_the_model_sees_masked_text_of_the_conversation_and_nothing_else(
         (429, b'{"error": {"message": "slow down"}}', "failed"),
         (200, b"<html>a portal</html>", "no JSON"),
         (200, b'{"choices": []}', "the answer has no message"),
-        (200, b'{"choices": [{"message": {"content": 5}}]}', "the message is no text"),
-        (200, json.dumps({"choices": [{"message": {"content": "x" * 20_000}}]}).encode(), "no note"),
+        (200, b'{"choices": [{"message": {"content": 5}}]}', "the message is not text"),
+        (
+            200,
+            json.dumps({"choices": [{"message": {"content": "x" * 20_000}}]}).encode(),
+            "too long for a note",
+        ),
     ],
 )
-def test_a_model_that_gives_no_note_is_told_with_its_reason(
+def test_a_model_without_a_usable_answer_is_reported_with_the_reason(
     tmp_path: Path, chat: ChatServer, status: int, answer: bytes, words: str
 ) -> None:
     agent = Agent(tmp_path, **at(chat))
@@ -151,7 +155,7 @@ def test_a_model_that_gives_no_note_is_told_with_its_reason(
     assert agent.note == ""
 
 
-def test_the_key_goes_to_the_server_it_is_for_and_is_never_told(tmp_path: Path, chat: ChatServer) -> None:
+def test_the_key_is_sent_to_its_own_server_only_and_never_shown(tmp_path: Path, chat: ChatServer) -> None:
     chat.key = "right-key-1234"
     agent = Agent(tmp_path, **at(chat, apiKey="wrong-key-1234"))
     agent.say("user", "hello")
@@ -176,9 +180,7 @@ def test_nothing_to_keep_leaves_no_note(tmp_path: Path, chat: ChatServer, answer
     assert not (agent.workspace / "memory").exists()
 
 
-def test_an_answer_that_was_paid_for_is_written_by_whoever_comes_next(
-    tmp_path: Path, chat: ChatServer
-) -> None:
+def test_an_answer_that_was_paid_for_is_written_by_the_next_worker(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     with flush_state.editing(agent.sessions) as state:
@@ -218,7 +220,7 @@ def test_a_note_that_is_a_link_is_not_followed(tmp_path: Path, chat: ChatServer)
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_program_takes_the_turn(tmp_path: Path) -> None:
+def test_a_program_answers_instead_of_a_model(tmp_path: Path) -> None:
     script = "import sys; text = sys.stdin.read(); print('- it read', 'User: hello' in text)"
     agent = Agent(tmp_path, command=[sys.executable, "-c", script])
     agent.say("user", "hello")
@@ -237,7 +239,7 @@ def test_a_program_takes_the_turn(tmp_path: Path) -> None:
         ([sys.executable, "-c", "import time; time.sleep(60)"], "gave no answer within 1 s"),
     ],
 )
-def test_a_program_that_fails_is_told(tmp_path: Path, command: list[str], words: str) -> None:
+def test_a_program_that_fails_is_reported(tmp_path: Path, command: list[str], words: str) -> None:
     agent = Agent(tmp_path, command=command, timeoutSeconds=1)
     agent.say("user", "hello")
 
@@ -246,7 +248,9 @@ def test_a_program_that_fails_is_told(tmp_path: Path, command: list[str], words:
     assert done.status == 1 and words in done.stdout
 
 
-def test_the_list_says_what_is_set_up_and_how_large_sessions_are(tmp_path: Path, chat: ChatServer) -> None:
+def test_the_list_shows_what_is_configured_and_how_large_sessions_are(
+    tmp_path: Path, chat: ChatServer
+) -> None:
     agent = Agent(tmp_path)
     off = memline("flush", env=agent.env)
     refused = agent.flush()
@@ -257,13 +261,13 @@ def test_the_list_says_what_is_set_up_and_how_large_sessions_are(tmp_path: Path,
     shown = memline("flush", env=agent.env).stdout
     listed = memline("flush", "--json", env=agent.env).json
 
-    assert "main: off, nobody is set up to take the turn" in off.stdout
+    assert "main: off, no model and no command is configured for it" in off.stdout
     assert refused.status == 2 and "memoryFlush.model" in refused.stderr
     assert f"{SESSION}  1234 of 6000 tokens · stored (memory/" in shown
     assert listed[0]["sessions"][0]["tokens"] == 1_234 and listed[0]["enabled"]
 
 
-def test_an_unknown_session_is_named_and_no_path_is_one(tmp_path: Path, chat: ChatServer) -> None:
+def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
     for folder in (agent.sessions / "inner", tmp_path / "other"):
         folder.mkdir()

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from shared.clock import SystemClock
-from shared.config.load import load
-from shared.config.schema import AgentSettings
-from shared.flush import plan
-from shared.flush import state as flush_state
-from shared.flush.run import run
-from shared.flush.size import SessionSize, measure
+from memline.shared.clock import SystemClock
+from memline.shared.config.load import load
+from memline.shared.config.schema import AgentSettings
+from memline.shared.flush import plan
+from memline.shared.flush import state as flush_state
+from memline.shared.flush.run import run
+from memline.shared.flush.transcript import SessionSize, measure
 from tests.integration.test_flush import SESSION, Agent, at
 from tests.support.chat_server import ChatServer
 from tests.support.process import memline
@@ -35,8 +35,8 @@ def ask(agent: Agent) -> str:
     """Write down that a flush is asked for; the name of its cycle."""
     with flush_state.editing(agent.sessions) as state:
         session = state.sessions.setdefault(SESSION, flush_state.SessionState())
-        plan.grow(session, measure(str(agent.sessions), SESSION, SessionSize()))
-        plan.ask(session, "large", SystemClock().now())
+        plan.record_size(session, measure(str(agent.sessions), SESSION, SessionSize()))
+        plan.record_request(session, "large", SystemClock().now())
         return session.cycle
 
 
@@ -44,7 +44,9 @@ def take(agent: Agent, cycle: str) -> flush_state.SessionState | None:
     return run(settings(agent), SESSION, cycle=cycle, clock=SystemClock())
 
 
-def test_a_message_that_comes_twice_is_one_turn_also_when_it_failed(tmp_path: Path, chat: ChatServer) -> None:
+def test_a_message_that_arrives_twice_is_one_request_even_when_it_failed(
+    tmp_path: Path, chat: ChatServer
+) -> None:
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     chat.status, chat.answer = 500, b"oops"
@@ -56,7 +58,7 @@ def test_a_message_that_comes_twice_is_one_turn_also_when_it_failed(tmp_path: Pa
     assert second is None and len(chat.requests) == 1
 
 
-def test_two_workers_at_once_take_one_turn(tmp_path: Path, chat: ChatServer) -> None:
+def test_two_workers_at_once_send_one_request(tmp_path: Path, chat: ChatServer) -> None:
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     cycle = ask(agent)
@@ -71,9 +73,7 @@ def test_two_workers_at_once_take_one_turn(tmp_path: Path, chat: ChatServer) -> 
 
 
 @pytest.mark.parametrize("name", ["../x.jsonl", "/etc/passwd", "x\0.jsonl", "\ud800.jsonl", ""])
-def test_a_message_about_what_nobody_asked_for_is_nothing(
-    tmp_path: Path, chat: ChatServer, name: str
-) -> None:
+def test_a_message_without_a_recorded_request_is_ignored(tmp_path: Path, chat: ChatServer, name: str) -> None:
     agent = Agent(tmp_path, **at(chat))
 
     assert run(settings(agent), name, cycle="", clock=SystemClock()) is None
@@ -94,7 +94,7 @@ def test_an_answer_that_cannot_be_written_down_is_cleaned_not_paid_again(
     assert agent.note == "- one\n- two[31m\n" and len(chat.requests) == 1
 
 
-def test_words_of_a_server_that_cannot_be_written_down_are_told_all_the_same(
+def test_words_of_a_server_that_cannot_be_encoded_are_reported_all_the_same(
     tmp_path: Path, chat: ChatServer
 ) -> None:
     agent = Agent(tmp_path, **at(chat))
@@ -106,10 +106,10 @@ def test_words_of_a_server_that_cannot_be_written_down_are_told_all_the_same(
     assert done.status == 1 and "no " in done.stdout and len(chat.requests) == 1
 
 
-def test_a_note_that_is_locked_costs_no_second_turn(
+def test_a_locked_note_costs_no_second_request(
     tmp_path: Path, chat: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared.sources.append.LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr("memline.shared.sources.append.LOCK_TIMEOUT_S", 0.1)
     agent = Agent(tmp_path, **at(chat))
     agent.say("user", "hello")
     today = todays_note(agent)
@@ -126,7 +126,7 @@ def test_a_note_that_is_locked_costs_no_second_turn(
 
 
 def todays_note(agent: Agent) -> Path:
-    from shared.sources.daily import local_time, log_path
+    from memline.shared.sources.append import local_time, log_path
 
     note = agent.workspace / log_path(local_time(SystemClock().now(), "UTC").date())
     note.parent.mkdir()
@@ -148,7 +148,9 @@ def test_a_conversation_too_long_for_the_model_is_given_shorter(tmp_path: Path) 
     assert "User: 39 words" in json.dumps(chat.requests[1]) and "left out" in json.dumps(chat.requests[1])
 
 
-def test_doctor_tells_what_is_set_up_wrong_and_what_was_given_up(tmp_path: Path, chat: ChatServer) -> None:
+def test_doctor_reports_wrong_settings_and_sessions_that_were_given_up(
+    tmp_path: Path, chat: ChatServer
+) -> None:
     agent = Agent(tmp_path, model="anthropic/claude-opus")
     wrong = memline("doctor", env=agent.env).stdout
     agent.configure(**at(chat))
@@ -176,7 +178,7 @@ def test_a_redirect_is_not_followed_with_the_key(tmp_path: Path, chat: ChatServe
     assert "secret-key" not in done.stdout and "memorySearch" not in done.stdout
 
 
-def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(
+def test_a_folder_that_cannot_be_written_is_reported_without_a_traceback(
     tmp_path: Path, chat: ChatServer
 ) -> None:
     agent = Agent(tmp_path, **at(chat))

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from jsonschema import validate
 
-from producers import contract
-from producers.http import guard
+from memline.producers.agents.calls import ANSWERS
+from memline.producers.http import auth
 from tests.support.http_api import serving
 from tests.support.workspace import Place
 
@@ -20,6 +20,8 @@ ALL, WORK = "token-for-all", "token-for-work"
 @pytest.fixture
 def notes(place: Place) -> Place:
     place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    # A search brings changed files in for a second and a half, which is short on a loaded machine.
+    place.index()
     return place
 
 
@@ -27,7 +29,7 @@ def refused(response: httpx.Response, status: int) -> str:
     """What an error says; every error has the same shape."""
     assert response.status_code == status, response.text
     body = response.json()
-    validate(body, contract.ERROR)
+    validate(body, ANSWERS["error"])
     return f"{body['error']} | {body['hint']}"
 
 
@@ -77,9 +79,9 @@ def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None
         )
 
 
-def test_who_sends_wrong_tokens_again_and_again_has_to_wait(notes: Place) -> None:
+def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
-        for _ in range(guard.MAX_WRONG_TOKENS):
+        for _ in range(auth.MAX_WRONG_TOKENS):
             refused(client.get("/status", headers=bearer("wrong-token")), 401)
 
         answer = client.get("/status", headers=bearer("another-wrong-token"))
@@ -105,6 +107,6 @@ def test_the_page_holds_no_data_and_runs_only_its_own_script(notes: Place) -> No
 
     assert 'memline_index_up{agent="work"} 1.0' in metrics.text
     for overview in (whole, part):
-        validate(overview, contract.OVERVIEW)
+        validate(overview, ANSWERS["overview"])
     assert [agent["agentId"] for agent in whole["agents"]] == ["main", "work"]
     assert [agent["agentId"] for agent in part["agents"]] == ["work"]

@@ -55,7 +55,7 @@ def test_a_model_that_cannot_work_says_so_and_words_are_still_found(place: Place
     answer = place.search("spare key")
 
     assert report.status == 1
-    assert "no embedding model" in report.json[0]["warning"]
+    assert "not an embedding model" in report.json[0]["warning"]
     assert "embeddinggemma" in report.json[0]["action"]
     assert paths(answer) == ["memory/office.md"]
     assert (answer.mode, answer.stale) == ("keyword", True)

@@ -14,7 +14,7 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
-from producers import contract
+from memline.producers.agents.calls import ANSWERS
 from tests.support.http_api import serving
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import Place
@@ -46,14 +46,14 @@ def words(result: CallToolResult) -> str:
     return content.text
 
 
-def test_a_client_searches_reads_and_is_told_what_is_wrong(place: Place) -> None:
+def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None:
     place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
 
     async def conversation(client: Client) -> None:
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["memory_search", "memory_get", "memory_status"]
         found = await call(client, "memory_search", query="cents")
-        validate(found.structured_content, contract.SEARCH)
+        validate(found.structured_content, ANSWERS["search"])
         read = await call(client, "memory_get", path=found.structured_content["results"][0]["citation"])
         assert "whole cents" in read.structured_content["text"]
         wrong = await call(client, "memory_search", query="cents", agent="work")

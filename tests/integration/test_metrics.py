@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from producers import backfill
+from memline.producers.runs import reindex
+from memline.shared.config.environment import fleet_name
 from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
@@ -32,7 +33,7 @@ def scrape(url: str) -> tuple[str, str]:
 def test_a_scrape_follows_the_fleet(place: Place, redis: RedisServer) -> None:
     place.write("MEMORY.md", note(1))
     env = {"MEMLINE_QUEUE_URL": redis.url}
-    backfill.start(place.agent, redis.url)
+    reindex.start(place.agent, f"{redis.url}#{fleet_name(place.home)}")
 
     with running_memline(*place.arguments("metrics", "--port", "0"), env=env) as process:
         assert process.stderr is not None

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shared.embedders.fake import FakeEmbedder
 from tests.support.embedding_server import EmbeddingServer, Received
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
 from tests.support.workspace import Place, note, paths

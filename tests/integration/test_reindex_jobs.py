@@ -10,8 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from producers import backfill, feed
-from shared.errors import IndexMissing, QueueError
+from memline.producers.runs import feed, reindex
+from memline.shared.config.environment import fleet_name
+from memline.shared.errors import IndexMissing, QueueError
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
@@ -48,16 +49,20 @@ def is_settled(place: Place) -> bool:
 
 
 def small_windows(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
-    """Announce so many files at a time, each in a message of its own."""
+    """Enqueue so many files at a time, each in a message of its own."""
     monkeypatch.setattr(feed, "WINDOW_FILES", files)
     monkeypatch.setattr(feed, "PATHS_PER_MESSAGE", 1)
 
 
-def waiting(redis: RedisServer, queue: str) -> int:
-    return int(redis.ask("LLEN", f"memline:{queue}"))
+def address(place: Place, redis: RedisServer) -> str:
+    return f"{redis.url}#{fleet_name(place.home)}"
 
 
-def test_a_reindex_is_announced_in_windows_and_is_safe_to_run_twice(
+def waiting(place: Place, redis: RedisServer, queue: str) -> int:
+    return int(redis.ask("LLEN", f"memline:{fleet_name(place.home)}:{queue}"))
+
+
+def test_a_reindex_is_enqueued_in_windows_and_is_safe_to_run_twice(
     place: Place, redis: RedisServer, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_windows(monkeypatch, 8)
@@ -65,42 +70,42 @@ def test_a_reindex_is_announced_in_windows_and_is_safe_to_run_twice(
 
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
-        first = backfill.start(
+        first = reindex.start(
             place.agent,
-            redis.url,
+            address(place, redis),
             force=True,
-            on_announced=lambda _done, _all: longest.append(waiting(redis, "chunk")),
+            on_progress=lambda _done, _all: longest.append(waiting(place, redis, "chunk")),
         )
-        second = backfill.start(place.agent, redis.url, force=True)
+        second = reindex.start(place.agent, address(place, redis), force=True)
         until(lambda: is_settled(place), "every vector")
-        progress = backfill.progress(place.agent)
+        progress = reindex.progress(place.agent)
 
-    assert (first.files, second.files) == (NOTES, NOTES)
+    assert (first["files"], second["files"]) == (NOTES, NOTES)
     assert max(longest) <= 8
     assert server.repeated() == {}
     assert progress["vectors"]["ready"] == 3 * NOTES
     assert progress["etaSeconds"] is None
 
 
-def test_a_long_list_that_nobody_takes_ends_with_what_to_start(
+def test_a_long_list_without_workers_ends_with_what_to_start(
     place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_windows(monkeypatch, 8)
     # Ten seconds pass between any two looks at the clock.
     hasty = SimpleNamespace(monotonic=count(0, 10).__next__, time=time.time)
-    monkeypatch.setattr("producers.fleet.time", hasty)
+    monkeypatch.setattr("memline.producers.runs.fleet.time", hasty)
 
     with pytest.raises(QueueError, match="no worker takes messages from the queue 'chunk'") as raised:
-        backfill.start(place.agent, redis.url)
+        reindex.start(place.agent, address(place, redis))
 
-    assert "honcho start" in raised.value.hint
-    assert waiting(redis, "chunk") <= 8
+    assert "memline fleet" in raised.value.hint
+    assert waiting(place, redis, "chunk") <= 8
 
 
-def test_a_short_list_is_put_on_the_queue_though_nobody_is_there(place: Place, redis: RedisServer) -> None:
-    assert backfill.start(place.agent, redis.url).files == NOTES
+def test_a_short_list_is_put_on_the_queue_without_any_worker(place: Place, redis: RedisServer) -> None:
+    assert reindex.start(place.agent, address(place, redis))["files"] == NOTES
 
-    assert waiting(redis, "chunk") == 1
+    assert waiting(place, redis, "chunk") == 1
 
 
 def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
@@ -109,11 +114,11 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     # Files are read and stored, nothing is embedded yet.
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "store")
-        backfill.start(place.agent, redis.url)
+        reindex.start(place.agent, address(place, redis))
         until(lambda: sum(states(place).values()) == 3 * NOTES, "every chunk")
         # A request that was leased and not sent yet would be lost with its sender.
-        until(lambda: 0 < waiting(redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
-    backfill.start(place.agent, redis.url, force=True)
+        until(lambda: 0 < waiting(place, redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
+    reindex.start(place.agent, address(place, redis), force=True)
 
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
 
@@ -124,7 +129,7 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
         until(lambda: place.vector_states() == {"ready": out, "wanted": 3 * NOTES - out})
-        assert "cancelled (memline reindex takes them up)" in place.run("reindex", "--status").stdout
+        assert "cancelled (memline reindex resumes them)" in place.run("reindex", "--status").stdout
         assert sum(server.texts.values()) == out
         assert place.search("Section 1 of 3").to_json()["stale"]
 
@@ -135,7 +140,7 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     assert server.repeated() == {}
 
 
-def test_an_index_run_takes_up_what_was_cancelled(place: Place, server: EmbeddingServer) -> None:
+def test_an_index_run_resumes_what_was_cancelled(place: Place, server: EmbeddingServer) -> None:
     place.index()
     server.control({"fault": "401"})
     place.configure(model="another")
@@ -150,18 +155,28 @@ def test_an_index_run_takes_up_what_was_cancelled(place: Place, server: Embeddin
     assert not place.search("Section 1 of 3").to_json()["stale"]
 
 
-def test_somebody_who_cancels_stops_a_reindex_that_is_still_announcing(
+def test_cancelling_stops_a_reindex_that_still_hands_files_over(
     place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small_windows(monkeypatch, 2)
 
     def cancel(done: int, _all: int) -> None:
         if done >= 4:
-            backfill.cancel(place.agent, redis.url)
+            reindex.cancel(place.agent, address(place, redis))
 
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "store")
-        with pytest.raises(QueueError, match="somebody cancelled the reindex after") as raised:
-            backfill.start(place.agent, redis.url, on_announced=cancel)
+        with pytest.raises(QueueError, match="the reindex was cancelled after") as raised:
+            reindex.start(place.agent, address(place, redis), on_progress=cancel)
 
     assert "memline reindex" in raised.value.hint
+
+
+def test_a_hand_over_in_which_no_file_arrives_ends_with_words(
+    place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_windows(monkeypatch, 2)
+    monkeypatch.setattr(reindex, "STALLED_S", 0.2)
+
+    with pytest.raises(QueueError, match="no file arrived for 0 min after 0 of 30 files"):
+        reindex.start(place.agent, address(place, redis))

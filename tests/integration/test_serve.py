@@ -33,7 +33,7 @@ def test_without_a_token_only_loopback_is_served(place: Place, host: str) -> Non
     ran = place.run("serve", "--host", host)
 
     assert ran.status == 2
-    assert f"others can reach {host}, so a token is needed" in ran.stderr
+    assert f"other machines can reach {host}, so a token is needed" in ran.stderr
     assert "MEMLINE_SERVE_TOKEN" in ran.stderr
 
 
@@ -50,7 +50,7 @@ def test_with_a_token_any_address_is_served_and_asks_for_it(place: Place) -> Non
         end(process)
 
 
-def test_a_port_that_is_taken_is_told(place: Place) -> None:
+def test_a_port_in_use_is_an_error_with_a_hint(place: Place) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ran = place.run("serve", "--port", str(port))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
 
-from producers import local_follow
-from producers.follow import Follow
-from shared.errors import IndexFault
+from memline.producers.runs import index_run
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline, wait
 from tests.support.undisturbed import assert_as_undisturbed
@@ -31,22 +28,52 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 def test_index_beside_a_running_up_waits_for_both_and_pays_once(
     place: Place, server: EmbeddingServer, tmp_path: Path
 ) -> None:
-    with running_memline(*place.arguments("up")) as up:
+    with running_memline(*place.arguments("up")) as running:
         until(lambda: len(server.requests) > 1, "the first requests")
         first = place.run("index", "--json")
         place.write("memory/note-0.md", note(100))
         place.write("memory/late.md", note(101))
         second = place.run("index", "--json")
-        stderr = end(up)
+        stderr = end(running)
 
     assert first.status == 0, first.stderr
     assert first.json[0]["vectors"]["pending"] == 0
     assert second.status == 0, second.stderr
     assert second.json[0]["chunks"] == 3 * (NOTES + 1)
-    assert up.returncode == 0
+    assert running.returncode == 0
     assert "Traceback" not in stderr
     assert not server.repeated()
     assert_as_undisturbed(place, tmp_path)
+
+
+@pytest.mark.parametrize("command", ["up", "index"])
+def test_a_note_saved_during_the_first_import_gets_its_vector_first(
+    place: Place, server: EmbeddingServer, command: str
+) -> None:
+    server.control({"latency_ms": 300})
+    place.configure(**remote(server.url, maxRows=1))
+
+    with running_memline(*place.arguments(command)) as running:
+        until(lambda: len(server.requests) > 1, "the first requests")
+        until(lambda: place.rows("SELECT count(*) FROM chunks") == [(3 * NOTES,)], "the notes")
+        place.write("memory/saved.md", "# Saved\n\nxyzzy\n")
+        if command == "index":
+            # It follows no files: the search brings the note in.
+            place.configure(sync={"onSearch": True})
+            place.search("xyzzy")
+        until(lambda: any("xyzzy" in text for text in received(server)), "the saved note")
+        behind = place.vector_states()["wanted"]
+        if command == "up":
+            end(running)
+        else:
+            wait(running)
+
+    assert behind > NOTES
+
+
+def received(server: EmbeddingServer) -> list[str]:
+    """All texts that the provider was sent, in their order."""
+    return [text for request in list(server.requests) for text in request.body["input"]]
 
 
 def test_two_first_runs_at_once_make_one_index_and_pay_once(
@@ -96,20 +123,48 @@ def test_a_search_that_brings_a_file_in_and_a_run_do_not_disturb_each_other(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_an_index_that_cannot_be_read_for_a_moment_does_not_end_up(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+def test_a_run_whose_index_is_deleted_begins_again_and_says_so(
+    place: Place, server: EmbeddingServer, tmp_path: Path
 ) -> None:
-    stop = threading.Event()
-    ticks: list[Follow] = []
+    with running_memline(*place.arguments("index")) as process:
+        until(lambda: len(server.requests) > 1, "the first requests")
+        place.index_path.unlink()
+        stderr = wait(process)
 
-    def tick(follow: Follow) -> None:
-        ticks.append(follow)
-        if len(ticks) == 3:
-            stop.set()
-        elif len(ticks) == 2:
-            raise IndexFault("the index is locked")
+    assert process.returncode == 0, stderr
+    assert "was deleted or replaced during the run; the run begins again" in stderr
+    assert "Traceback" not in stderr
+    assert_as_undisturbed(place, tmp_path)
 
-    monkeypatch.setattr(Follow, "tick", tick)
-    local_follow.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
 
-    assert len(ticks) == 3
+def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status_1(
+    place: Place,
+) -> None:
+    with running_memline(*place.arguments("index")) as process:
+
+        def is_over() -> bool:
+            place.index_path.unlink(missing_ok=True)
+            return process.poll() is not None
+
+        until(is_over, "the end of the run")
+        stderr = wait(process)
+
+    assert process.returncode == 1, stderr
+    assert stderr.splitlines()[-1].startswith("Try: ")
+    assert "Traceback" not in stderr
+
+
+def test_a_run_in_which_nothing_moves_says_so_and_ends_with_status_1(
+    place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_run, "QUIET_S", 0.1)
+    monkeypatch.setattr(index_run, "STALLED_S", 0.3)
+    # A provider that takes a request and does not answer in the time of this test.
+    server.control({"latency_ms": 3_000})
+    waited: list[str] = []
+
+    report = place.index(on_progress=lambda progress: waited.append(progress.waiting))
+
+    assert report.failed
+    assert report.action == "memline doctor"
+    assert "nothing has moved for 0 min" in waited

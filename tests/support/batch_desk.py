@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import cast
 
-from shared.clock import ManualClock
-from shared.config.schema import Batch as Settings
-from shared.embedders.batch import BatchCaps, BatchLook, BatchResult, BatchRow, State
-from shared.embedders.protocol import Identity
-from shared.errors import ProviderError
-from shared.index import batches, identity
-from shared.index.batch_claims import claimed
-from shared.index.batch_clean import clean
-from shared.index.batch_collect import collect
-from shared.index.batch_dispatch import BatchRules, Gathered
-from shared.index.batch_poll import poll
-from shared.index.batch_submit import Timing, submit
-from shared.index.batches import Batch
-from shared.index.rows import LearnedCaps, VectorRow
-from shared.index.writer import IndexWriter
-from tests.support.index_rows import MODEL_A, vector_of
+from memline.shared.batches.api import BatchJob, BatchResult, BatchRow, State
+from memline.shared.batches.claims import Claim, claimed
+from memline.shared.batches.lifecycle import Lifecycle
+from memline.shared.batches.planning import BatchPlan, BatchRules
+from memline.shared.batches.remote import BatchApi
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Batch as Settings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderError
+from memline.shared.index import batches, identities
+from memline.shared.index.batches import Batch
+from memline.shared.index.driver import transaction
+from memline.shared.scheduling import health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, batch_failed, vector_of
 
 RULES = BatchRules(concurrency=2, min_texts=3, max_rows=100, max_bytes=10**9)
-CAPS = BatchCaps(max_rows=RULES.max_rows, max_bytes=RULES.max_bytes)
+#: Texts of the fixture `desk`.
+TEXTS = 20
 
 
 @dataclass(slots=True)
@@ -49,19 +50,17 @@ class FakeProvider:
     """
 
     identity: Identity = MODEL_A
-    caps: BatchCaps = CAPS
     files: dict[str, tuple[str, list[BatchRow]]] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
     errors: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
     lost: dict[str, list[ProviderError]] = field(default_factory=lambda: defaultdict(list))
+    #: Whether an uploaded file has been looked through.
+    is_ready: bool = True
     #: Whether a job that is cancelled runs on.
     ends_slowly: bool = False
     #: Called in the middle of a call.
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
-
-    def row_bytes(self, row: BatchRow) -> int:
-        return len(row.text)
 
     def upload(self, rows: Iterable[BatchRow], *, tag: str) -> str:
         self._begin("upload")
@@ -75,35 +74,39 @@ class FakeProvider:
         self._begin("find_upload")
         return next((name for name, (of, _) in self.files.items() if of == tag), None)
 
-    def create(self, file_id: str, *, tag: str, agent: str) -> BatchLook:
+    def is_file_ready(self, file_id: str) -> bool:
+        self._begin("is_file_ready")
+        return self.is_ready
+
+    def create(self, file_id: str, *, tag: str, agent: str) -> BatchJob:
         self._begin("create")
         job = Job(f"job-{len(self.jobs) + 1}", tag, self.files[file_id][1])
         self.jobs[job.id] = job
         self._end("create")
-        return self._look(job)
+        return self._describe(job)
 
-    def find(self, tag: str) -> BatchLook | None:
+    def find(self, tag: str, *, file_id: str) -> BatchJob | None:
         self._begin("find")
-        return next((self._look(job) for job in self.jobs.values() if job.tag == tag), None)
+        return next((self._describe(job) for job in self.jobs.values() if job.tag == tag), None)
 
-    def look(self, batch_id: str) -> BatchLook:
-        self._begin("look")
-        return self._look(self.jobs[batch_id])
+    def get_job(self, job_id: str) -> BatchJob:
+        self._begin("get_job")
+        return self._describe(self.jobs[job_id])
 
-    def results(self, look: BatchLook) -> Iterator[BatchResult]:
+    def results(self, job: BatchJob) -> Iterator[BatchResult]:
         self._begin("results")
-        job = self.jobs[look.id]
-        yield from self.answers(job) if job.results is None else job.results
+        made = self.jobs[job.id]
+        yield from self.answers(made) if made.results is None else made.results
         self._end("results")
 
-    def cancel(self, batch_id: str) -> BatchLook:
+    def cancel(self, job_id: str) -> BatchJob:
         self._begin("cancel")
-        job = self.jobs[batch_id]
+        job = self.jobs[job_id]
         if job.state == "running" and not self.ends_slowly:
             job.state, job.results = "cancelled", job.results or []
-        return self._look(job)
+        return self._describe(job)
 
-    def clean_up(self, look: BatchLook | None, *, file_id: str) -> None:
+    def clean_up(self, job: BatchJob | None, *, file_id: str) -> None:
         self._begin("clean_up")
         self.files.pop(file_id, None)
 
@@ -132,12 +135,12 @@ class FakeProvider:
         (job,) = self.jobs.values()
         return job
 
-    def _look(self, job: Job) -> BatchLook:
+    def _describe(self, job: Job) -> BatchJob:
         output = "output" if job.state != "running" else ""
-        return BatchLook(
+        return BatchJob(
             id=job.id,
             state=job.state,
-            said=f"is {job.state}",
+            provider_state=f"is {job.state}",
             reason=job.reason,
             error=job.error,
             output=output,
@@ -156,32 +159,6 @@ class FakeProvider:
             raise self.lost[call].pop(0)
 
 
-@dataclass(slots=True)
-class Sink:
-    """The store worker, called at once; `drop` loses what comes, as a flushed Redis does."""
-
-    writer: IndexWriter
-    token: str
-    drop: bool = False
-
-    def vectors(self, rows: tuple[VectorRow, ...]) -> None:
-        if not self.drop:
-            self.writer.store_vectors(MODEL_A, self.token, rows, LearnedCaps())
-
-    def failures(self, hashes: tuple[bytes, ...], *, kind: str, error: str, action: str) -> None:
-        if not self.drop:
-            self.writer.embed_failed(
-                MODEL_A,
-                self.token,
-                hashes,
-                kind=kind,
-                error=error,
-                action=action,
-                retry_after_s=None,
-                learned=LearnedCaps(),
-            )
-
-
 class Desk:
     """The dispatcher and the batch worker of one index."""
 
@@ -190,20 +167,43 @@ class Desk:
         self.clock = clock
         self.api = FakeProvider()
         self.rules = RULES
-        self.settings = Settings(concurrency=RULES.concurrency)
-        self.min_texts = 1
-        self.timing = Timing(poll_s=10.0, timeout_s=3_600.0)
+        self.settings = Settings(
+            enabled=True, concurrency=RULES.concurrency, min_texts=1, poll_interval_ms=10_000
+        )
+        #: Why the settings do not lead to the provider, if they do not.
+        self.unreachable: ProviderError | None = None
         writer.retarget(MODEL_A)
 
-    def gather(self, *, is_feeding: bool = False, **rules: int) -> Gathered:
-        """One look of the dispatcher."""
-        return self.writer.batches.gather(replace(self.rules, **rules), only=MODEL_A, is_feeding=is_feeding)
+    @property
+    def timeout_s(self) -> float:
+        return self.settings.timeout_minutes * 60.0
+
+    @property
+    def batch_health(self) -> health.Health:
+        return health.read(self.writer.connection, "openai", health.BATCH)
+
+    def request_cancel(self, token: str) -> bool:
+        """The operator cancels a batch."""
+        return batches.request_cancel(
+            self.writer.connection, token, reason="by the operator", now=self.clock.now()
+        )
+
+    def open_breaker(self) -> None:
+        """Two batches failed."""
+        with transaction(self.writer.connection):
+            for _ in range(2):
+                batch_failed(self.writer.connection, "it broke", self.clock.now())
+
+    def plan(self, *, has_pending_files: bool = False, **rules: int) -> BatchPlan:
+        """Plan once, as the dispatcher does."""
+        changed = replace(self.rules, **rules)
+        return self.writer.plan_batches(changed, only=MODEL_A, has_pending_files=has_pending_files)
 
     def make(self) -> Batch:
         """The only open batch, out of what is wanted."""
-        self.gather()
+        self.plan()
         self.clock.advance(1.1)
-        self.gather()
+        self.plan()
         (batch,) = self.open()
         return batch
 
@@ -215,37 +215,27 @@ class Desk:
         assert found is not None
         return found
 
-    def step(self, token: str, *, drop: bool = False) -> Batch:
-        """What the batch worker and the store worker do about one message; the batch afterwards."""
-        connection = self.writer.connection
-        states = ("intent", "uploaded", "submitted", "collecting", "cleaning")
-        missing: int | None = None
-        with claimed(connection, token, states, self.clock) as claim:
-            if claim is None:
-                return self.batch(token)
-            if claim.batch.state in ("intent", "uploaded"):
-                is_over = submit(
-                    claim,
-                    self.api,
-                    connection,
-                    agent="main",
-                    timing=self.timing,
-                    clock=self.clock,
-                    should_stop=lambda: False,
-                )
-                missing = batches.texts_left(connection, token) if is_over else None
-            elif claim.batch.state == "cleaning":
-                clean(claim, self.api, clock=self.clock)
-            else:
-                look = None
-                if claim.batch.state == "submitted":
-                    look = poll(claim, self.api, timing=self.timing, clock=self.clock)
-                if claim.batch.state == "collecting":
-                    sink = Sink(self.writer, token, drop)
-                    missing = collect(claim, self.api, connection, sink, look=look, clock=self.clock)
-        if missing is not None:
-            self.writer.batches.settle(token, missing=missing, min_texts=self.min_texts)
+    def step(self, token: str) -> Batch:
+        """What the batch worker does about one message; the batch afterwards."""
+        with claimed(self.writer.connection, token, self.clock) as claim:
+            if claim is not None:
+                self.lifecycle(claim).advance()
         return self.batch(token)
+
+    def lifecycle(self, claim: Claim) -> Lifecycle:
+        return Lifecycle(
+            claim=claim,
+            vec=self.writer.vec,
+            api=self._reach,
+            identity=MODEL_A,
+            agent="main",
+            settings=self.settings,
+        )
+
+    def _reach(self) -> BatchApi:
+        if self.unreachable is not None:
+            raise self.unreachable
+        return cast(BatchApi, self.api)
 
     def run(self, token: str, steps: int = 12) -> Batch:
         """Step by step, each at its time, until it is closed or the provider still works on it."""
@@ -259,10 +249,10 @@ class Desk:
 
     def states(self) -> dict[str, int]:
         """Vectors of the target by state."""
-        target = identity.target(self.writer.connection)
+        target = identities.target(self.writer.connection)
         assert target is not None
         rows = self.writer.connection.execute(
-            "SELECT state, count(*) FROM vectors WHERE identity_id = ? AND live = 1 GROUP BY state",
+            "SELECT state, count(*) FROM vectors WHERE identity_id = ? AND active = 1 GROUP BY state",
             (target.id,),
         )
         return dict(rows.fetchall())

@@ -144,6 +144,9 @@ class Exchange:
         file = jobs.files.get(self._name)
         if file is None:
             return self._error(404, f"No such File object: {self._name}", "not_found")
+        if self._call == "file":
+            file.looks_left -= 1
+            return self._wire.file(file)
         if self._call == "delete":
             jobs.remove_file(self._name)
             return {"id": self._name, "object": "file", "deleted": True}
@@ -172,6 +175,8 @@ class Exchange:
             wrong = f"Invalid 'input_file_id': {file_id} does not exist."
         if wrong:
             return self._error(400, wrong, "invalid_request_error")
+        if jobs.files[file_id].looks_left > 0:
+            return self._error(404, f"Input file not found: {file_id}", "not_found")
         return self._wire.job(jobs.make(file_id=file_id, tag=tag, agent=agent, request=body))
 
     def _after(self, fault: str, pieces: Iterator[bytes], kind: str) -> None:

@@ -3,6 +3,7 @@
 What `control` takes, with what holds without it:
 
     looks     0           looks at a job before the one that finds it final; -1: it is born final
+    file_looks 0          looks at an uploaded file before a job can be made of it
     end       completed   or failed, expired, cancelled
     done      all         rows that were worked through before the end (for expired and cancelled: 0)
     reason    …           why a job failed: `code: message`
@@ -68,6 +69,8 @@ class StoredFile:
     purpose: str
     size: int
     created_at: float
+    #: Looks at it until a job can be made of it.
+    looks_left: int = 0
     #: The lines of it, made anew each time.
     lines: Callable[[], Iterator[bytes]] = field(repr=False)
     #: An upload is kept on disk.
@@ -122,6 +125,7 @@ class Jobs:
         self._read = read
         self._numbers = itertools.count(1)
         self.looks = 0
+        self.file_looks = 0
         self.end = "completed"
         self.keeps_metadata = True
         self.done: int | None = None
@@ -138,6 +142,7 @@ class Jobs:
     def control(self, changes: dict[str, Any]) -> None:
         """Change how coming jobs go; see above."""
         self.looks = int(changes.get("looks", self.looks))
+        self.file_looks = int(changes.get("file_looks", self.file_looks))
         self.end = str(changes.get("end", self.end))
         self.done = changes.get("done", self.done)
         self.keeps_metadata = bool(changes.get("metadata", self.keeps_metadata))
@@ -160,7 +165,7 @@ class Jobs:
                 yield line
 
         file = self._store(name, "batch", size, lines)
-        file.content = content
+        file.content, file.looks_left = content, self.file_looks
         return file
 
     def remove_file(self, id_: str) -> None:

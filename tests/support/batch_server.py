@@ -9,12 +9,12 @@ of an ordinary request for the same text.
     GET  /log      {…, "batch": {"calls": {"create": 1, …}, "jobs": [{"id", "tag", "agent", "state", "rows",
                                  "done", "failed"}], "files": 1}}
 
-`faults` holds, for a call, either one fault, which stays, or a list of them, one a call; they take the place
-of all before. The calls are upload, list-files, create, list, look, output, errors, cancel, delete. A fault
-is a word of `embedding_faults.FAULTS` that makes an error answer (`429:60`, `500`, `401`, `429-quota` …), or
-one of `CALL_FAULTS`. Beside these and what `batch_jobs` takes there are `latency_ms` for every call,
-`page_rows` (the most a page of a list holds), `pages` (false: every page of a list is the first), `enabled`
-(false: nobody here knows what a batch is) and `clear_log`.
+`faults` holds, for a call, either one fault, which stays, or a list of them, one a call; they take the
+place of all before. The calls are upload, list-files, file, create, list, look, output, errors, cancel,
+delete. A fault is a word of `embedding_faults.FAULTS` that makes an error answer (`429:60`, `500`, `401`,
+`429-quota` …), or one of `CALL_FAULTS`. Beside these and what `batch_jobs` takes there are `latency_ms`
+for every call, `page_rows` (the most a page of a list holds), `pages` (false: every page of a list is the
+first), `enabled` (false: nobody here knows what a batch is) and `clear_log`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Vectors to pick from when they are to cost nothing.
 POOL = 64
 
-CALLS = ("upload", "list-files", "create", "list", "look", "output", "errors", "cancel", "delete")
+CALLS = ("upload", "list-files", "file", "create", "list", "look", "output", "errors", "cancel", "delete")
 
 
 class BatchSide:

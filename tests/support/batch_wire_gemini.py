@@ -31,6 +31,7 @@ class GeminiWire(Wire):
     routes = (
         ("POST", "/upload/v1beta/files", "upload"),
         ("GET", "/v1beta/files", "list-files"),
+        ("GET", "/v1beta/files/([^/:]+)", "file"),
         ("GET", "/download/v1beta/files/([^/:]+):download", "content"),
         ("DELETE", "/v1beta/files/([^/]+)", "delete"),
         ("POST", "/v1beta/models/[^/:]+:asyncBatchEmbedContent", "create"),
@@ -70,7 +71,7 @@ class GeminiWire(Wire):
             "sizeBytes": str(file.size),
             "createTime": _zulu(file.created_at),
             "uri": f"https://generativelanguage.googleapis.com/v1beta/files/{file.id}",
-            "state": "ACTIVE",
+            "state": "PROCESSING" if file.looks_left > 0 else "ACTIVE",
         }
 
     def made_file(self, file: StoredFile) -> dict[str, Any]:

@@ -87,6 +87,7 @@ class OpenAIWire(Wire):
     routes = (
         ("POST", "/v1/files", "upload"),
         ("GET", "/v1/files", "list-files"),
+        ("GET", "/v1/files/([^/]+)", "file"),
         ("GET", "/v1/files/([^/]+)/content", "content"),
         ("DELETE", "/v1/files/([^/]+)", "delete"),
         ("POST", "/v1/batches", "create"),
@@ -137,6 +138,7 @@ class OpenAIWire(Wire):
             "created_at": self.time(file.created_at),
             "filename": file.name,
             "purpose": file.purpose,
+            "status": "uploaded" if file.looks_left > 0 else "processed",
         }
 
     made_file = file

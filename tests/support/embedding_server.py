@@ -32,7 +32,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from shared.embedders.fake import FakeEmbedder
 from tests.support.batch_server import POOL, BatchSide
 from tests.support.batch_wires import OpenAIWire, Wire
 from tests.support.embedding_faults import (
@@ -46,6 +45,7 @@ from tests.support.embedding_faults import (
     tokens_of,
     vectors_answer,
 )
+from tests.support.fake_embedder import FakeEmbedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

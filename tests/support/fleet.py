@@ -15,17 +15,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from shared.errors import IndexMissing
-from shared.queue import depth, server
-from shared.queue.presence import workers_seen
+from memline.shared.config import environment
+from memline.shared.errors import IndexMissing
+from memline.shared.queue import depth, redis_client
+from memline.shared.queue.worker_registry import live_workers
 from tests.support.process import ROOT
 from tests.support.workspace import Place
 
 #: Seconds a state may take to come; reached only when a test fails.
-PATIENCE_S = 45.0
+PATIENCE_S = 150.0
 
 #: Seconds a process that was told to stop may take.
-END_S = 10.0
+END_S = 60.0
 
 #: The workers that take a note from its file to an answer; the others have tests of their own.
 WORKERS = ("chunk", "embed", "store", "query")
@@ -45,18 +46,17 @@ class Fleet:
     A context manager; every process it started is ended at the end.
     """
 
-    def __init__(self, place: Place, url: str, **environment: str) -> None:
+    def __init__(self, place: Place, url: str, **variables: str) -> None:
         self.place = place
         self.url = url
-        self._environment = environment
+        self._variables = variables
         self._bin = place.folder / "bin"
         self._logs = place.folder / "logs"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for folder in (self._bin, self._logs):
             folder.mkdir(exist_ok=True)
         # The commands of an installation: of these sources, run by this interpreter.
-        self._command("memline", "from producers.cli import main; main()")
-        self._command("dramatiq", "import sys; from dramatiq.__main__ import main; sys.exit(main())")
+        self._command("memline", "from memline.producers.cli import main; main()")
 
     def __enter__(self) -> Fleet:
         return self
@@ -68,6 +68,11 @@ class Fleet:
             self.kill(label)
 
     @property
+    def address(self) -> str:
+        """The server with the name that this fleet has on it."""
+        return f"{self.url}#{environment.fleet_name(self.place.home)}"
+
+    @property
     def environment(self) -> dict[str, str]:
         """What the processes find, and nothing of the developer's own."""
         return {
@@ -77,20 +82,25 @@ class Fleet:
             "MEMLINE_CONFIG": str(self.place.config),
             "MEMLINE_HOME": str(self.place.home),
             "MEMLINE_QUEUE_URL": self.url,
-            **self._environment,
+            **self._variables,
         }
 
     # Processes.
 
     def start(
-        self, *labels: str, env: Mapping[str, str] | None = None, before: str = "", cwd: Path = ROOT
+        self,
+        *labels: str,
+        env: Mapping[str, str] | None = None,
+        before: str = "",
+        line: str = "",
+        cwd: Path = ROOT,
     ) -> None:
-        """Start the lines of these labels; `before` is a command that runs them."""
+        """Start the lines of these labels, or `line` in their place; `before` is a command that runs them."""
         for label in labels:
-            line = procfile()[label.partition("-")[0]]
+            command = line or procfile()[label.partition("-")[0]]
             log = (self._logs / f"{label}.log").open("ab")
             self._processes[label] = subprocess.Popen(
-                ["sh", "-c", f"exec {before} {line}"],
+                ["sh", "-c", f"exec {before} {command}"],
                 env={**self.environment, **(env or {})},
                 cwd=cwd,
                 stdout=log,
@@ -113,8 +123,8 @@ class Fleet:
 
     def roles(self) -> list[str]:
         """The queue of every worker process that is alive, as Redis knows it."""
-        with server.closing_client(self.url) as client, server.translated(self.url):
-            return ["+".join(one.queues) for one in workers_seen(client)]
+        with redis_client.connected(self.address) as client:
+            return ["+".join(one.queues) for one in live_workers(client)]
 
     def pid(self, label: str) -> int:
         return self._processes[label].pid
@@ -163,7 +173,7 @@ class Fleet:
             return {}
 
     def queue(self, name: str) -> depth.QueueDepth:
-        return next(one for one in depth.read(self.url).queues if one.name == name)
+        return next(one for one in depth.read(self.address).queues if one.name == name)
 
     def dead(self) -> list[dict[str, Any]]:
         """What `memline queue dead` lists."""

@@ -8,11 +8,10 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from producers.http.app import Api
-from producers.http.server import listen, run, url_of
-from producers.memory_tools import MemoryTools
-from shared.config.faces import Serve
-from shared.config.schema import Settings
+from memline.producers.agents.tools import MemoryTools
+from memline.producers.http.app import Api
+from memline.producers.http.server import listen, run, url_of
+from memline.shared.config.schema import Serve, Settings
 
 
 @contextmanager
@@ -21,7 +20,7 @@ def serving(settings: Settings, **options: Any) -> Iterator[str]:
     serve = replace(settings.serve or Serve(), port=0, **options)
     agents = tuple(settings.agents)
     stop = threading.Event()
-    with closing(MemoryTools(settings, agents, long_lived=True)) as tools, listen(serve) as opened:
+    with closing(MemoryTools(settings, agents)) as tools, listen(serve) as opened:
         api = Api(tools, serve, default_agent=settings.default_agent)
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from sqlite3 import Connection
 
-from shared.embedders.protocol import Identity, RequestCaps
-from shared.index.chunks import text_hash
-from shared.index.dispatch import Request
-from shared.index.rows import ChunkRow, FileRow, LearnedCaps, VectorRow
-from shared.index.writer import IndexWriter
+from memline.shared.config.schema import Batch
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import identities, vectors
+from memline.shared.index.chunks import text_hash
+from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
+from memline.shared.index.vectors import Backlog
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.leases import Request
+from memline.shared.scheduling.results import Failure
+from memline.shared.store import IndexWriter
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")
 CAPS = RequestCaps(max_rows=100, max_tokens=100_000, max_text_tokens=8_000)
 
 
+#: The rules of batches by the default settings.
+BATCH_RULES = health.batch_rules(Batch())
+
+
 def file_row(path: str, *texts: str, at: int = 1, outcome: str = "indexed") -> FileRow:
     """A file whose every text is a chunk of one line."""
-    chunks = tuple(ChunkRow(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
+    chunks = tuple(Chunk(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
     return FileRow(
         path=path,
         source="memory",
@@ -55,13 +68,57 @@ def answer(writer: IndexWriter, requests: Sequence[Request]) -> None:
 
 
 def fail(writer: IndexWriter, request: Request, kind: str, *, retry_after_s: float | None = None) -> None:
-    writer.embed_failed(
-        request.identity,
-        request.lease,
-        [text.hash for text in request.texts],
-        kind=kind,
-        error=f"it was {kind}",
-        action="do something",
-        retry_after_s=retry_after_s,
-        learned=LearnedCaps(),
+    failure = Failure(kind=kind, error=f"it was {kind}", action="do something", retry_after_s=retry_after_s)
+    hashes = [text.hash for text in request.texts]
+    writer.record_failure(request.identity, request.lease, hashes, failure, LearnedCaps())
+
+
+def use(writer: IndexWriter, choice: Choice) -> None:
+    """Embed with the provider of a choice from now on."""
+    with writer.session() as (connection, now):
+        model_change.use(connection, writer.vec, choice, now)
+
+
+def forget_vectors(writer: IndexWriter) -> None:
+    """Drop every vector, as `index --re-embed` does."""
+    with writer.session() as (connection, now):
+        model_change.forget_vectors(connection, writer.vec, now)
+
+
+def target_id(writer: IndexWriter) -> int:
+    """The row id of the identity that texts are embedded with."""
+    target = identities.target(writer.connection)
+    assert target is not None
+    return target.id
+
+
+def batch_failed(
+    connection: Connection, error: str, now: float, *, tag: str = "", for_good: bool = False
+) -> Health:
+    """A batch of OpenAI failed; `for_good`: the provider refused it."""
+    follow = health.after_stop if for_good else health.after_failure
+    return health.update(
+        connection,
+        "openai",
+        health.BATCH,
+        now,
+        lambda was: follow(was, BATCH_RULES, error, "", now, probe=tag),
     )
+
+
+def backlog(writer: IndexWriter) -> Backlog:
+    """States of the vectors that the index wants."""
+    return vectors.backlog(writer.connection, target_id(writer))
+
+
+def nearest(writer: IndexWriter, text: str) -> list[str]:
+    """The texts of the vec0 table of the searched model, the nearest to `text` first."""
+    active = identities.active(writer.connection)
+    assert active is not None
+    rows = writer.connection.execute(
+        f"SELECT chunks.text FROM vec_{active.id} AS vec JOIN vectors ON vectors.id = vec.rowid"
+        " JOIN chunks ON chunks.text_hash = vectors.text_hash WHERE vec.embedding MATCH ? AND k = 10"
+        " ORDER BY vec.distance",
+        (vector_of(text),),
+    )
+    return [row[0] for row in rows]

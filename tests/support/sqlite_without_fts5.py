@@ -13,7 +13,7 @@ from typing import Any
 # Named by the variable itself, or the choice would come back here.
 _chosen = os.environ.pop("MEMLINE_SQLITE", None)
 try:
-    from shared.index import driver
+    from memline.shared.index import driver
 
     _library: Any = driver.library.__wrapped__()
 finally:

@@ -10,19 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from producers.ask import ask
-from producers.bring_up import Report
-from producers.local_index import bring_up_to_date
-from producers.status import collect
-from shared.config.load import Options, load
-from shared.config.schema import AgentSettings, Settings
-from shared.index import driver
-from shared.search.results import Answer, SearchRequest
+from memline.producers.memory import Memory
+from memline.producers.reports.status import collect
+from memline.producers.runs.index_run import IndexReport, bring_up_to_date
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.index import driver
+from memline.shared.search.results import Answer, SearchRequest
 from tests.support import process
 from tests.support.process import Ran
 
 #: Seconds `until` waits at most; reached only when the test fails.
-UNTIL_S = 45.0
+UNTIL_S = 150.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +93,14 @@ class Place:
 
     # In this process.
 
-    def index(self, **options: Any) -> Report:
+    def index(self, **options: Any) -> IndexReport:
         """`memline index`."""
         return bring_up_to_date(self.settings, self.agent, **options)
 
     def search(self, query: str, **options: Any) -> Answer:
         """`memline search`."""
-        return ask(self.agent, SearchRequest(query=query, **options))
+        with Memory.of(self.settings, self.agent) as memory:
+            return memory.ask(SearchRequest(query=query, **options))
 
     def status(self) -> dict[str, Any]:
         """The `status` block of `memline status --json`."""
@@ -125,13 +125,17 @@ class Place:
             driver.load_vec(reader)
             return reader.execute(sql, values).fetchall()
 
+    def execute(self, sql: str, *values: object) -> None:
+        with closing(driver.open_writer(self.index_path)) as writer:
+            writer.execute(sql, values)
+
     def outcomes(self) -> dict[str, tuple[str, str]]:
         """path -> (outcome, reason), as the ledger has them."""
         rows = self.rows("SELECT path, outcome, reason FROM files WHERE outcome <> 'removed'")
         return {path: (outcome, reason) for path, outcome, reason in rows}
 
     def vector_states(self) -> dict[str, int]:
-        return dict(self.rows("SELECT state, count(*) FROM vectors WHERE live = 1 GROUP BY state"))
+        return dict(self.rows("SELECT state, count(*) FROM vectors WHERE active = 1 GROUP BY state"))
 
     def contents(self) -> Contents:
         """What the index holds, its full-text index checked against its chunks on the way."""
@@ -144,7 +148,7 @@ class Place:
             row_id: (digest, embedding)
             for row_id, digest, embedding in self.rows(
                 f"SELECT id, text_hash, embedding FROM vectors WHERE identity_id = {active}"
-                " AND live = 1 AND state = 'ready'"
+                " AND active = 1 AND state = 'ready'"
             )
         }
         (identity,) = self.rows(f"SELECT coalesce({active}, 0)")[0]

@@ -8,12 +8,13 @@ from importlib import import_module
 from pathlib import Path
 
 import click
+import grimp
 import pytest
-from dramatiq.cli import make_argument_parser
 
-from producers.cli import COMMANDS
-from shared.config.load import Options, load
-from shared.queue.broker import QUEUES
+from memline.producers.cli import COMMANDS
+from memline.shared.config.load import Options, load
+from memline.shared.queue.broker import in_process
+from memline.shared.queue.routes import QUEUES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -22,6 +23,16 @@ LINKS = [
     pytest.param(page, link, id=f"{page.relative_to(ROOT)}: {link}")
     for page in PAGES
     for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8"))
+]
+
+
+#: Names in code marks, such as `shared.queue.limits` or `shared.errors.ProviderLater`.
+NAMES = [
+    pytest.param(name, id=f"{page.relative_to(ROOT)}: {name}")
+    for page in PAGES
+    for name in sorted(
+        set(re.findall(r"`((?:shared|producers|workers)(?:\.\w+)+)`", page.read_text("utf-8")))
+    )
 ]
 
 
@@ -97,31 +108,18 @@ def test_http_goes_out_through_one_module() -> None:
         if re.search(r"^\s*(?:import|from) httpx\b", path.read_text("utf-8"), re.MULTILINE)
     ]
 
-    assert owners == ["shared/embedders/connection.py"]
+    assert owners == ["shared/embedders/http.py"]
 
 
-def test_every_queue_has_a_process_with_the_threads_and_flags_dramatiq_knows() -> None:
-    served = []
-    for words in processes().values():
-        if words[0] == "dramatiq":
-            arguments = make_argument_parser().parse_args(words[1:])
-            assert (arguments.broker, arguments.processes) == ("workers", 1)
-            served += arguments.queues
+def test_every_queue_has_a_process_of_its_own() -> None:
+    roles = [words[2:] for words in processes().values() if words[:2] == ["memline", "worker"]]
 
-    assert sorted(served) == sorted(QUEUES)
+    assert sorted(roles) == sorted([queue] for queue in QUEUES)
 
 
-def test_the_only_writer_is_one_process_with_one_thread() -> None:
-    arguments = make_argument_parser().parse_args(processes()["store"][1:])
-
-    assert (arguments.processes, arguments.threads) == (1, 1)
-
-
-def test_processes_that_are_commands_of_ours_exist() -> None:
-    ours = [words[1] for words in processes().values() if words[0] == "memline"]
-
-    assert ours == ["watch", "serve"]
-    assert set(ours) <= set(COMMANDS)
+def test_processes_are_commands_that_exist() -> None:
+    assert {words[0] for words in processes().values()} == {"memline"}
+    assert {words[1] for words in processes().values()} == {"watch", "worker", "serve"} <= set(COMMANDS)
 
 
 def test_the_sample_configuration_embeds_nothing_and_names_the_sample_notes(home: Path) -> None:
@@ -138,3 +136,51 @@ def test_the_sample_configuration_embeds_nothing_and_names_the_sample_notes(home
 @pytest.mark.parametrize(("page", "link"), LINKS)
 def test_every_link_between_pages_leads_somewhere(page: Path, link: str) -> None:
     assert (page.parent / link).exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_module_that_a_page_names_exists(name: str) -> None:
+    parts = name.split(".")
+    while not (path := ROOT.joinpath(*parts)).is_dir() and not path.with_suffix(".py").is_file():
+        parts.pop()
+    # Actors are bound to the broker that is there when they are imported.
+    in_process()
+    found = import_module("memline." + ".".join(parts))
+
+    for attribute in name.split(".")[len(parts) :]:
+        found = getattr(found, attribute)
+
+
+def test_the_floors_that_are_drawn_are_those_that_are_checked() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    contracts = PROJECT["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+
+    drawn = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
+
+    assert [int(number) for number, _ in drawn] == list(reversed(range(len(layers))))
+    for (_, packages), layer in zip(drawn, layers, strict=True):
+        assert set(re.findall(r"`(\w+)(?:\.py)?`", packages)) == set(layer.split(" | "))
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Late imports count too: such a circle works only as long as nothing moves."""
+    graph = grimp.build_graph("memline", exclude_type_checking_imports=True, cache_dir=None)
+    modules = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+
+    # Take away what imports nothing that is left; what remains leads into a circle.
+    while outer := {module for module, imported in modules.items() if not imported & modules.keys()}:
+        modules = {module: imported for module, imported in modules.items() if module not in outer}
+
+    assert sorted(modules) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`((?:shared|producers|workers|tests)/[\w/.-]+)`", page.read_text("utf-8"))
+
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1000

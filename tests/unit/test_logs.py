@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared import logs
+from memline.shared import logs
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def output() -> Iterator[io.StringIO]:
 def test_a_record_is_one_line_of_event_and_fields(output: io.StringIO) -> None:
     logs.configure("INFO", "text", output)
 
-    logs.Log("chunk").bind(queue="chunk").info("file.chunked", path="a b.md", chunks=3, note="x\ny")
+    logs.Log("chunk", queue="chunk").info("file.chunked", path="a b.md", chunks=3, note="x\ny")
 
     (line,) = output.getvalue().splitlines()
     _time, rest = line.split(" ", 1)
@@ -54,12 +54,10 @@ def test_json_lines_carry_the_same_fields(output: io.StringIO) -> None:
     )
 
 
-def test_bound_fields_leave_the_log_they_come_from_alone(output: io.StringIO) -> None:
+def test_the_fields_of_a_log_are_in_its_lines_alone(output: io.StringIO) -> None:
     logs.configure("INFO", "text", output)
-    log = logs.Log("x")
-
-    log.bind(a=1).bind(b=2).error("one")
-    log.error("two")
+    logs.Log("x", a=1, b=2).error("one")
+    logs.Log("x").error("two")
 
     first, second = output.getvalue().splitlines()
     assert first.endswith("one a=1 b=2")

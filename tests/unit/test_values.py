@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, asdict, field, fields, replace
 
 import pytest
 
-from shared.values import value
+from memline.shared.values import value
 
 
 @value
@@ -73,7 +72,6 @@ def test_the_tools_of_dataclasses_work() -> None:
     assert replace(point, y=3) == Point(x=1, y=3)
     assert asdict(point) == {"x": 1, "y": 2, "tags": {}, "secret": ""}
     assert [each.name for each in fields(Point)] == ["x", "y", "tags", "secret"]
-    assert pickle.loads(pickle.dumps(point)) == point
 
 
 def test_what_is_to_be_hidden_is_not_shown() -> None:

@@ -29,11 +29,11 @@ def _sparse(path: Path) -> None:
 
 #: How a bad file is made, and what the ledger must say of it.
 REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "a FIFO": (_fifo, "special", "no regular file"),
+    "a FIFO": (_fifo, "special", "not a regular file"),
     "a symbolic link": (_link, "symlink", "never followed"),
     "2 GB of nothing": (_sparse, "too_large", "2147483648 bytes"),
     "a program": (lambda path: path.write_bytes(bytes(range(256)) * 40), "not_text", "NUL"),
-    "noise": (lambda path: path.write_bytes(bytes(range(128, 256)) * 40), "not_text", "no text"),
+    "noise": (lambda path: path.write_bytes(bytes(range(128, 256)) * 40), "not_text", "not text"),
     "an empty file": (lambda path: path.write_bytes(b""), "empty", "0 bytes"),
     "white space": (lambda path: path.write_bytes(b" \n\n\t\n"), "empty", "white space"),
 }
@@ -172,7 +172,7 @@ def test_an_unreadable_file_and_folder_fail_alone_and_are_read_when_they_can_be(
     ]
 
 
-def test_a_workspace_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     ran = memline("--workspace", str(tmp_path / "nowhere"), "--home", str(tmp_path / "home"), "index")
 
     assert ran.status == 2

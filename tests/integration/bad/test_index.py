@@ -3,8 +3,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from producers.bring_up import Progress
-from shared.index import driver
+from memline.producers.runs.index_run import RunProgress
+from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import python
 from tests.support.workspace import Place, note, paths, remote
@@ -126,9 +126,9 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
     place.configure(**remote(server.url, maxRows=3))
     for number in range(30):
         place.write(f"memory/note-{number}.md", note(number))
-    damaged: list[Progress] = []
+    damaged: list[RunProgress] = []
 
-    def damage(progress: Progress) -> None:
+    def damage(progress: RunProgress) -> None:
         if progress.files_done == progress.files and progress.vectors_done > 20 and not damaged:
             damaged.append(progress)
             done = python(DAMAGE, str(place.index_path))

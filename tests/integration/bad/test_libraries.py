@@ -19,7 +19,7 @@ sys.meta_path[:] = [_Without(finder) for finder in sys.meta_path]
 
 @pytest.mark.parametrize(
     "missing",
-    [("sqlite_vec",), ("numpy",), ("sqlite_vec", "numpy"), ("sqlean", "pysqlite3")],
+    [("sqlite_vec",), ("numpy",), ("sqlean", "pysqlite3")],
     ids=" and ".join,
 )
 def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gone(
@@ -49,6 +49,26 @@ def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gon
     assert again.status == 0
     # What a writer without sqlite-vec could not keep in step is in step again.
     assert place.contents().vec_table == place.contents().vectors
+
+
+def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_is_gone(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    place.write("memory/note.md", note(3))
+    blocked = BLOCKED.format(names={"sqlite_vec", "numpy"})
+    question = ("search", "word3x1x7 lighthouse", "--json")
+
+    ran = place.run("index", "--json", before=blocked)
+    without = place.run(*question, before=blocked)
+    whole = place.run(*question)
+
+    assert ran.status == 0, ran.stderr
+    assert (without.json["mode"], whole.json["mode"]) == ("keyword", "hybrid")
+    assert "memory/note.md" in paths_of(without.json)
+    assert "memory/note.md" in paths_of(whole.json)
+    assert "numpy is missing, and sqlite-vec" in without.json["warning"]
+    assert without.json["action"] == "memline doctor"
 
 
 def test_without_full_text_search_the_vectors_go_on_and_status_names_what_is_gone(
@@ -106,6 +126,10 @@ def test_an_index_that_was_kept_in_step_without_full_text_search_is_mended_by_on
     assert paths(place.search("plugh")) == ["memory/good.md"]
     assert paths(place.search("xyzzy")) == ["memory/new.md"]
     assert paths(place.search("green")) == []
+
+
+def paths_of(answer: dict[str, list[dict[str, object]]]) -> list[object]:
+    return [hit["path"] for hit in answer["results"]]
 
 
 def _hits(answer: dict[str, list[dict[str, object]]]) -> list[tuple[object, object]]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.embedders import http
-from shared.index import health, vectors
+from memline.shared.embedders import http
+from memline.shared.index import vectors
+from memline.shared.scheduling import health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -29,7 +30,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
-    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_hold_s=0.01))
+    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_cooldown_s=0.01))
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(http, "JITTER_S", 0.01)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from producers import cli
-from producers.cli.batch import batch
-from shared.clock import SystemClock
-from shared.index import batches, identity
-from shared.index.driver import transaction
-from shared.index.writer import IndexWriter
+from memline.producers import cli
+from memline.producers.cli.batch import batch
+from memline.shared.clock import SystemClock
+from memline.shared.index import batches, identities
+from memline.shared.index.driver import transaction
+from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place
 
@@ -41,7 +41,7 @@ def add(place: Place, token: str, *, texts: int = 2, **columns: Any) -> None:
     """A batch in the index of the place, with `texts` leased to it."""
     with closing(IndexWriter.of(place.agent)) as writer:
         writer.retarget(MODEL_A)
-        target = identity.target(writer.connection)
+        target = identities.target(writer.connection)
         assert target is not None
         writer.store_file(file_row(f"{token}.md", *(f"{token} {n}" for n in range(texts))))
         values = {
@@ -68,7 +68,7 @@ def test_without_an_index_there_are_no_batches(run: Run) -> None:
 
 def test_the_list_has_both_vocabularies_and_the_newest_first(place: Place, run: Run) -> None:
     now = SystemClock().now()
-    add(place, "aaaa1111", job_id="batch_7", said="in_progress", due=now + 45, stored=0)
+    add(place, "aaaa1111", job_id="batch_7", provider_state="in_progress", due=now + 45, stored=0)
     add(place, "bbbb2222", state="closed", outcome="expired", created_at=now - 7200, failed=1, stored=1)
 
     status, text, _ = run("ls")
@@ -132,10 +132,10 @@ def test_cancelling_is_put_on_record_and_says_what_becomes_of_the_texts(place: P
         (found,) = batches.open_batches(writer.connection)
     assert status == 0
     assert "1 vectors are kept" in text
-    assert "go out in requests" in text
+    assert "are sent in requests" in text
     assert "memline index" in text
-    assert found.cancel_asked
-    assert found.cancel_reason == "cancelled by hand"
+    assert found.cancel_requested_at
+    assert found.cancel_reason == "cancelled by the operator"
     assert again == {"agentId": "main", "id": "aaaa1111", "cancelAsked": True}
 
 
@@ -144,7 +144,7 @@ def test_what_is_over_cannot_be_cancelled(place: Place, run: Run) -> None:
 
     status, text, _ = run("cancel", "aaaa1111")
 
-    assert (status, text) == (1, "aaaa1111 is not cancelled: it is over (done).\n")
+    assert (status, text) == (1, "aaaa1111 is not cancelled: it has ended (done).\n")
 
 
 def test_ids_are_completed(place: Place) -> None:
@@ -161,3 +161,13 @@ def test_ids_are_completed(place: Place) -> None:
 
 def test_there_is_a_command_for_each_of_them() -> None:
     assert set(batch.commands) == {"ls", "show", "cancel"}
+
+
+@pytest.mark.parametrize("args", [("ls",), ("show", "aaaa1111")])
+def test_words_of_a_provider_command_no_terminal(place: Place, run: Run, args: tuple[str, ...]) -> None:
+    add(place, "aaaa1111", job_id="batch\x1b[95m_7", provider_state="[bold]in\x9b31m")
+
+    text = run(*args)[1]
+
+    assert "batch\\x1b[95m_7" in text
+    assert "[bold]in\\x9b31m" in text

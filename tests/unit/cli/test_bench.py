@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from producers import cli
+from memline.producers import cli
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.transcripts import opening, said
 
 NOTES = {
     "MEMORY.md": "# What holds\n\nThe standup is at nine.\n",
@@ -136,3 +137,30 @@ def test_with_a_provider_notes_and_questions_are_embedded(
     assert json.loads(capsys.readouterr().out)["by"]["birds"]["R@10"] == 1.0
     # Three notes and two questions, each paid for once.
     assert sorted(server.log()["texts"].values()) == [1, 1, 1, 1, 1]
+
+
+def test_transcripts_are_searched_with_the_view_sessions(
+    labelled: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sessions = Path(labelled[1]) / "home" / "sessions"
+    sessions.mkdir()
+    (sessions / "abc.jsonl").write_text(opening() + said("user", "The umbrella is in the cellar."))
+    place = {"view": "sessions", "path": "sessions/abc.jsonl", "line": 2}
+    row = {"query_id": "q1", "query": "umbrella", "workspace": "home", "evidence": [[place]]}
+    queries = tmp_path / "sessions.jsonl"
+    queries.write_text(json.dumps(row))
+
+    assert cli.run(["bench", "retrieval", str(queries), labelled[1], "--view", "sessions", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["all"]["R@3"] == 1.0
+
+
+def test_categories_command_no_terminal(
+    labelled: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = Path(labelled[0])
+    queries.write_text(queries.read_text("utf-8").replace('"birds"', r'"birds\u001b[95m"'), "utf-8")
+
+    assert cli.run(["bench", "retrieval", *labelled]) == 0
+
+    assert "birds\\x1b[95m" in capsys.readouterr().out

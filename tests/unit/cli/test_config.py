@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from producers.cli import run
+from memline.producers.cli import run
 
 CONTENT = """
 // a file as people write it
@@ -133,7 +133,7 @@ def test_check_of_a_good_file_counts_its_keys(capsys: pytest.CaptureFixture[str]
     assert text == f"{file}: 7 keys\nNo problems.\n"
 
 
-def test_check_tells_every_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_check_names_every_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "c.json5"
     path.write_text("{memory: {backend: 'qmd'}, memorySearch: {providr: 1, query: {maxResults: 0}}}")
 

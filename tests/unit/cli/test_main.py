@@ -8,46 +8,14 @@ from pathlib import Path
 import click
 import pytest
 
-from producers import cli
-from producers.cli.options import Invocation, examples, global_options, print_json
-from shared.config.load import Options
-from shared.errors import ConfigError, MemlineError
+from memline.producers import cli
+from memline.shared.config.load import Options
 
 ROOT = Path(cli.__file__).parents[2]
 
 
-@pytest.fixture
-def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
-    """A command `probe` that only notes the global options it was given."""
-    seen: list[Options] = []
-
-    @click.command()
-    @click.option("--fail", type=click.Choice(["hint", "usage", "disk", "interrupt", "status"]))
-    @global_options
-    def command(invocation: Invocation, fail: str | None) -> int | None:
-        seen.append(invocation.options)
-        match fail:
-            case "hint":
-                raise MemlineError("it broke", hint="memline doctor")
-            case "usage":
-                raise ConfigError("no such thing")
-            case "disk":
-                raise OSError(28, "No space left on device", "/full/x")
-            case "interrupt":
-                raise KeyboardInterrupt
-            case "status":
-                return 1
-        return None
-
-    module = type(sys)("probe")
-    module.command = command  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "probe", module)
-    monkeypatch.setitem(cli.COMMANDS, "probe", ("probe:command", "Probe."))
-    return seen
-
-
 def run_process(
-    *args: str, code: str = "from producers.cli import main; main()"
+    *args: str, code: str = "from memline.producers.cli import main; main()"
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *args],
@@ -62,7 +30,7 @@ def run_process(
 
 def test_help_lists_every_command_and_imports_none() -> None:
     code = (
-        "import sys; from producers.cli import run, COMMANDS; run(['--help']);"
+        "import sys; from memline.producers.cli import run, COMMANDS; run(['--help']);"
         "loaded = [m for m, _ in COMMANDS.values() if m.partition(':')[0] in sys.modules];"
         "sys.exit(repr(loaded) if loaded else 0)"
     )
@@ -80,8 +48,9 @@ def test_help_lists_every_command_and_imports_none() -> None:
 def test_the_command_line_itself_imports_nothing_heavy() -> None:
     heavy = "asyncio dramatiq httpx importlib.metadata logging msgspec numpy pyjson5 redis rich sqlite3"
     code = (
-        "import sys; from producers.cli import run; from producers.cli.options import Invocation;"
-        "from shared.config.load import load; load();"
+        "import sys; from memline.producers.cli import run;"
+        "from memline.producers.cli.options import Invocation;"
+        "from memline.shared.config.load import load; load();"
         f"sys.exit(' '.join(m for m in {heavy.split()!r} if m in sys.modules) or 0)"
     )
 
@@ -108,34 +77,6 @@ def test_every_commands_help_ends_with_examples(args: list[str], capsys: pytest.
     assert f"    memline {' '.join(args)}" in text or f"memline {args[0]}" in text.split("Examples:")[1]
 
 
-def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> None:
-    before = ["--config", "c", "--home", "h", "--workspace", "w", "--agent", "a"]
-
-    assert cli.run([*before, "probe"]) == 0
-    assert cli.run(["probe", *before]) == 0
-
-    for options in probe:
-        assert (options.config, options.home, options.workspace, options.agent) == (
-            Path("c"),
-            Path("h"),
-            Path("w"),
-            "a",
-        )
-
-
-def test_an_option_after_the_name_wins_over_the_same_before_it(probe: list[Options]) -> None:
-    cli.run(["--agent", "a", "--home", "h", "probe", "--agent", "b"])
-
-    assert (probe[0].agent, probe[0].home) == ("b", Path("h"))
-
-
-def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> None:
-    cli.run(["--agent", "a", "probe"])
-    cli.run(["probe"])
-
-    assert probe[1].agent is None
-
-
 @pytest.mark.parametrize(
     ("fail", "status", "lines"),
     [
@@ -156,7 +97,7 @@ def test_every_end_has_its_exit_status_and_says_so_on_stderr(
     assert output.err.splitlines() == lines
 
 
-def test_a_misspelt_command_is_told_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_command_is_answered_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["serach"]) == 2
 
     assert "'search'" in capsys.readouterr().err
@@ -188,7 +129,7 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "from producers.cli import run; sys.exit(run(['config', 'show']))",
+        "from memline.producers.cli import run; sys.exit(run(['config', 'show']))",
         # What a command leaves in the buffer meets the closed pipe at the very end.
         "import click; from producers import cli;"
         "sys.modules['probe'] = type(sys)('probe');"
@@ -196,7 +137,7 @@ def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         "cli.COMMANDS['probe'] = ('probe:command', ''); sys.exit(cli.run(['probe']))",
     ],
 )
-def test_a_reader_that_goes_away_is_no_reason_to_complain(code: str) -> None:
+def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", f"import sys; sys.stdin.read(); {code}"],
         cwd=ROOT,
@@ -222,7 +163,7 @@ def test_the_completion_script_is_printed(shell: str) -> None:
     assert f"_MEMLINE_COMPLETE={shell}_complete" in done.stdout
 
 
-def test_completion_offers_commands_without_importing_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_offers_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_MEMLINE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "memline sea")
     monkeypatch.setenv("COMP_CWORD", "1")
@@ -230,26 +171,3 @@ def test_completion_offers_commands_without_importing_them(monkeypatch: pytest.M
     done = run_process()
 
     assert done.stdout.split() == ["plain,search"]
-
-
-def test_examples_keep_their_lines() -> None:
-    assert examples("a", "b") == "\b\nExamples:\n  a\n  b"
-
-
-def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"a": "記憶"})
-    print_json({"a": "\udcff"})
-
-    kept, escaped = capsys.readouterr().out.split("}\n", 1)
-    assert "記憶" in kept
-    assert "\\udcff" in escaped
-
-
-def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
-    invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
-
-    with pytest.raises(ConfigError):
-        _ = invocation.loaded
-
-    (tmp_path / "nowhere").write_text("{}")
-    assert invocation.loaded is invocation.loaded

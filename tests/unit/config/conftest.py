@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.config.load import Loaded, Options, load
+from memline.shared.config.load import Loaded, Options, load
 
 Loader = Callable[..., Loaded]
 

@@ -4,29 +4,30 @@ from typing import Any
 
 import pytest
 
-from shared.config.check import FOREIGN, Report, check_block
-from shared.config.schema import ExtraPath, MemorySearch
+from memline.shared.config.check import Issues, check_block
+from memline.shared.config.keys import values
+from memline.shared.config.schema import WITHOUT_EFFECT, ExtraPath, MemorySearch
 
 
-def checked(raw: object) -> tuple[dict[str, Any], Report]:
-    report = Report()
-    found = check_block(MemorySearch, raw, at="f: memorySearch", report=report)
-    return {path: value for path, (value, _) in found.items()}, report
+def checked(raw: object) -> tuple[dict[str, Any], Issues]:
+    issues = Issues()
+    found = check_block(MemorySearch, raw, at="f: memorySearch", issues=issues)
+    return values(found), issues
 
 
 def only_problem(raw: object) -> tuple[str, str]:
-    _, report = checked(raw)
-    (problem,) = report.problems
+    _, issues = checked(raw)
+    (problem,) = issues.problems
     return problem.message, problem.hint
 
 
 def test_leaves_come_with_their_place() -> None:
-    report = Report()
+    issues = Issues()
 
-    found = check_block(MemorySearch, {"query": {"hybrid": {"mmr": {"lambda": 1}}}}, at="f: x", report=report)
+    found = check_block(MemorySearch, {"query": {"hybrid": {"mmr": {"lambda": 1}}}}, at="f: x", issues=issues)
 
     assert found == {"query.hybrid.mmr.lambda": (1.0, "f: x.query.hybrid.mmr.lambda")}
-    assert not report.problems
+    assert not issues.problems
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_an_unknown_key_that_resembles_nothing_is_to_be_removed() -> None:
     assert only_problem({"zzzzqqq": 1})[1] == "remove zzzzqqq"
 
 
-@pytest.mark.parametrize("key", sorted(FOREIGN))
+@pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
 def test_a_key_of_the_original_without_effect_is_named(key: str) -> None:
     raw: object = "x"
     for name in reversed(key.split(".")):
@@ -58,7 +59,7 @@ def test_a_key_of_the_original_without_effect_is_named(key: str) -> None:
 
     message, hint = only_problem(raw)
 
-    assert FOREIGN[key] in message
+    assert WITHOUT_EFFECT[key] in message
     assert hint == f"remove {key}"
 
 
@@ -86,10 +87,11 @@ def test_a_foreign_key_that_is_switched_off_is_accepted() -> None:
         ({"provider": ["openai"]}, "an array", "auto, openai"),
         ({"sources": "memory"}, '"memory"', "an array of memory, sessions"),
         ({"sources": ["notes"]}, "an array", "an array of memory, sessions"),
-        ({"extraPaths": "x"}, '"x"', "an array of paths"),
-        ({"extraPaths": [{"pth": "x"}]}, "an array", "in every entry a path"),
-        ({"remote": {"headers": {"a": 1}}}, "an object", "an object of header names"),
-        ({"remote": {"headers": {"a": "b\r\nc: d"}}}, "an object", "an object of header names"),
+        ({"extraPaths": "x"}, "a text", "an array"),
+        ({"extraPaths": [7]}, "the number 7", "an object"),
+        ({"extraPaths": [{"path": 7}]}, "the number 7", "text"),
+        ({"remote": {"headers": {"a": 1}}}, "an object", "an object of names and texts"),
+        ({"remote": {"headers": {"a": "b\r\nc: d"}}}, "an object", "an object of names and texts"),
         ({"model": "a\0b"}, "", "text"),
         (7, "the number 7", "an object"),
     ],
@@ -108,24 +110,24 @@ def test_a_secret_of_the_wrong_kind_is_not_quoted() -> None:
     assert "hush" not in only_problem({"remote": {"apiKey": "hush\0"}})[0]
 
 
-def test_a_service_that_speaks_openais_protocol_is_told_how() -> None:
+def test_a_provider_with_openais_protocol_gets_a_hint() -> None:
     assert "remote.baseUrl" in only_problem({"provider": "lmstudio"})[1]
 
 
 def test_every_problem_is_collected() -> None:
-    _, report = checked({"a": 1, "enabled": 2, "query": {"maxResults": 0}})
+    _, issues = checked({"a": 1, "enabled": 2, "query": {"maxResults": 0}})
 
-    assert len(report.problems) == 3
+    assert len(issues.problems) == 3
 
 
 def test_numbers_of_the_other_kind_are_taken_when_nothing_is_lost() -> None:
-    found, report = checked({"chunking": {"tokens": 300.0}, "query": {"minScore": 1}})
+    found, issues = checked({"chunking": {"tokens": 300.0}, "query": {"minScore": 1}})
 
-    assert (found, report.problems) == ({"chunking.tokens": 300, "query.minScore": 1.0}, [])
+    assert (found, issues.problems) == ({"chunking.tokens": 300, "query.minScore": 1.0}, [])
 
 
 def test_search_weights_and_scores_outside_of_their_limits_are_moved_with_a_warning() -> None:
-    found, report = checked(
+    found, issues = checked(
         {"query": {"minScore": 7, "hybrid": {"candidateMultiplier": 50, "vectorWeight": -1}}}
     )
 
@@ -134,12 +136,12 @@ def test_search_weights_and_scores_outside_of_their_limits_are_moved_with_a_warn
         "query.hybrid.candidateMultiplier": 20,
         "query.hybrid.vectorWeight": 0.0,
     }
-    assert not report.problems
-    assert len(report.warnings) == 3
+    assert not issues.problems
+    assert len(issues.warnings) == 3
 
 
 def test_extra_paths_are_texts_or_objects() -> None:
-    found, _ = checked({"extraPaths": [" a ", "", {"path": "b", "pattern": "*.txt"}, {"path": "c"}]})
+    found, _ = checked({"extraPaths": [" a ", "", " ", {"path": "b", "pattern": "*.txt"}, {"path": "c"}]})
 
     assert found["extraPaths"] == (
         ExtraPath(path="a"),

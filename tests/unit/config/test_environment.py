@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.config import environment
-from shared.errors import ConfigError
+from memline.shared.config import environment
+from memline.shared.errors import ConfigError
 
 
 def test_an_empty_variable_counts_as_not_set() -> None:
@@ -21,12 +21,13 @@ def test_only_a_leading_tilde_is_the_home_directory() -> None:
 
 
 def test_references_are_replaced_and_missing_ones_named() -> None:
-    text, missing = environment.expand("${A}-${B}-$${A}-$A", {"A": "1"})
+    missing: list[str] = []
+    text = environment.expand("${A}-${B}-$${A}-$A", {"A": "1"}, missing)
 
     assert (text, missing) == ("1--${A}-$A", ["B"])
 
 
-def test_the_log_is_quiet_text_unless_told_otherwise() -> None:
+def test_the_log_is_quiet_text_by_default() -> None:
     assert environment.log_options({}) == ("WARNING", "text")
     assert environment.log_options({"MEMLINE_LOG_LEVEL": "debug", "MEMLINE_LOG_FORMAT": "JSON"}) == (
         "DEBUG",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.config import files
-from shared.errors import ConfigError
+from memline.shared.config import files
+from memline.shared.errors import ConfigError
 
 
 def write(path: Path, text: str = "{}") -> Path:
@@ -85,7 +85,7 @@ def test_json5_is_understood(tmp_path: Path) -> None:
         ("[" * 5000, "line 1", "nested too deep"),
     ],
 )
-def test_a_broken_file_is_told_with_line_and_column(
+def test_a_broken_file_is_reported_with_line_and_column(
     tmp_path: Path, text: str, place: str, complaint: str
 ) -> None:
     path = write(tmp_path / "c.json5", text)
@@ -124,12 +124,12 @@ def test_a_file_of_something_else_than_an_object_is_an_error(tmp_path: Path) -> 
         files.read(write(tmp_path / "c.json5", "[1]"))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
         files.read(tmp_path)
 
 
-def test_bytes_that_are_no_utf8_are_told_with_their_place(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_reported_with_their_place(tmp_path: Path) -> None:
     path = tmp_path / "c.json5"
     path.write_bytes(b'{"a": "\xff"}')
 

@@ -2,9 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from shared.config.check import _KINDS
-from shared.config.keys import build, default_of, json_name, leaves
-from shared.config.schema import MemorySearch, ProviderEntry, QueueSettings
+from memline.shared.config.check import fit
+from memline.shared.config.keys import build, default_of, json_name, leaves
+from memline.shared.config.schema import (
+    AgentEntry,
+    ChatRule,
+    ConfigFile,
+    ExtraPath,
+    MemorySearch,
+    PriceEntry,
+    ProviderEntry,
+)
 
 
 @pytest.mark.parametrize(
@@ -20,10 +28,12 @@ def test_attributes_have_the_camel_case_name_of_the_file(attribute: str, name: s
     assert json_name(attribute) == name
 
 
-@pytest.mark.parametrize("block", [MemorySearch, ProviderEntry, QueueSettings])
+@pytest.mark.parametrize(
+    "block", [MemorySearch, ConfigFile, AgentEntry, ProviderEntry, PriceEntry, ExtraPath, ChatRule]
+)
 def test_every_leaf_has_a_checked_type_limits_and_words(block: type) -> None:
     for path, field in leaves(block):
-        assert str(field.type) in _KINDS, path
+        assert field.metadata.get("of") or fit(None, str(field.type), field.metadata)[1], path
         assert field.metadata["doc"], path
 
 

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.config.load import Options, examine
-from shared.config.schema import ExtraPath
-from shared.errors import ConfigError
+from memline.shared.config.load import Options, examine
+from memline.shared.config.schema import ExtraPath
+from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import Loader, memory
 
 # -- places ---------------------------------------------------------------------------------------
@@ -24,7 +25,7 @@ def test_without_anything_every_key_has_its_default(read: Loader, home: Path) ->
     assert loaded.settings.path is None
 
 
-def test_a_missing_workspace_is_an_error_only_for_who_needs_it(read: Loader) -> None:
+def test_a_missing_workspace_is_an_error_only_for_commands_that_need_it(read: Loader) -> None:
     loaded = read()
 
     with pytest.raises(ConfigError) as caught:
@@ -169,7 +170,7 @@ def test_references_in_keys_headers_and_addresses_are_replaced(read: Loader) -> 
     assert agent.memory.remote.base_url == "http://host:1/v1"
 
 
-def test_the_name_of_a_key_variable_stands_for_the_key(read: Loader) -> None:
+def test_the_name_of_a_key_variable_means_its_value(read: Loader) -> None:
     agent = read(memory(remote={"apiKey": "GEMINI_API_KEY"}), {"GEMINI_API_KEY": "g"}).agent()
 
     assert agent.memory.remote.api_key == "g"
@@ -183,7 +184,7 @@ def test_a_reference_to_nothing_is_an_error_that_names_the_variable(read: Loader
     assert "remote.apiKey" in caught.value.message
 
 
-def test_an_overridden_reference_to_nothing_is_no_error(read: Loader) -> None:
+def test_an_overridden_reference_to_nothing_is_accepted(read: Loader) -> None:
     content = memory(remote={"apiKey": "${NOT_THERE}"})
     content["agents"]["list"] = [{"id": "main", "memorySearch": {"remote": {"apiKey": "k"}}}]
 
@@ -218,8 +219,21 @@ def test_the_queue_is_variable_then_file(read: Loader) -> None:
     assert read(content, {"R": "r", "MEMLINE_QUEUE_URL": "rediss://v"}).settings.queue.url == "rediss://v"
 
 
+def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_given(read: Loader) -> None:
+    url = {"MEMLINE_QUEUE_URL": "redis://h/0"}
+    here, there = (read(None, {**url, "MEMLINE_HOME": home}).settings.queue for home in ("/a", "/b"))
+
+    assert re.fullmatch("[0-9a-f]{12}", here.name) and here.name != there.name
+    assert here.address == f"redis://h/0#{here.name}"
+    named = read({"queue": {"name": "file"}}, {**url, "MEMLINE_QUEUE_NAME": "team"}).settings.queue
+    assert named.address == "redis://h/0#team"
+    assert (read(None).settings.queue.name, read(None).settings.queue.address) == ("", "")
+    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_NAME: not a valid name"):
+        read(None, {**url, "MEMLINE_QUEUE_NAME": "a:b"})
+
+
 @pytest.mark.parametrize("url", ["http://h", "localhost:6379", "redis:h"])
-def test_a_queue_that_is_no_redis_is_an_error_that_does_not_quote_it(read: Loader, url: str) -> None:
+def test_an_address_of_another_server_is_an_error_that_does_not_quote_it(read: Loader, url: str) -> None:
     with pytest.raises(ConfigError, match="MEMLINE_QUEUE_URL: not the address of a Redis") as caught:
         read(None, {"MEMLINE_QUEUE_URL": url})
 
@@ -255,6 +269,15 @@ def test_a_block_of_the_wrong_shape_is_an_error(read: Loader, content: dict[str,
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("provider", ["hush", {"apiKey": "hush\0"}, {"headers": "hush"}])
+def test_a_secret_in_the_wrong_place_is_not_quoted(read: Loader, provider: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read({"models": {"providers": {"openai": provider}}})
+
+    assert "models.providers.openai" in caught.value.message
+    assert "hush" not in caught.value.message
+
+
 def test_unknown_keys_elsewhere_are_ignored(read: Loader) -> None:
     content = {
         "channels": {"whatsapp": {}},
@@ -273,7 +296,7 @@ def test_of_many_problems_the_first_is_raised_and_the_others_are_counted(read: L
     assert "memline config check" in caught.value.hint
 
 
-def test_a_problem_of_the_defaults_is_told_once(home: Path, tmp_path: Path) -> None:
+def test_a_problem_of_the_defaults_is_reported_once(home: Path, tmp_path: Path) -> None:
     content = memory(remote={"apiKey": "${NOT_THERE}"})
     content["agents"]["list"] = [{"id": "a"}, {"id": "b", "memorySearch": {"model": "m"}}]
     (tmp_path / "c.json5").write_text(json.dumps(content))
@@ -292,7 +315,7 @@ def test_a_problem_of_the_defaults_is_told_once(home: Path, tmp_path: Path) -> N
         ({"queue": {"ulr": ""}}, "did you mean url"),
     ],
 )
-def test_a_key_that_looks_as_if_it_were_read_is_warned_of(
+def test_a_key_that_looks_as_if_it_were_read_gets_a_warning(
     read: Loader, content: dict[str, Any], key: str
 ) -> None:
     assert any(key in warning for warning in read(content).warnings)
@@ -303,6 +326,6 @@ def test_no_secret_is_in_what_a_configuration_prints(read: Loader) -> None:
     content["models"] = {"providers": {"openai": {"apiKey": "hush"}}}
     loaded = read(content, {"OPENAI_API_KEY": "hush", "MEMLINE_QUEUE_URL": "redis://:hush@h"})
 
-    text = repr(loaded) + repr(loaded.settings) + repr(loaded.agents()) + repr(loaded.ground)
+    text = repr(loaded) + repr(loaded.settings) + repr(loaded.agents()) + repr(loaded.context)
 
     assert "hush" not in text

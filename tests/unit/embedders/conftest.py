@@ -6,20 +6,17 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.clock import ManualClock
-from shared.config.schema import AgentSettings, MemorySearch, Remote
-from shared.embedders.choice import choose
-from shared.embedders.gemini import GeminiEmbedder
-from shared.embedders.openai import OpenAIEmbedder
-from shared.embedders.remote import RemoteEmbedder
-from shared.embedders.voyage import VoyageEmbedder
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.gemini import GeminiEmbedder
+from memline.shared.embedders.openai import OpenAIEmbedder, VoyageEmbedder
+from memline.shared.embedders.remote import RemoteEmbedder
 from tests.support.embedding_server import EmbeddingServer
 
 KEY = "sk-test-0123456789abcdef"
@@ -78,11 +75,10 @@ def connect(clock: ManualClock) -> Iterator[Connect]:
     ) -> RemoteEmbedder:
         settings["remote"] = {"api_key": KEY, **settings.get("remote", {}), "base_url": url}
         choice = choose(make_settings(provider=provider, **settings))
-        assert choice.identity and choice.endpoint and choice.caps
+        assert choice.identity and choice.endpoint
         embedder = KINDS[provider](
             identity=choice.identity,
             endpoint=choice.endpoint,
-            caps=choice.caps,
             timeout_s=timeout_s,
             vector_dims=vector_dims,
             clock=clock,
@@ -93,42 +89,3 @@ def connect(clock: ManualClock) -> Iterator[Connect]:
     yield make
     for embedder in made:
         embedder.close()
-
-
-@pytest.fixture(scope="session")
-def batch_servers() -> Iterator[Callable[[str], EmbeddingServer]]:
-    """The server of a provider, as if it was just started: starting one takes longer than most tests."""
-    from tests.unit.embedders.batches import DIMS, SERVERS
-
-    with ExitStack() as opened:
-
-        @cache
-        def started(provider: str) -> EmbeddingServer:
-            return opened.enter_context(SERVERS[provider](dims=DIMS, key=KEY))
-
-        def fresh(provider: str) -> EmbeddingServer:
-            server = started(provider)
-            server.control({"fault": "", "script": [], "clear_log": True})
-            server.batches.clear()
-            return server
-
-        yield fresh
-
-
-@pytest.fixture
-def open_batches(
-    clock: ManualClock, batch_servers: Callable[[str], EmbeddingServer]
-) -> Iterator[Callable[..., Any]]:
-    """The server of a provider with its Batch API connected; see `batches`."""
-    # It takes what it shares from here.
-    from tests.unit.embedders.batches import Place, client
-
-    with ExitStack() as opened:
-
-        def open_(provider: str, *, vector_dims: int = 0, **settings: Any) -> Place:
-            server = batch_servers(provider)
-            api = client(provider, server.url, clock=clock, timeout_s=10, vector_dims=vector_dims, **settings)
-            opened.callback(api.close)
-            return Place(provider=provider, server=server, api=api)
-
-        yield open_

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shared.config.schema import Local, ProviderEntry
-from shared.embedders.catalog import GEMINI_TASKS
-from shared.embedders.choice import NONE, Choice, choose
-from shared.embedders.protocol import Identity
-from shared.errors import ProviderStop
+from memline.shared.config.schema import Local, ProviderEntry
+from memline.shared.embedders.choice import NONE, Choice, choose
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderStop
+from memline.shared.providers import GEMINI_TASKS
 from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY, make_settings
 
@@ -223,7 +223,7 @@ def test_an_address_that_is_none_is_a_reason_not_a_crash(provider: str, url: str
     choice = choose(make_settings(provider=provider, remote={"base_url": url}))
 
     assert choice.provider == NONE
-    assert "remote.baseUrl is not an address" in choice.reason
+    assert "remote.baseUrl is not a valid address" in choice.reason
     assert choice.action
 
 
@@ -245,8 +245,8 @@ def test_secrets_are_in_no_representation() -> None:
 def test_choosing_imports_neither_httpx_nor_numpy() -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from shared.config.schema import AgentSettings\n"
-        "from shared.embedders.choice import choose\n"
+        "from memline.shared.config.schema import AgentSettings\n"
+        "from memline.shared.embedders.choice import choose\n"
         "p = Path()\n"
         "k = {'openai': 'k'}\n"
         "s = AgentSettings(agent='a', workspace=p, index_path=p, state_dir=p, environment_keys=k)\n"

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shared.embedders.catalog import GEMINI_PROMPTS, GEMINI_TASKS
-from shared.embedders.choice import NONE, Choice, build_for_identity, choose, choose_fallback
-from shared.embedders.protocol import Identity
-from shared.errors import ProviderStop
+from memline.shared.embedders.choice import NONE, Choice, choose, choose_fallback, choose_for_identity
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderStop
+from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
@@ -101,7 +101,7 @@ def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: Embeddin
     settings = make_settings(remote={"base_url": server.url}, model="new")
     assert old.identity
 
-    embedder = build_for_identity(settings, old.identity, old.base_url)
+    embedder = choose_for_identity(settings, old.identity, old.base_url).build()
     embedder.embed_query("x", timeout_s=5)
     embedder.close()
 
@@ -124,7 +124,7 @@ def test_an_identity_of_another_endpoint_is_never_asked(settings: Any) -> None:
     assert old
 
     with pytest.raises(ProviderStop, match="do not lead to openai") as caught:
-        build_for_identity(settings, old, "http://127.0.0.1:11434/v1")
+        choose_for_identity(settings, old, "http://127.0.0.1:11434/v1").build()
 
     assert caught.value.hint
 
@@ -133,15 +133,15 @@ def test_the_public_service_is_not_asked_with_the_key_meant_for_another_place() 
     public = Identity(provider="openai", model="text-embedding-3-small")
 
     with pytest.raises(ProviderStop):
-        build_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "")
+        choose_for_identity(make_settings(remote={**LOCAL, "api_key": KEY}), public, "").build()
 
 
-def test_provider_none_asks_nobody_whatever_the_fallback() -> None:
+def test_provider_none_calls_no_provider_whatever_the_fallback() -> None:
     public = Identity(provider="openai", model="text-embedding-3-small")
     settings = make_settings(provider="none", fallback="openai", environment_keys={"openai": KEY})
 
     with pytest.raises(ProviderStop, match="is none"):
-        build_for_identity(settings, public, "")
+        choose_for_identity(settings, public, "").build()
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_an_identity_of_any_provider_can_be_asked(identity: Identity, is_fallbac
         environment_keys={name: KEY},
     )
 
-    embedder = build_for_identity(settings, replace(identity, dims=256), "")
+    embedder = choose_for_identity(settings, replace(identity, dims=256), "").build()
     embedder.close()
 
     assert embedder.identity == replace(identity, dims=256)
@@ -175,7 +175,7 @@ def test_a_question_for_older_vectors_is_dressed_as_they_were(kind: type[Embeddi
             chosen, model="old", scheme="CLUSTERING/QUESTION_ANSWERING" if name == "gemini" else "/query"
         )
 
-        embedder = build_for_identity(settings, old, server.url)
+        embedder = choose_for_identity(settings, old, server.url).build()
         embedder.embed_query("where?", timeout_s=5)
         embedder.close()
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from shared.config.schema import ProviderEntry
-from shared.embedders.catalog import CATALOG
-from shared.embedders.endpoint import normal_url, primary_endpoint
+from memline.shared.config.schema import ProviderEntry
+from memline.shared.embedders.endpoint import endpoint_of, normal_url
+from memline.shared.providers import PROVIDERS
 from tests.unit.embedders.conftest import make_settings
 
 
 def digest(url: str, **headers: str) -> str:
     settings = make_settings(remote={"base_url": url, "headers": headers})
-    return primary_endpoint(CATALOG["openai"], settings).digest
+    return endpoint_of(PROVIDERS["openai"], settings, own=True).digest
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,9 @@ def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
     entry = ProviderEntry(base_url="http://entry/v1", headers={"X-A": "1"})
     settings: dict[str, Any] = {"providers": {"openai": entry}}
 
-    ours = primary_endpoint(CATALOG["openai"], make_settings(**settings))
-    remote = primary_endpoint(
-        CATALOG["openai"], make_settings(**settings, remote={"base_url": "http://r/v1"})
-    )
+    ours = endpoint_of(PROVIDERS["openai"], make_settings(**settings), own=True)
+    with_remote = make_settings(**settings, remote={"base_url": "http://r/v1"})
+    remote = endpoint_of(PROVIDERS["openai"], with_remote, own=True)
 
     assert (ours.base_url, ours.headers) == ("http://entry/v1", {"x-a": "1"})
     assert remote.base_url == "http://r/v1"
@@ -75,9 +74,9 @@ def test_the_entry_of_the_provider_gives_what_remote_does_not() -> None:
     ],
 )
 def test_the_path_of_the_other_protocol_of_gemini_is_cut_off(url: str, native: str) -> None:
-    endpoint = primary_endpoint(CATALOG["gemini"], make_settings(remote={"base_url": url}))
+    endpoint = endpoint_of(PROVIDERS["gemini"], make_settings(remote={"base_url": url}), own=True)
 
-    assert endpoint.base_url == (native or CATALOG["gemini"].public_url)
+    assert endpoint.base_url == (native or PROVIDERS["gemini"].public_url)
     assert endpoint.public == (not native)
 
 
@@ -96,7 +95,7 @@ def test_a_key_of_gemini_goes_to_no_address_but_that_of_its_own_entry(
 ) -> None:
     providers = {n: ProviderEntry(api_key=k, base_url=u) for n, (k, u) in entries.items()}
 
-    endpoint = primary_endpoint(CATALOG["gemini"], make_settings(providers=providers))
+    endpoint = endpoint_of(PROVIDERS["gemini"], make_settings(providers=providers), own=True)
 
     assert endpoint.key == key
-    assert endpoint.base_url == (CATALOG["gemini"].public_url if url == "public" else url)
+    assert endpoint.base_url == (PROVIDERS["gemini"].public_url if url == "public" else url)

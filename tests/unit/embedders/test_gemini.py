@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from shared.embedders.catalog import CATALOG, GEMINI_PROMPTS, GEMINI_TASKS
-from shared.embedders.endpoint import Endpoint
-from shared.embedders.fake import FakeEmbedder
-from shared.embedders.gemini import GeminiEmbedder
-from shared.embedders.protocol import Identity
-from shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderStop
+from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.embedders.gemini import GeminiEmbedder
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderStop
+from memline.shared.providers import GEMINI_PROMPTS, GEMINI_TASKS
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.unit.embedders.conftest import KEY, Connect, refusal
 
@@ -114,7 +114,7 @@ def test_no_name_of_a_model_becomes_another_address(
     ("fault", "hint"),
     [("429-quota", "the day's quota of this gemini key"), ("403-quota", "no quota for the model")],
 )
-def test_a_quota_that_does_not_come_back_stops_whatever_time_to_wait_stands_beside_it(
+def test_a_used_up_quota_of_a_day_stops_whatever_time_to_wait_the_answer_names(
     server: GeminiServer, connect: Connect, fault: str, hint: str
 ) -> None:
     server.control({"fault": fault})
@@ -142,7 +142,6 @@ def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server
         endpoint=Endpoint(
             provider="gemini", base_url=server.url, public=True, key=KEY, key_header="x-goog-api-key"
         ),
-        caps=CATALOG["gemini"].caps,
     )
 
     with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 3072"):
@@ -156,10 +155,10 @@ def test_dimensions_of_the_public_model_are_known_before_the_first_answer(server
     [
         ({}, "no `embeddings`"),
         ([], "no `embeddings`"),
-        ({"embeddings": {}}, "no list"),
+        ({"embeddings": {}}, "not a list"),
         ({"embeddings": [{"values": [1.0]}, {}]}, "a vector is missing"),
         ({"embeddings": [{"values": [1.0]}, None]}, "a vector is missing"),
-        ({"embeddings": [{"values": [1.0]}, {"values": ["x"]}]}, "no number"),
+        ({"embeddings": [{"values": [1.0]}, {"values": ["x"]}]}, "not a number"),
     ],
 )
 def test_an_answer_of_another_shape_is_broken(

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from shared.clock import ManualClock
-from shared.embedders.fake import FakeEmbedder
-from shared.embedders.remote import RemoteEmbedder
-from shared.embedders.request import embed
-from shared.errors import (
+from memline.shared.clock import ManualClock
+from memline.shared.embedders.remote import RemoteEmbedder
+from memline.shared.embedders.request import embed
+from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
@@ -20,6 +19,7 @@ from shared.errors import (
     ProviderTooBig,
 )
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, Connect
@@ -101,7 +101,7 @@ def test_caps_are_read_from_the_answer(site: Site) -> None:
     assert (tokens.value.max_rows, tokens.value.max_tokens) == (None, 5)
 
 
-def test_a_time_to_wait_is_handed_on_and_nobody_tries_before(site: Site) -> None:
+def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site: Site) -> None:
     site.server.control({"fault": "429:34"})
 
     with pytest.raises(ProviderLater) as caught:
@@ -114,9 +114,11 @@ def test_a_time_to_wait_is_handed_on_and_nobody_tries_before(site: Site) -> None
 @pytest.mark.parametrize("fault", ["500", "503", "close"])
 def test_a_short_trouble_is_tried_again_at_once(site: Site, clock: ManualClock, fault: str) -> None:
     site.server.control({"script": [fault, fault, "ok"]})
+    started = clock.now()
 
     assert len(site.embedder.embed_documents(TEXTS)) == 3
     assert len(site.server.requests) == 3
+    assert 0.6 <= clock.now() - started <= 4
 
 
 def test_a_server_that_hangs_is_given_up_at_the_time_limit(site: Site) -> None:
@@ -124,6 +126,8 @@ def test_a_server_that_hangs_is_given_up_at_the_time_limit(site: Site) -> None:
 
     with pytest.raises(ProviderLater, match=r"no answer within 0\.3 s"):
         site.embedder.embed_query("x", timeout_s=0.3)
+
+    assert len(site.server.requests) == 1
 
 
 def test_dimensions_must_stay_those_of_the_first_answer(site: Site) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.embedders.fake import FakeEmbedder
-from shared.embedders.request import Outcome, embed, max_calls
+from memline.shared.embedders.request import Outcome, embed, max_calls
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.embedders.conftest import Connect
 
 

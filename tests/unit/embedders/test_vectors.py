@@ -10,9 +10,9 @@ from array import array
 
 import pytest
 
-from shared.embedders import vectors
-from shared.embedders.vectors import unit_vector, unit_vectors
-from shared.errors import ProviderBrokenAnswer
+from memline.shared.embedders import vectors
+from memline.shared.embedders.vectors import unit_vector, unit_vectors
+from memline.shared.errors import ProviderBrokenAnswer
 from tests.support.process import python
 
 
@@ -58,9 +58,9 @@ def test_a_unit_vector_passes_unchanged() -> None:
         ([math.inf, 1.0], "not finite"),
         ([1e300, 1e300], "not finite"),
         ([1.0], "1 dimensions; expected 2"),
-        ([1.0, None], "no number"),
-        (["a", "b"], "no number"),
-        ([10**400, 1], "no number"),
+        ([1.0, None], "not a number"),
+        (["a", "b"], "not a number"),
+        ([10**400, 1], "not a number"),
         (b"12345", "multiple of 4"),
         (struct.pack("<2f", math.nan, 1), "not finite"),
     ],
@@ -82,7 +82,7 @@ def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() ->
     rows = [[source.gauss(0, 1) for _ in range(384)] for _ in range(50)]
 
     with_numpy = unit_vectors(rows, dims=384)
-    with_array = [vectors._with_array(row, 384) for row in rows]
+    with_array = [vectors._scaled(row, 384, None) for row in rows]
 
     for first, second in zip(with_numpy, with_array, strict=True):
         ours, theirs = array("i", first), array("i", second)
@@ -93,7 +93,7 @@ def test_a_vector_that_comes_while_another_thread_imports_numpy_waits_for_it() -
     script = """
 import sys, threading, time
 from importlib.abc import MetaPathFinder
-from shared.embedders.vectors import unit_vector
+from memline.shared.embedders.vectors import unit_vector
 
 class Slow(MetaPathFinder):
     def find_spec(self, name, path, target=None):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared.embedders.choice import choose
-from shared.embedders.fake import FakeEmbedder
-from shared.embedders.request import embed
-from shared.errors import ProviderLater, ProviderStop, ProviderTooBig
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.request import embed
+from memline.shared.errors import ProviderLater, ProviderStop, ProviderTooBig
+from tests.support.fake_embedder import FakeEmbedder
 from tests.support.voyage_server import VoyageServer
 from tests.unit.embedders.conftest import KEY, Connect, make_settings, refusal
 

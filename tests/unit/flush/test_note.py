@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.flush import note
+from memline.shared.flush import note
 
 
 def test_lines_that_stand_there_already_are_not_written_again(tmp_path: Path) -> None:
@@ -20,16 +20,16 @@ def test_lines_that_stand_there_already_are_not_written_again(tmp_path: Path) ->
     assert third.start_line == 0
 
 
-def test_a_workspace_that_cannot_be_written_is_told_before_anything_is_paid(
+def test_a_workspace_that_cannot_be_written_is_reported_before_anything_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Whoever runs the tests as root may write everywhere.
+    # Root may write everywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
 
     assert note.why_not_writable(tmp_path, "memory/d.md") == f"{tmp_path} is not writable"
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     assert "does not exist" in note.why_not_writable(tmp_path / "gone", "memory/d.md")
     assert note.why_not_writable(tmp_path, "memory/d.md") == ""
 
@@ -55,10 +55,10 @@ def test_an_entry_that_says_nothing_makes_no_note(tmp_path: Path, entry: str) ->
     assert not (tmp_path / "memory").exists()
 
 
-def test_a_note_that_could_not_be_written_is_told_before_anything_is_paid(tmp_path: Path) -> None:
+def test_a_note_that_cannot_be_written_is_reported_before_anything_is_paid(tmp_path: Path) -> None:
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory/pipe.md").mkdir()
     (tmp_path / "memory/link.md").symlink_to("/etc/passwd")
 
-    assert note.why_not_writable(tmp_path, "memory/pipe.md").endswith("is no regular file")
+    assert note.why_not_writable(tmp_path, "memory/pipe.md").endswith("is not a regular file")
     assert note.why_not_writable(tmp_path, "memory/link.md").endswith("is a symbolic link")

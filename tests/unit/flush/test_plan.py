@@ -5,10 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.flush import plan
-from shared.flush.size import SessionSize
-from shared.flush.state import ASKED, FAILED, NOTHING, STORED, SessionState
+from memline.shared.config.schema import AgentSettings, Compaction, MemoryFlush, Sessions
+from memline.shared.flush import plan
+from memline.shared.flush.state import ASKED, FAILED, NOTHING, STORED, SessionState
+from memline.shared.flush.transcript import SessionSize
 
 NOW = 1_750_000_000.0
 LARGE = SessionSize(counted=180_000, cycle="two")
@@ -47,7 +50,7 @@ def test_a_flush_that_failed_is_tried_three_times_and_then_not_again_in_this_cyc
     assert reason(failed, now=NOW + 3_000, grown_at=NOW + 3_000) == ""
 
 
-def test_a_request_that_was_lost_is_made_again() -> None:
+def test_a_request_that_was_lost_is_repeated() -> None:
     asked = SessionState(size=LARGE, cycle="two", outcome=ASKED, attempts=1, at=NOW)
 
     assert reason(asked, now=NOW + 899) == ""
@@ -65,7 +68,7 @@ def test_a_transcript_that_grew_by_so_many_bytes_is_flushed_whatever_its_tokens(
     assert reason(big, force=0) == ""
 
 
-def test_the_register_says_the_model_and_window_and_what_is_of_nobody(tmp_path: Path) -> None:
+def test_the_register_says_the_model_and_window_and_what_is_background(tmp_path: Path) -> None:
     content = {
         "agent:main:main": {"sessionId": "a", "model": "m", "contextTokens": 32_000},
         "agent:main:cron:daily": {"sessionId": "b", "contextTokens": "many"},
@@ -73,18 +76,18 @@ def test_the_register_says_the_model_and_window_and_what_is_of_nobody(tmp_path: 
     }
     (tmp_path / "sessions.json").write_text(json.dumps(content), encoding="utf-8")
 
-    found = plan.registered(tmp_path)
+    found = plan.read_registry(tmp_path)
 
-    assert found["a.jsonl"] == plan.Registered(key="agent:main:main", model="m", window=32_000)
-    assert not found["a.jsonl"].is_of_nobody
-    assert found["b.jsonl"].is_of_nobody and found["b.jsonl"].window == 0
+    assert found["a.jsonl"] == plan.RegistryEntry(key="agent:main:main", model="m", window=32_000)
+    assert not found["a.jsonl"].is_background
+    assert found["b.jsonl"].is_background and found["b.jsonl"].window == 0
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "\0"])
-def test_a_register_that_cannot_be_read_says_nothing(tmp_path: Path, text: str) -> None:
+def test_a_registry_that_cannot_be_read_is_empty(tmp_path: Path, text: str) -> None:
     (tmp_path / "sessions.json").write_text(text, encoding="utf-8")
 
-    assert plan.registered(tmp_path) == {}
+    assert plan.read_registry(tmp_path) == {}
 
 
 def test_a_folder_that_was_copied_in_is_old_though_its_files_are_new() -> None:
@@ -104,26 +107,15 @@ def test_a_reply_that_is_paid_for_is_written_before_anything_else_however_late()
     assert reason(waiting, now=NOW + 3_599) == ""
     assert reason(waiting, now=NOW + 3_600, grown_at=0.0) == "an answer waits to be written"
 
-    plan.ask(waiting, "it waits", NOW)
+    plan.record_request(waiting, "it waits", NOW)
     assert (waiting.cycle, waiting.start, waiting.outcome, waiting.attempts) == ("two", 3, ASKED, 10)
 
     waiting.outcome, waiting.reply = STORED, ""
-    plan.ask(waiting, reason(waiting), NOW)
+    plan.record_request(waiting, reason(waiting), NOW)
     assert (waiting.cycle, waiting.start, waiting.attempts) == ("three", 7, 1)
 
 
-def test_a_queue_that_is_away_uses_up_no_attempt() -> None:
-    session = SessionState(size=LARGE)
-
-    for hour in range(5):
-        assert reason(session, now=NOW + hour, grown_at=NOW) or hour
-        plan.ask(session, "large", NOW)
-        plan.take_back(session, "Redis is away", NOW)
-
-    assert session.attempts == 0 and reason(session, now=NOW + 60)
-
-
-def test_what_is_given_up_is_known() -> None:
+def test_a_session_is_given_up_after_three_failures_or_without_a_worker() -> None:
     assert plan.is_given_up(SessionState(outcome=FAILED, attempts=3), NOW)
     assert plan.is_given_up(SessionState(outcome=ASKED, attempts=1, at=NOW - 900), NOW)
     assert not plan.is_given_up(SessionState(outcome=ASKED, attempts=3, at=NOW), NOW)
@@ -131,7 +123,7 @@ def test_what_is_given_up_is_known() -> None:
     assert not plan.is_given_up(SessionState(), NOW)
 
 
-def test_the_register_names_files_and_providers_and_is_no_link_and_no_pipe(tmp_path: Path) -> None:
+def test_the_registry_names_files_and_providers_and_links_and_pipes_are_not_read(tmp_path: Path) -> None:
     content = {
         "agent:main:topic": {
             "sessionId": "a",
@@ -143,14 +135,68 @@ def test_the_register_names_files_and_providers_and_is_no_link_and_no_pipe(tmp_p
     }
     (tmp_path / "real.json").write_text(json.dumps(content), encoding="utf-8")
     (tmp_path / "sessions.json").symlink_to("real.json")
-    assert plan.registered(tmp_path) == {}
+    assert plan.read_registry(tmp_path) == {}
 
     (tmp_path / "sessions.json").unlink()
     os.mkfifo(tmp_path / "sessions.json")
-    assert plan.registered(tmp_path) == {}
+    assert plan.read_registry(tmp_path) == {}
 
     (tmp_path / "sessions.json").unlink()
     (tmp_path / "real.json").rename(tmp_path / "sessions.json")
-    assert plan.registered(tmp_path) == {
-        "a-topic-7.jsonl": plan.Registered(key="agent:main:topic", model="anthropic/opus")
+    assert plan.read_registry(tmp_path) == {
+        "a-topic-7.jsonl": plan.RegistryEntry(key="agent:main:topic", model="anthropic/opus")
     }
+
+
+def threshold(window: int, *, reserve: int, soft: int) -> int:
+    flush = MemoryFlush(soft_threshold_tokens=soft)
+    compaction = Compaction(reserve_tokens_floor=reserve, memory_flush=flush)
+    return plan.threshold_in(Sessions(compaction=compaction), window)
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        (200_000, 176_000),
+        (128_000, 104_000),
+        (32_768, 8_768),
+        # The reserve of 20,000 would be more than the whole window; half of it, or 8,000, stays.
+        (16_384, 4_000),
+        (8_192, 2_048),
+        (2, 1),
+        (1, 0),
+        (0, 0),
+    ],
+)
+def test_a_session_is_flushed_before_the_reserve_of_its_window(window: int, expected: int) -> None:
+    assert threshold(window, reserve=20_000, soft=4_000) == expected
+
+
+@given(st.integers(2, 2_000_000), st.integers(0, 2_000_000), st.integers(0, 2_000_000))
+def test_the_threshold_lies_in_the_upper_part_of_what_the_reserve_leaves(
+    window: int, reserve: int, soft: int
+) -> None:
+    tokens = threshold(window, reserve=reserve, soft=soft)
+
+    room = window - min(reserve, window - min(8_000, window // 2))
+    assert room / 2 <= tokens <= room <= window
+
+
+def test_the_window_is_that_of_the_model_then_of_the_session_then_the_default(tmp_path: Path) -> None:
+    compaction = Compaction(reserve_tokens_floor=0, memory_flush=MemoryFlush(soft_threshold_tokens=0))
+    sessions = Sessions(
+        context_windows={"small": 16_384, "there/qwen": 8_000, "qwen": 32_000},
+        context_tokens=100_000,
+        compaction=compaction,
+    )
+    settings = AgentSettings(
+        agent="main", workspace=tmp_path, index_path=tmp_path, state_dir=tmp_path, sessions=sessions
+    )
+    entry = plan.RegistryEntry(window=64_000)
+
+    assert plan.threshold_of(settings, entry, "small") == 16_384
+    assert plan.threshold_of(settings, entry, "other") == 64_000
+    assert plan.threshold_of(settings, plan.RegistryEntry(), "other") == 100_000
+    # The same model may have another window at another provider.
+    assert plan.threshold_of(settings, entry, "there/qwen") == 8_000
+    assert plan.threshold_of(settings, entry, "elsewhere/qwen") == 32_000

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from re import _parser as parser
 
 import pytest
 
-from shared.flush import prompts
+from memline.shared.flush import prompts
 
 NOW = datetime(2026, 2, 3, 9, 5, tzinfo=UTC)
 
@@ -52,7 +53,7 @@ def test_an_answer_is_read_as_what_is_to_be_kept(answer: str, kept: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "text"),
     [
         ("<think>\nAda moves.\n</think>\n\n- Ada moves", "- Ada moves"),
         ("Ada moves.</think>- Ada moves", "- Ada moves"),
@@ -60,13 +61,12 @@ def test_an_answer_is_read_as_what_is_to_be_kept(answer: str, kept: str) -> None
         ("- a <think> tag is HTML", "- a <think> tag is HTML"),
     ],
 )
-def test_what_a_model_thought_is_no_answer(answer: str, said: str) -> None:
-    assert prompts.without_thoughts(answer) == said
-    assert not prompts.is_unfinished(answer)
+def test_thoughts_of_a_model_are_not_its_answer(answer: str, text: str) -> None:
+    assert prompts.without_thoughts(answer) == text
 
 
 def test_an_answer_may_end_in_the_middle_of_a_thought() -> None:
-    assert prompts.is_unfinished("<think>First, let me see what")
+    assert prompts.without_thoughts("<think>First, let me see what") is None
 
 
 def test_nothing_that_was_said_ends_the_conversation() -> None:
@@ -77,3 +77,15 @@ def test_nothing_that_was_said_ends_the_conversation() -> None:
 
 def test_a_system_prompt_of_ones_own_names_the_day_too() -> None:
     assert "memory/2026-02-03.md" in prompts.system_prompt("Use memory/YYYY-MM-DD.md.", NOW)
+
+
+def test_a_final_no_reply_is_removed_with_the_marks_in_front_of_it() -> None:
+    assert prompts.entry("- a fact\n\n> **\"'`NO_REPLY`'\"**") == "- a fact\n\n>"
+
+
+def test_no_pattern_that_is_searched_for_begins_with_a_run_without_a_bound() -> None:
+    # Tried at each place of a run it would read the rest of it: time in its square, 55 s for 60,000 quotes.
+    first = next(op for op, _ in parser.parse(prompts._SILENT_END.pattern) if op is not parser.ASSERT_NOT)
+
+    assert first is parser.LITERAL
+    assert prompts.entry("'" * 60_000 + "x") == "'" * 60_000 + "x"

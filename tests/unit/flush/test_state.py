@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.flush import state as flush_state
-from shared.flush.size import SessionSize
-from shared.flush.state import SessionState
+from memline.shared.flush import state as flush_state
+from memline.shared.flush.state import SessionState
+from memline.shared.flush.transcript import SessionSize
 
 
 def test_what_was_written_is_read_again_and_is_private(tmp_path: Path) -> None:
@@ -49,15 +49,15 @@ def test_an_error_in_the_middle_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", '{"sessions": 5}', "\0", '{"version": 1, "sessions": {"a": {"cycle": 5}}}']
 )
-def test_a_file_of_another_shape_is_no_state(tmp_path: Path, text: str) -> None:
+def test_a_file_of_another_shape_is_not_a_state(tmp_path: Path, text: str) -> None:
     (tmp_path / "memline-flush.json").write_text(text, encoding="utf-8")
 
     assert flush_state.read(tmp_path).sessions == {}
 
 
-def test_a_pipe_or_a_link_in_its_place_is_an_error_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_pipe_or_a_link_in_its_place_is_an_error_and_blocks_no_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "memline-flush.json")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         flush_state.read(tmp_path)
 
     (tmp_path / "memline-flush.json").unlink()
@@ -66,7 +66,7 @@ def test_a_pipe_or_a_link_in_its_place_is_an_error_and_holds_nobody_up(tmp_path:
         flush_state.read(tmp_path)
 
 
-def test_who_was_killed_while_writing_leaves_nothing_that_grows(tmp_path: Path) -> None:
+def test_a_process_killed_while_writing_leaves_nothing_that_grows(tmp_path: Path) -> None:
     (tmp_path / "memline-flush.json.new").write_text("half", encoding="utf-8")
 
     with flush_state.editing(tmp_path) as state:
@@ -75,6 +75,6 @@ def test_who_was_killed_while_writing_leaves_nothing_that_grows(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["memline-flush.json", "memline-flush.lock"]
 
 
-def test_a_name_that_is_no_text_cannot_be_written_down() -> None:
+def test_a_name_that_is_not_utf8_cannot_be_recorded() -> None:
     assert flush_state.can_be_named("a ü 茶.jsonl")
     assert not flush_state.can_be_named(os.fsdecode(b"\xff.jsonl"))

@@ -10,19 +10,19 @@ import pytest
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
-from producers.http.app import Api
-from producers.http.openapi import describe
-from producers.memory_tools import MemoryTools
-from shared.config.faces import Serve
-from shared.config.load import Options, load
-from shared.search import parameters
+from memline.producers.agents.calls import CALLER, CALLS
+from memline.producers.agents.tools import MemoryTools
+from memline.producers.http.app import Api
+from memline.producers.http.openapi import describe
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import Serve
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Api:
     (tmp_path / "c.json5").write_text(json.dumps({"agents": {"defaults": {"workspace": str(tmp_path)}}}))
     settings = load(Options(config=tmp_path / "c.json5", home=tmp_path)).settings
-    return Api(MemoryTools(settings, ("main",), long_lived=True), Serve(), default_agent="main")
+    return Api(MemoryTools(settings, ("main",)), Serve(), default_agent="main")
 
 
 def test_it_is_valid_openapi() -> None:
@@ -44,8 +44,8 @@ def test_it_describes_every_route_and_no_other(api: Api) -> None:
 def test_every_parameter_is_described_for_both_methods() -> None:
     search: dict[str, Any] = describe("1")["paths"]["/search"]
 
-    names = {one.name for one in (*parameters.SEARCH, *parameters.CALLER)}
-    assert {one["name"] for one in search["get"]["parameters"]} == names
+    names = {each.name for each in (*CALLS["search"].parameters, *CALLER)}
+    assert {each["name"] for each in search["get"]["parameters"]} == names
     body = search["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == names
     assert body["required"] == ["query"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shared.clock import ManualClock
-from shared.index import batches, identity
-from shared.index.driver import transaction
-from shared.index.writer import IndexWriter
+from memline.shared.clock import ManualClock
+from memline.shared.index import batches, identities
+from memline.shared.index.driver import transaction
+from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A
 
 
 def a_batch(writer: IndexWriter, clock: ManualClock, token: str, **columns: object) -> None:
     writer.retarget(MODEL_A)
-    target = identity.target(writer.connection)
+    target = identities.target(writer.connection)
     assert target is not None
     values = {
         "token": token,
@@ -51,14 +51,16 @@ def test_a_batch_is_found_by_the_beginning_of_its_token_and_by_the_name_of_its_j
     assert batches.find(writer.connection, "%") == []
 
 
-def test_a_batch_that_is_asked_to_end_is_due_at_once(writer: IndexWriter, clock: ManualClock) -> None:
+def test_a_batch_that_is_to_be_cancelled_is_due_at_once(writer: IndexWriter, clock: ManualClock) -> None:
     a_batch(writer, clock, "one", due=clock.now() + 600)
 
-    assert batches.ask_cancel(writer.connection, "one", reason="asked by hand", now=clock.now())
+    assert batches.request_cancel(
+        writer.connection, "one", reason="cancelled by the operator", now=clock.now()
+    )
 
     found = batches.get(writer.connection, "one")
     assert found is not None
-    assert (found.cancel_asked, found.cancel_reason) == (clock.now(), "asked by hand")
+    assert (found.cancel_requested_at, found.cancel_reason) == (clock.now(), "cancelled by the operator")
     assert found.due == clock.now()
 
 
@@ -67,14 +69,9 @@ def test_a_batch_whose_rows_are_back_cannot_be_ended_any_more(
 ) -> None:
     a_batch(writer, clock, "back", state="cleaning")
 
-    assert not batches.ask_cancel(writer.connection, "back", reason="asked by hand", now=clock.now())
-    assert not batches.ask_cancel(writer.connection, "unknown", reason="asked by hand", now=clock.now())
-
-
-def test_an_index_from_before_there_were_batches_has_none(writer: IndexWriter) -> None:
-    writer.connection.execute("DROP TABLE batches")
-    writer.connection.execute("PRAGMA user_version = 1")
-
-    assert batches.open_batches(writer.connection) == []
-    assert batches.latest(writer.connection, 5) == []
-    assert batches.find(writer.connection, "one") == []
+    assert not batches.request_cancel(
+        writer.connection, "back", reason="cancelled by the operator", now=clock.now()
+    )
+    assert not batches.request_cancel(
+        writer.connection, "unknown", reason="cancelled by the operator", now=clock.now()
+    )

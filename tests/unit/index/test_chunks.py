@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.index import chunks, ledger
-from shared.index.chunks import grams
-from shared.index.writer import IndexWriter
-from tests.support.index_rows import file_row
+from memline.shared.index import chunks, ledger
+from memline.shared.index.chunks import grams
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import (
+    file_row,
+)
 
 
 def found(writer: IndexWriter, match: str) -> list[str]:
@@ -26,9 +28,9 @@ def is_consistent(writer: IndexWriter) -> bool:
 
 
 def test_a_stored_file_is_found_by_its_words_at_once(writer: IndexWriter) -> None:
-    stored = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
+    change = writer.store_file(file_row("MEMORY.md", "the deploy broke", "the café opened"))
 
-    assert stored.change == "added"
+    assert change == "added"
     assert found(writer, "deploy") == ["MEMORY.md"]
     assert found(writer, "cafe") == ["MEMORY.md"]
     assert found(writer, "deploys") == ["MEMORY.md"]
@@ -37,21 +39,21 @@ def test_a_stored_file_is_found_by_its_words_at_once(writer: IndexWriter) -> Non
 def test_new_content_replaces_the_old(writer: IndexWriter) -> None:
     writer.store_file(file_row("a.md", "apples", "pears", at=1))
 
-    stored = writer.store_file(file_row("a.md", "plums", at=2))
+    change = writer.store_file(file_row("a.md", "plums", at=2))
 
-    assert stored.change == "changed"
+    assert change == "changed"
     assert found(writer, "apples") == []
     assert found(writer, "plums") == ["a.md"]
     assert chunks.count(writer.connection) == 1
     assert is_consistent(writer)
 
 
-def test_a_removed_file_is_found_no_more(writer: IndexWriter) -> None:
+def test_a_removed_file_is_no_longer_found(writer: IndexWriter) -> None:
     writer.store_file(file_row("a.md", "apples", at=1))
 
-    stored = writer.store_file(file_row("a.md", at=2, outcome=ledger.REMOVED))
+    change = writer.store_file(file_row("a.md", at=2, outcome=ledger.REMOVED))
 
-    assert stored.change == "removed"
+    assert change == "removed"
     assert found(writer, "apples") == []
     assert ledger.entries(writer.connection) == {}
     assert is_consistent(writer)
@@ -61,9 +63,9 @@ def test_a_removed_file_is_found_no_more(writer: IndexWriter) -> None:
 def test_an_older_look_never_replaces_a_newer_one(writer: IndexWriter, late: object) -> None:
     writer.store_file(file_row("a.md", "new", at=2))
 
-    stored = writer.store_file(late)  # type: ignore[arg-type]
+    change = writer.store_file(late)  # type: ignore[arg-type]
 
-    assert stored.change == "late"
+    assert change == "late"
     assert found(writer, "new") == ["a.md"]
 
 
@@ -80,16 +82,16 @@ def test_the_same_message_twice_changes_nothing(writer: IndexWriter) -> None:
     row = file_row("a.md", "apples", at=2)
     writer.store_file(row)
 
-    assert writer.store_file(row).change == "late"
+    assert writer.store_file(row) == "late"
     assert chunks.count(writer.connection) == 1
 
 
 def test_a_refused_file_stays_in_the_ledger_with_its_outcome(writer: IndexWriter) -> None:
     writer.store_file(file_row("a.md", "apples", at=1))
 
-    stored = writer.store_file(file_row("a.md", at=2, outcome="symlink"))
+    change = writer.store_file(file_row("a.md", at=2, outcome="symlink"))
 
-    assert stored.change == "refused"
+    assert change == "refused"
     assert found(writer, "apples") == []
     assert ledger.entries(writer.connection)["a.md"].outcome == "symlink"
 
@@ -125,9 +127,9 @@ def test_an_unchanged_file_only_moves_its_time(writer: IndexWriter) -> None:
     first = file_row("a.md", "apples", at=1)
     writer.store_file(first)
 
-    stored = writer.store_file(replace(first, chunks=None, observed_ns=2, mtime_ns=9))
+    change = writer.store_file(replace(first, chunks=None, observed_ns=2, mtime_ns=9))
 
-    assert stored.change == "unchanged"
+    assert change == "unchanged"
     assert ledger.entries(writer.connection)["a.md"].mtime_ns == 9
     assert found(writer, "apples") == ["a.md"]
 
@@ -143,7 +145,16 @@ def test_a_worker_that_compared_with_an_older_ledger_never_empties_a_file(
     else:
         writer.store_file(file_row("a.md", "pears", at=2))
 
-    stored = writer.store_file(replace(first, chunks=None, observed_ns=3))
+    change = writer.store_file(replace(first, chunks=None, observed_ns=3))
 
-    assert stored.change == "unknown"
+    assert change == "unknown"
     assert found(writer, "pears") == ([] if between == "removed" else ["a.md"])
+
+
+def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(writer: IndexWriter) -> None:
+    hour_ns = 3_600 * 10**9
+    writer.store_file(file_row("a.md", "apples", at=2 * hour_ns))
+
+    change = writer.store_file(file_row("a.md", "pears", at=hour_ns))
+
+    assert change == "changed"

@@ -9,9 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import IndexCorrupt, IndexMissing, IndexNotOurs, IndexTooNew, IndexUnwritable
-from shared.index import driver
-from shared.index.driver import open_reader, open_writer
+from memline.shared.errors import (
+    IndexCorrupt,
+    IndexFault,
+    IndexMissing,
+    IndexNotOurs,
+    IndexTooNew,
+    IndexUnwritable,
+)
+from memline.shared.index import driver, ledger
+from memline.shared.index.driver import open_reader, open_writer
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import (
+    file_row,
+)
 
 
 def test_a_new_index_is_private_and_marked_as_ours(path: Path) -> None:
@@ -36,7 +47,7 @@ def test_opening_twice_changes_nothing(path: Path) -> None:
 
 def test_two_processes_may_make_the_same_index_at_once(path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from shared.index.driver import open_writer\n"
+        "import sys; from pathlib import Path; from memline.shared.index.driver import open_writer\n"
         "open_writer(Path(sys.argv[1]))"
     )
 
@@ -79,7 +90,7 @@ def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
             opening(path)
 
 
-def test_a_damaged_header_is_said_to_be_damage(path: Path) -> None:
+def test_a_damaged_header_is_reported_as_damage(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"garbage" * 1000)
 
@@ -126,7 +137,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_index_whole(path: Path) -> 
 
 def test_sqlite_vec_loads_without_importing_its_package() -> None:
     code = (
-        "import sys; from shared.index import driver as d; c = d.library().connect(':memory:')\n"
+        "import sys; from memline.shared.index import driver as d; c = d.library().connect(':memory:')\n"
         "print(d.load_vec(c) or c.execute('select vec_version()').fetchone()[0], 'numpy' in sys.modules)"
     )
 
@@ -135,10 +146,59 @@ def test_sqlite_vec_loads_without_importing_its_package() -> None:
     assert printed.stdout.split() == ["v0.1.9", "False"]
 
 
-def test_a_wrong_extension_path_is_told_and_nothing_breaks() -> None:
+def test_a_wrong_extension_path_is_reported_and_nothing_breaks() -> None:
     connection = driver.library().connect(":memory:")
 
     problem = driver.load_vec(connection, "/nowhere/vec0.so")
 
     assert "/nowhere/vec0.so" in problem
     connection.close()
+
+
+OPEN_AND_CLOSE = """
+import sys
+from pathlib import Path
+from memline.shared.store import IndexWriter
+IndexWriter(Path(sys.argv[1])).close()
+"""
+
+
+def in_another_process(code: str, *arguments: str) -> None:
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True)
+
+
+def test_reading_in_the_same_process_never_drops_the_locks_of_its_writer(
+    writer: IndexWriter, path: Path
+) -> None:
+    writer.store_file(file_row("a.md", "apples"))
+
+    for _ in range(3):
+        with driver.reading(path) as reader:
+            reader.execute("SELECT count(*) FROM files").fetchone()
+        # With the locks gone, this one would take itself for the last and delete the WAL we write to.
+        in_another_process(OPEN_AND_CLOSE, str(path))
+        writer.store_file(file_row(f"{_}.md", f"text {_}"))
+
+    assert Path(f"{path}-wal").exists()
+    with driver.reading(path) as reader:
+        assert len(ledger.entries(reader)) == 4
+
+
+def test_opening_another_writer_in_the_same_process_keeps_them_as_well(
+    writer: IndexWriter, path: Path
+) -> None:
+    writer.store_file(file_row("a.md", "apples"))
+
+    IndexWriter(path).close()
+    in_another_process(OPEN_AND_CLOSE, str(path))
+    writer.store_file(file_row("b.md", "pears"))
+
+    with driver.reading(path) as reader:
+        assert sorted(ledger.entries(reader)) == ["a.md", "b.md"]
+
+
+def test_a_short_busy_timeout_gives_up_early(writer: IndexWriter, path: Path) -> None:
+    writer.connection.execute("BEGIN IMMEDIATE")
+    with closing(IndexWriter(path, busy_timeout_ms=10)) as other, pytest.raises(IndexFault, match="locked"):
+        other.store_file(file_row("a.md", "apples"))
+    writer.connection.execute("ROLLBACK")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.index import identity
-from shared.index.driver import open_reader
-from shared.index.matrix import VectorMatrix
-from shared.index.writer import IndexWriter
+from memline.shared.index import identities
+from memline.shared.index.driver import open_reader
+from memline.shared.index.matrix import VectorMatrix
+from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, vector_of
 
 
@@ -20,7 +20,7 @@ def filled(writer: IndexWriter) -> IndexWriter:
 
 
 def matrix_of(writer: IndexWriter) -> VectorMatrix:
-    active = identity.active(writer.connection)
+    active = identities.active(writer.connection)
     assert active is not None
     return VectorMatrix(active.id, active.vector_dims)
 
@@ -35,7 +35,7 @@ def texts(writer: IndexWriter, matrix: VectorMatrix, limit: int = 10) -> list[st
     return [text_of[found] for found, _ in matrix.search(vector_of("apples")).top(limit)]
 
 
-def test_it_holds_the_live_vectors_and_finds_the_nearest(filled: IndexWriter, path: Path) -> None:
+def test_it_has_the_active_vectors_and_finds_the_nearest(filled: IndexWriter, path: Path) -> None:
     reader = open_reader(path)
     matrix = matrix_of(filled)
 
@@ -47,7 +47,7 @@ def test_it_holds_the_live_vectors_and_finds_the_nearest(filled: IndexWriter, pa
     reader.close()
 
 
-def test_what_is_gone_is_found_no_more_and_its_row_is_used_again(filled: IndexWriter, path: Path) -> None:
+def test_a_removed_vector_is_no_longer_found_and_its_row_is_reused(filled: IndexWriter, path: Path) -> None:
     reader = open_reader(path)
     matrix = matrix_of(filled)
     matrix.refresh(reader)
@@ -64,7 +64,7 @@ def test_what_is_gone_is_found_no_more_and_its_row_is_used_again(filled: IndexWr
     reader.close()
 
 
-def test_a_vector_that_rested_comes_back(filled: IndexWriter, path: Path) -> None:
+def test_a_cached_vector_that_is_needed_again_is_found(filled: IndexWriter, path: Path) -> None:
     reader = open_reader(path)
     matrix = matrix_of(filled)
     filled.store_file(file_row("a.md", "apples", at=2))

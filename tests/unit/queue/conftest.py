@@ -3,7 +3,7 @@ from __future__ import annotations
 import fakeredis
 import pytest
 
-from shared.queue import server
+from memline.shared.queue import redis_client
 
 #: Nobody is there: the clients of these tests speak to a server in memory.
 URL = "redis://127.0.0.1:6379/0"
@@ -13,5 +13,9 @@ URL = "redis://127.0.0.1:6379/0"
 def redis_server(monkeypatch: pytest.MonkeyPatch) -> fakeredis.FakeRedis:
     """A Redis in memory that every client of this process talks to; a client to look into it."""
     fake = fakeredis.FakeServer()
-    monkeypatch.setattr(server, "client", lambda *_, **__: fakeredis.FakeRedis(server=fake))
-    return fakeredis.FakeRedis(server=fake)
+
+    def client(*_: object, **__: object) -> fakeredis.FakeRedis:
+        return fakeredis.FakeRedis(server=fake, client_name=redis_client.NAMESPACE)
+
+    monkeypatch.setattr(redis_client, "client", client)
+    return client()

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import redis
 
-from shared.queue import depth
-from shared.queue.broker import QUEUES
-from shared.queue.presence import BUCKET_S, done_key
+from memline.shared.queue import depth
+from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.worker_registry import BUCKET_S, done_key
 from tests.unit.queue.conftest import URL
 
 
@@ -44,7 +44,8 @@ def test_messages_wait_until_a_worker_takes_them_and_are_in_flight_until_it_is_d
     for number in range(5):
         lay(redis_server, "embed", f"{number}", waits=number >= 2)
     redis_server.zadd("memline:embed.XQ", {"dead": 1})
-    redis_server.hset("memline:embed.DQ.msgs", "delayed", b"")
+    lay(redis_server, "embed", "delayed", waits=False)
+    redis_server.zadd("memline:embed.delayed", {"delayed": 1})
 
     found = of("embed")
 
@@ -70,6 +71,6 @@ def test_messages_that_cannot_be_read_have_no_age(redis_server: redis.Redis) -> 
 def test_the_rate_is_what_all_workers_finished_in_the_last_minute(redis_server: redis.Redis) -> None:
     now = int(time.time()) // BUCKET_S
     for back, count in ((0, 3), (2, 4), (30, 1000)):
-        redis_server.set(done_key("embed", now - back), count)
+        redis_server.set(done_key(redis_server, "embed", now - back), count)
 
     assert of("embed").rate_per_minute == 7

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import random
 
-from shared.clock import ManualClock
-from shared.queue.limits import WINDOW_S, InProcessLimits
+from memline.shared.clock import ManualClock
+from memline.shared.queue.limits import WINDOW_S, InProcessLimits
 
 
 def test_without_limits_everything_goes_at_once() -> None:
@@ -53,29 +53,29 @@ def test_places_are_given_ahead_in_order_to_those_who_wait_for_them() -> None:
     clock = ManualClock()
     limits = InProcessLimits(clock)
 
-    def take(patience_s: float) -> float:
-        return limits.take("openai", tokens=1, max_requests=2, patience_s=patience_s)
+    def take(max_wait_s: float) -> float:
+        return limits.take("openai", tokens=1, max_requests=2, max_wait_s=max_wait_s)
 
     assert [take(0), take(0)] == [0, 0]
     clock.advance(60)
     waits = [take(1), take(5), take(5), take(100)]
 
-    # The first had no patience and got none; the next two have the places of the first two.
+    # The first would not wait and got none; the next two have the places of the first two.
     assert waits == [2, 2, 2, 64]
     clock.advance(2)
     assert take(0) == WINDOW_S
 
 
-def test_no_minute_holds_more_tokens_than_allowed_whatever_the_sizes_and_the_patience() -> None:
+def test_no_minute_holds_more_tokens_than_allowed_whatever_the_sizes_and_the_waits() -> None:
     clock = ManualClock()
     limits = InProcessLimits(clock)
     source = random.Random(7)
     went: list[tuple[float, int]] = []
 
     for _ in range(2_000):
-        tokens, patience_s = source.randint(1, 30), source.choice([0.0, 5.0])
-        wait_s = limits.take("p", tokens=tokens, max_requests=12, max_tokens=100, patience_s=patience_s)
-        if wait_s <= patience_s:
+        tokens, max_wait_s = source.randint(1, 30), source.choice([0.0, 5.0])
+        wait_s = limits.take("p", tokens=tokens, max_requests=12, max_tokens=100, max_wait_s=max_wait_s)
+        if wait_s <= max_wait_s:
             went.append((clock.now() + wait_s, tokens))
         clock.advance(source.random())
 
@@ -87,20 +87,20 @@ def test_no_minute_holds_more_tokens_than_allowed_whatever_the_sizes_and_the_pat
     assert served > 0.85 * 100 * (went[-1][0] - went[0][0]) / 60
 
 
-def test_a_hold_is_known_to_those_who_ask() -> None:
+def test_a_cooldown_is_told() -> None:
     clock = ManualClock()
     limits = InProcessLimits(clock)
-    limits.hold("openai", 10)
+    limits.cool_down("openai", 10)
     clock.advance(4)
 
-    assert (limits.held("openai"), limits.held("voyage")) == (6, 0)
+    assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (6, 0)
 
 
-def test_a_hold_keeps_everybody_waiting_and_is_never_cut_short() -> None:
+def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short() -> None:
     clock = ManualClock()
     limits = InProcessLimits(clock)
-    limits.hold("openai", 60)
-    limits.hold("openai", 1)
+    limits.cool_down("openai", 60)
+    limits.cool_down("openai", 1)
 
     assert limits.take("openai", tokens=1) == 60
     assert limits.take("voyage", tokens=1) == 0

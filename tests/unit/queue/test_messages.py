@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.index.rows import TextRow, VectorRow
-from shared.queue.broker import MessagePack
-from shared.queue.messages import (
+from memline.shared.index.rows import TextRow, VectorRow
+from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.messages import (
     VERSION,
     ChunkFiles,
     EmbedTexts,
@@ -54,22 +54,26 @@ def test_fields_that_an_older_release_does_not_send_have_their_defaults() -> Non
     assert decode(raw, ChunkFiles) == ChunkFiles(agent="main", source="memory", paths=("a.md",))
 
 
-def test_a_message_of_a_newer_version_is_refused_with_both_versions_and_the_way_out() -> None:
-    raw = {**encode(MESSAGES[0]), "v": VERSION + 1}
+@pytest.mark.parametrize(
+    ("version", "outdated"), [(VERSION + 1, "this worker"), (VERSION - 1, "the process that sent it")]
+)
+def test_a_message_of_another_version_is_refused_with_both_versions_and_what_to_upgrade(
+    version: int, outdated: str
+) -> None:
+    raw = {**encode(MESSAGES[0]), "v": version}
+    words = f"has version {version}; this worker speaks version {VERSION}"
 
-    with pytest.raises(
-        MessageRefused, match=f"has version {VERSION + 1}; this worker speaks {VERSION}"
-    ) as error:
+    with pytest.raises(MessageRefused, match=words) as error:
         decode(raw, ChunkFiles)
 
-    assert "upgrade" in error.value.hint
+    assert error.value.hint == f"upgrade {outdated}: pip install -U memline"
 
 
 @pytest.mark.parametrize(
     "raw", [None, 7, [], "text", {}, {"agent": "main"}, {"agent": 1, "source": "", "paths": []}]
 )
 def test_what_has_another_shape_is_refused(raw: object) -> None:
-    with pytest.raises(MessageRefused, match="not a ChunkFiles message"):
+    with pytest.raises(MessageRefused, match="not a valid ChunkFiles message"):
         decode(raw, ChunkFiles)
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.clock import ManualClock
-from shared.embedders.fake import FakeEmbedder
-from shared.index.rows import ChunkRow, FileRow, LearnedCaps, VectorRow
-from shared.index.writer import IndexWriter
-from shared.search.reader import SearchIndex
-from shared.sources.chunking import split
+from memline.shared.clock import ManualClock
+from memline.shared.index import identities
+from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.retrieve import QueryVector
+from memline.shared.sources.chunking import split
+from memline.shared.store import IndexWriter
+from tests.support.fake_embedder import FakeEmbedder
 
 DIMS = 32
 
@@ -23,11 +25,13 @@ class Notes:
         self.clock = clock
         self.embedder = FakeEmbedder(dims=DIMS)
         self.writer = IndexWriter(path, clock=clock)
+        #: The identity of the vectors that are searched.
+        self.active: identities.IdentityRow | None = None
 
     def add(self, path: str, text: str, *, source: str = "memory", mtime: float = 0) -> None:
         self.clock.advance(1)
         chunks = tuple(
-            ChunkRow(
+            Chunk(
                 start_line=chunk.start_line, end_line=chunk.end_line, text=chunk.text, heading=chunk.heading
             )
             for chunk in split(text, max_tokens=400, overlap_tokens=80)
@@ -64,9 +68,15 @@ class Notes:
                 ]
                 self.writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
         self.writer.recover()
+        self.active = identities.active(self.writer.connection)
 
     def question(self, text: str) -> bytes:
         return self.embedder.embed_query(text, timeout_s=1)
+
+    def vector(self, text: str) -> QueryVector:
+        """The vector of a question, under the identity that was active after the last `embed`."""
+        identity_id = 0 if self.active is None else self.active.id
+        return QueryVector(embedding=self.question(text), identity_id=identity_id)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.search.dates import day_of_path, days_in, parse_bound
+from memline.shared.errors import ConfigError
+from memline.shared.search.dates import day_of_path, days_in, parse_bound
 
 TODAY = date(2026, 2, 28)
 
@@ -13,11 +13,11 @@ TODAY = date(2026, 2, 28)
 def test_days_are_found_in_the_ways_people_write_them() -> None:
     text = "between 2023-05-08, 3 June 2024 and Sept 9th"
 
-    assert [day.iso for day in days_in(text)] == ["2023-05-08", "2024-06-03", "09-09"]
+    assert days_in(text) == ("2023-05-08", "2024-06-03", "09-09")
 
 
 @pytest.mark.parametrize("text", ["market 5", "31 February 2024", "2023-13-01", "version 2023-05-081"])
-def test_what_only_looks_like_a_day_is_none(text: str) -> None:
+def test_text_that_only_looks_like_a_day_is_not_one(text: str) -> None:
     assert days_in(text) == ()
 
 
@@ -43,7 +43,7 @@ def test_a_bound_is_a_date_or_an_age() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-02-31", "99999y", "d"])
 def test_a_bound_that_is_neither_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigError, match="--since is no date") as caught:
+    with pytest.raises(ConfigError, match="--since is not a valid date") as caught:
         parse_bound(text, TODAY, option="--since")
 
     assert "--since 30d" in caught.value.hint

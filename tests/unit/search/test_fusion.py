@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from shared.config.schema import Hybrid
-from shared.search.fusion import Candidate, fuse, gather, is_noise
-from shared.search.legs import NAME, PATH
+from memline.shared.config.schema import Hybrid
+from memline.shared.search.fusion import Candidate, apply_decay, diversify, fuse, gather, is_below_min_score
+from memline.shared.search.retrievers import NAME, PATH
 
 BOTH = {"keyword": True, "vector": True, "is_name": False}
 
@@ -26,13 +28,13 @@ def test_weighted_adds_shares() -> None:
     assert fuse(candidate, Hybrid(vector_weight=0.75, text_weight=0.25), **BOTH) == 0.45
 
 
-def test_a_leg_that_was_not_asked_has_no_weight() -> None:
+def test_a_retriever_that_was_not_asked_has_no_weight() -> None:
     candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0)
 
     assert fuse(candidate, Hybrid(), keyword=True, vector=False, is_name=False) == 1.0
 
 
-def test_rrf_gives_one_to_what_is_first_in_both_legs() -> None:
+def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     rrf = Hybrid(fusion="rrf")
     first = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.9, vector_rank=1)
     keyword_only = Candidate(chunk_id=2, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.1)
@@ -41,7 +43,7 @@ def test_rrf_gives_one_to_what_is_first_in_both_legs() -> None:
     assert fuse(keyword_only, rrf, **BOTH) == 0.5
 
 
-def test_a_named_file_is_lifted_and_comes_first_when_the_name_is_all_there_is() -> None:
+def test_a_named_file_is_boosted_and_is_first_when_the_question_is_only_its_name() -> None:
     named = Candidate(chunk_id=1, named=NAME)
 
     assert fuse(named, Hybrid(), keyword=True, vector=False, is_name=False) == 0.6
@@ -49,7 +51,7 @@ def test_a_named_file_is_lifted_and_comes_first_when_the_name_is_all_there_is() 
 
 
 @pytest.mark.parametrize(
-    ("candidate", "noise"),
+    ("candidate", "weak"),
     [
         (Candidate(chunk_id=1, cosine=0.34), True),
         (Candidate(chunk_id=1, cosine=0.35), False),
@@ -57,8 +59,8 @@ def test_a_named_file_is_lifted_and_comes_first_when_the_name_is_all_there_is() 
         (Candidate(chunk_id=1, cosine=0.0, named=NAME), False),
     ],
 )
-def test_only_weak_hits_of_the_vector_leg_alone_are_noise(candidate: Candidate, noise: bool) -> None:
-    assert is_noise(candidate, 0.35) is noise
+def test_only_weak_hits_of_the_vector_retriever_alone_are_cut(candidate: Candidate, weak: bool) -> None:
+    assert is_below_min_score(candidate, 0.35) is weak
 
 
 def test_ties_break_by_path_and_line() -> None:
@@ -67,3 +69,63 @@ def test_ties_break_by_path_and_line() -> None:
     three = Candidate(chunk_id=1, path="b.md", start_line=1, fused=0.5)
 
     assert sorted([three, two, one], key=lambda candidate: candidate.order) == [one, two, three]
+
+
+NOW = datetime(2026, 3, 12, 15, tzinfo=UTC).timestamp()
+
+
+def decayed(path: str, *, source: str = "memory", mtime: float = 0.0) -> float:
+    candidate = Candidate(chunk_id=1, path=path, source=source, mtime_ns=int(mtime * 1e9), fused=1.0)
+    apply_decay([candidate], NOW, 30)
+    return candidate.score
+
+
+def test_a_dated_note_loses_half_in_a_half_life() -> None:
+    assert decayed("memory/2026-03-12.md") == 1.0
+    assert decayed("memory/2026-02-10.md") == 0.5
+    assert decayed("memory/2026-01-11-rollout.md") == 0.25
+
+
+def test_a_note_of_tomorrow_counts_as_one_of_today() -> None:
+    assert decayed("memory/2026-03-13.md") == 1.0
+
+
+def test_a_note_without_a_day_never_decays() -> None:
+    assert decayed("MEMORY.md") == 1.0
+    assert decayed("memory/deploy.md") == 1.0
+
+
+def test_transcripts_decay_by_the_time_of_their_file() -> None:
+    assert decayed("sessions/a.jsonl", source="sessions", mtime=NOW - 30 * 86_400) == 0.5
+
+
+def ranked(*scores: float) -> list[Candidate]:
+    return [Candidate(chunk_id=n, path=f"{n}.md", fused=score) for n, score in enumerate(scores)]
+
+
+TEXTS = {
+    0: "redis timeout five seconds",
+    1: "redis timeout five seconds",
+    2: "bread recipe with rye flour",
+    3: "redis timeout six",
+}
+
+
+def test_a_near_duplicate_makes_room_for_something_new() -> None:
+    order = diversify(ranked(0.9, 0.89, 0.6, 0.5), TEXTS, 0.5, 4)
+
+    assert [one.chunk_id for one in order] == [0, 2, 1, 3]
+
+
+def test_with_all_weight_on_relevance_the_order_stays() -> None:
+    order = diversify(ranked(0.9, 0.89, 0.6, 0.5), TEXTS, 1.0, 4)
+
+    assert [one.chunk_id for one in order] == [0, 1, 2, 3]
+
+
+def test_fewer_are_a_prefix_of_more() -> None:
+    more = [one.chunk_id for one in diversify(ranked(0.9, 0.89, 0.6, 0.5), TEXTS, 0.7, 4)]
+
+    for wanted in range(5):
+        fewer = diversify(ranked(0.9, 0.89, 0.6, 0.5), TEXTS, 0.7, wanted)
+        assert [one.chunk_id for one in fewer] == more[:wanted]

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from shared.search import legs
-from shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
-from shared.search.reader import SearchIndex
+from memline.shared.search import retrievers
+from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse, related, stop_words, stop_words_of
+from memline.shared.search.reader import SearchIndex
 from tests.unit.search.conftest import Notes
 
 
@@ -53,7 +53,7 @@ def test_a_hyphenated_word_is_its_words() -> None:
     assert labels("pet-friendly flat") == ["pet", "friendly", "flat"]
 
 
-def test_what_is_in_quotes_is_one_phrase() -> None:
+def test_quoted_words_are_one_phrase() -> None:
     assert matches('who said "never deploy on friday" again') == ['"never deploy on friday"', '"said"']
 
 
@@ -135,13 +135,41 @@ ANYTHING = st.one_of(
 def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> None:
     with filled.snapshot() as connection:
         analysed = analyse(question)
-        leg = legs.keyword(connection, analysed, None, 10)
-        legs.keyword(connection, analysed, "[1]", 10)
-        legs.matched_terms(connection, leg, [1])
-        legs.named_chunks(connection, analysed, None, 10)
+        hits = retrievers.by_keyword(connection, analysed, None, 10)
+        retrievers.by_keyword(connection, analysed, "[1]", 10)
+        retrievers.matched_terms(connection, hits, [1])
+        retrievers.by_name(connection, analysed, None, 10)
 
 
 @pytest.fixture
 def filled(notes: Notes, index: SearchIndex) -> SearchIndex:
     notes.add("memory/a.md", "# Alpha\n\nA café, grams: 金银价格 and NEAR NOT AND or a-b_c.")
     return index
+
+
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [
+        ("buy", "bought"),
+        ("buying", "bought"),
+        ("studies", "learn"),
+        ("running", "ran"),
+        ("children", "child"),
+    ],
+)
+def test_irregular_forms_and_synonyms_are_known_in_every_ending(word: str, other: str) -> None:
+    assert other in related(word)
+
+
+def test_a_word_is_not_related_to_itself_and_most_words_to_nothing() -> None:
+    assert "buy" not in related("buy")
+    assert related("a828e60") == ()
+
+
+def test_english_is_the_rule() -> None:
+    assert stop_words(["what", "is", "the", "die", "size"]) == stop_words_of("en")
+    assert stop_words([]) == stop_words_of("en")
+
+
+def test_a_question_in_french_gets_french_stop_words() -> None:
+    assert stop_words(["où", "est", "la", "clé", "de", "la", "cave"]) == stop_words_of("fr")

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from shared.clock import ManualClock
-from shared.config.schema import AgentSettings
-from shared.embedders.protocol import Identity
-from shared.errors import ProviderLater
-from shared.index.health import Health
-from shared.index.identity import IdentityRow
-from shared.search.query_vector import HOLD_SHARE, QueryEmbedder
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderLater
+from memline.shared.index.identities import IdentityRow
+from memline.shared.scheduling.health import Health
+from memline.shared.search.query_vector import COOLDOWN_SHARE, QueryEmbedder
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
 
@@ -65,15 +65,15 @@ def test_a_silent_provider_holds_up_one_question_and_those_after_it_not(
     provider.fails_after_s = 8.0
     assert refusal(embedder) == "no answer"
 
-    assert refusal(embedder) == "openai is on hold for 32 s: no answer"
+    assert refusal(embedder) == "openai is not asked for another 32 s: no answer"
     assert provider.calls == 1
 
     provider.fails_after_s = None
-    clock.advance(8.0 * HOLD_SHARE)
+    clock.advance(8.0 * COOLDOWN_SHARE)
     assert embedder.embed("q", ACTIVE, Health()) == b"vector"
 
 
-def test_trouble_of_a_moment_holds_up_nobody_for_long(
+def test_a_short_failure_delays_no_question_for_long(
     embedder: QueryEmbedder, provider: Provider, clock: ManualClock
 ) -> None:
     provider.fails_after_s = 0.1
@@ -88,4 +88,4 @@ def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider
     provider.fails_after_s, provider.retry_after_s = 0.1, 60.0
     refusal(embedder)
 
-    assert refusal(embedder) == "openai is on hold for 60 s: no answer"
+    assert refusal(embedder) == "openai is not asked for another 60 s: no answer"

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from shared.clock import ManualClock
-from shared.config.schema import Query
-from shared.errors import IndexMissing
-from shared.search.answer import search
-from shared.search.reader import SearchIndex
-from shared.search.results import SearchRequest
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Query
+from memline.shared.errors import IndexMissing
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import SearchRequest
+from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 
 
 def found(index: SearchIndex, notes: Notes, question: str) -> list[str]:
-    answer = search(index, SearchRequest(query=question), Query(min_score=0.99), embed_query=notes.question)
+    answer = retrieve(index, SearchRequest(query=question), Query(min_score=0.99), embed_query=notes.vector)
     return [hit.path for hit in answer.hits]
 
 
@@ -63,7 +63,7 @@ def test_an_index_that_was_replaced_is_opened_again(
     assert found(index, notes, "quokka") == ["memory/b.md"]
 
 
-def test_all_legs_of_a_question_see_the_same_index(notes: Notes, index: SearchIndex) -> None:
+def test_all_retrievers_of_a_question_see_the_same_index(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "kestrel")
 
     with index.snapshot() as connection:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from shared.search import legs, snippets
-from shared.search.query import analyse
-from shared.search.reader import SearchIndex
-from shared.search.snippets import MAX_CHARS, Mark, rarity, snippet
+from memline.shared.search import retrievers, snippets
+from memline.shared.search.query import analyse
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.snippets import MAX_CHARS, Mark, rarity, snippet
 from tests.unit.search.conftest import Notes
 
 FILLER = "\n".join(f"- line {n} about nothing in particular, as lines go" for n in range(12))
@@ -13,9 +13,9 @@ def shown(notes: Notes, index: SearchIndex, text: str, question: str) -> str:
     """The snippet of the first hit in a note."""
     notes.add("memory/a.md", text)
     with index.snapshot() as connection:
-        leg = legs.keyword(connection, analyse(question), None, 1)
-        texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (leg.hits[0][0],)))
-        found = snippets.marks(connection, leg, texts)
+        hits = retrievers.by_keyword(connection, analyse(question), None, 1)
+        texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (hits.hits[0][0],)))
+        found = snippets.marks(connection, hits, texts)
         ((chunk_id, whole),) = texts.items()
         return snippet(whole, found[chunk_id], rarity(found))
 

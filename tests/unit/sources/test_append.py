@@ -3,15 +3,29 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from shared.clock import ManualClock, SystemClock
-from shared.sources import append as module
-from shared.sources.append import NotAppended, append
+from memline.shared.clock import ManualClock, SystemClock
+from memline.shared.sources import append as module
+from memline.shared.sources.append import (
+    AppendRefused,
+    append,
+    daily_entry,
+    heading_line,
+    is_empty,
+    last_heading,
+    long_term_entry,
+)
+
+MOMENT = datetime(2026, 2, 10, 14, 32, tzinfo=UTC)
 
 
 def lines(text: str) -> object:
@@ -25,7 +39,7 @@ def test_a_note_and_its_folder_are_made_when_there_is_something_to_add(tmp_path:
     assert (added.start_line, added.end_line) == (1, 2)
 
 
-def test_what_stands_in_a_note_stays_and_a_missing_line_end_is_made_up_for(tmp_path: Path) -> None:
+def test_an_append_keeps_the_note_and_adds_a_missing_line_end(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_text("# Memory\n- old", encoding="utf-8")
 
     added = append(str(tmp_path), "MEMORY.md", lambda before: f"- new, after {len(before)}")
@@ -61,7 +75,7 @@ def test_nothing_is_written_through_links_or_into_what_is_no_file(tmp_path: Path
         else:
             (root / "memory").write_text("no folder", encoding="utf-8")
 
-    with pytest.raises(NotAppended) as refused:
+    with pytest.raises(AppendRefused) as refused:
         append(str(root), "memory/x.md", lambda _: "- mine")
 
     assert "memory/x.md cannot be added to" in refused.value.message
@@ -88,19 +102,19 @@ def test_two_writers_at_once_keep_their_lines_whole(tmp_path: Path) -> None:
 def test_a_path_that_leaves_its_folder_is_refused(tmp_path: Path, relative: str) -> None:
     (tmp_path / "memory").mkdir()
 
-    with pytest.raises(NotAppended):
+    with pytest.raises(AppendRefused):
         append(str(tmp_path / "memory"), relative, lambda _: "- x")
 
     assert [*tmp_path.iterdir()] == [tmp_path / "memory"]
 
 
 def refusal(root: Path, **options: object) -> str:
-    with pytest.raises(NotAppended) as refused:
+    with pytest.raises(AppendRefused) as refused:
         append(str(root), "MEMORY.md", lambda _: "- x", **options)  # type: ignore[arg-type]
     return f"{refused.value.message} | {refused.value.hint}"
 
 
-def test_what_is_there_stays_byte_for_byte_whatever_it_is(tmp_path: Path) -> None:
+def test_an_append_keeps_every_byte_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_bytes(b"\xff old\r\nno end of line")
 
     added = append(str(tmp_path), "MEMORY.md", lambda _: "- one\n  two")
@@ -135,22 +149,22 @@ def test_a_link_to_nowhere_is_not_followed_either(tmp_path: Path) -> None:
 
 def test_a_note_that_an_editor_replaces_meanwhile_gets_the_entry_all_the_same(tmp_path: Path) -> None:
     append(str(tmp_path), "MEMORY.md", lambda _: "- first")
-    lock, replaced = module._lock, []
+    lock, replaced = module._Note.lock, []
 
-    def replaced_before_the_lock(opened: int, clock: object) -> None:
+    def replaced_before_the_lock(note: module._Note, clock: object) -> None:
         if not replaced:
             replaced.append(True)
             (tmp_path / "new").write_text("- first, edited\n")
             (tmp_path / "new").rename(tmp_path / "MEMORY.md")
-        lock(opened, SystemClock())
+        lock(note, SystemClock())
 
-    with patch.object(module, "_lock", replaced_before_the_lock):
+    with patch.object(module._Note, "lock", replaced_before_the_lock):
         append(str(tmp_path), "MEMORY.md", lambda _: "- second")
 
     assert (tmp_path / "MEMORY.md").read_text() == "- first, edited\n- second\n"
 
 
-def test_a_lock_that_is_never_given_back_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+def test_waiting_for_a_lock_ends(tmp_path: Path) -> None:
     append(str(tmp_path), "MEMORY.md", lambda _: "- entry")
     with (tmp_path / "MEMORY.md").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -189,5 +203,57 @@ def test_a_note_in_another_encoding_is_left_alone(tmp_path: Path) -> None:
     assert "not UTF-8" in refusal(tmp_path)
 
 
-def test_a_workspace_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     assert "no such file" in refusal(tmp_path / "gone")
+
+
+def test_an_entry_of_a_day_carries_its_time_and_a_lasting_one_its_day() -> None:
+    assert daily_entry("Deployed v1.5.2.", MOMENT) == "- 14:32 Deployed v1.5.2."
+    assert long_term_entry("We keep cents.", MOMENT) == "- We keep cents. (2026-02-10)"
+
+
+def test_lines_that_follow_belong_to_the_entry() -> None:
+    assert daily_entry("one\n\n  two\r\nthree\u2028four", MOMENT) == "- 14:32 one\n  two\n  three\n  four"
+
+
+@pytest.mark.parametrize(
+    "line", ["# heading", "###### deep", "===", "---", "```", "~~~py", "* * *", "<!-- hidden", "#"]
+)
+def test_no_line_of_an_entry_is_structure(line: str) -> None:
+    assert daily_entry(f"x\n{line}\ny", MOMENT) == f"- 14:32 x\n  \\{line}\n  y"
+    assert long_term_entry(line, MOMENT).startswith("- \\")
+
+
+def test_what_cannot_be_seen_is_left_out() -> None:
+    assert daily_entry("a\x00b\x1b[31m\u202ec\ud800", MOMENT) == "- 14:32 ab[31mc"
+
+
+@given(st.text())
+def test_an_entry_of_any_text_is_one_item_without_a_heading(text: str) -> None:
+    entry = daily_entry(text, MOMENT)
+
+    assert not re.search(r"(?m)^ {0,3}(#{1,6}(\s|$)|```|~~~|=+\s*$)", entry)
+    first, *rest = entry.split("\n")
+    assert first == "" or first.startswith("- 14:32 ")
+    assert all(line.startswith("  ") for line in rest)
+    assert last_heading(f"# Title\n\n{entry}\n") == "Title"
+    entry.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "empty"),
+    [("", True), (" \n#\n", True), ("---", True), ("\ufeff\x00", True), ("👍", False), ("0", False)],
+)
+def test_marks_and_blanks_say_nothing(text: str, empty: bool) -> None:
+    assert is_empty(text) is empty
+
+
+def test_a_heading_that_is_wanted_is_one_line() -> None:
+    assert heading_line("  Shopping\n# and more ") == "## Shopping # and more"
+    assert heading_line("## Shopping ##") == "## Shopping"
+    assert heading_line(" \n#\n ") == ""
+
+
+def test_the_last_heading_is_not_looked_for_in_code() -> None:
+    assert last_heading("# a\n\n## B ##\n\n```sh\n# comment\n```\ntext\n") == "B"
+    assert last_heading("text\n#no heading\n") == ""

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.sources.chunking import Chunk, split
-from shared.sources.chunking_digest import chunking_digest
-from shared.sources.tokens import weighted_length
+from memline.shared.sources.chunking import Chunk, split
+from memline.shared.sources.chunking_digest import chunking_digest
+from memline.shared.sources.tokens import weighted_length
 
 
 def cut(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:

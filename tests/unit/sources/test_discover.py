@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from shared.config.schema import ExtraPath
-from shared.sources.discover import Discovery, discover
-from shared.sources.refusal import problem_at
-from shared.sources.scope import Scope
+from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.discover import Discovery, discover, problem_at
+from memline.shared.sources.paths import MemoryPaths
 
 
 @pytest.fixture
@@ -37,11 +36,11 @@ def look(workspace: Path, *extra: str | ExtraPath) -> Discovery:
 
 
 def paths(discovery: Discovery) -> list[str]:
-    return [found.path for found in discovery.found if found.problem is None]
+    return [found.path for found in discovery.files if found.problem is None]
 
 
 def problems(discovery: Discovery) -> dict[str, str]:
-    return {found.path: found.problem.outcome for found in discovery.found if found.problem}
+    return {found.path: found.problem.outcome for found in discovery.files if found.problem}
 
 
 @contextmanager
@@ -75,7 +74,7 @@ def test_files_come_in_the_order_of_their_rules_with_size_and_time(workspace: Pa
         "memory/b/c.md",
         "notes/z.md",
     ]
-    first = discovery.found[0]
+    first = discovery.files[0]
     assert (first.size, first.mtime_ns) == (4, 1_700_000_000_123_456_789)
     assert first.absolute == str(workspace / "MEMORY.md")
     assert discovery.issues == ()
@@ -96,7 +95,7 @@ def test_extra_paths_are_files_folders_and_patterns(workspace: Path, tmp_path: P
     assert paths(discovery)[1:] == [
         str(tmp_path / p) for p in ("one.markdown", "vault/b.markdown", "vault/x/c.md")
     ]
-    assert discovery.issues == ("additional memory path is no Markdown file (../one.txt)",)
+    assert discovery.issues == ("additional memory path is not a Markdown file (../one.txt)",)
 
 
 def test_a_home_is_expanded(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +205,7 @@ def test_names_that_are_not_utf_8_are_reported_in_a_form_that_can_be_stored(work
     discovery = look(workspace)
 
     assert problems(discovery) == {"memory/\\xff": "bad_name", "memory/caf\\xe9.md": "bad_name"}
-    assert all(found.path.encode() for found in discovery.found)
+    assert all(found.path.encode() for found in discovery.files)
 
 
 def test_a_folder_that_cannot_be_listed_is_reported_and_what_it_holds_stays_known(
@@ -236,7 +235,7 @@ def test_an_extra_path_that_cannot_be_listed_is_an_issue(
     assert discovery.is_unlisted(str(tmp_path / "vault/b.md"))
 
 
-def test_what_is_missing_is_told(workspace: Path, tmp_path: Path) -> None:
+def test_missing_files_and_folders_are_reported(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "bare/memory").mkdir(parents=True)
 
@@ -264,7 +263,7 @@ def test_five_thousand_files_are_found_in_a_moment_and_none_is_opened(
     discovery = look(workspace)
     seconds = time.process_time() - before
 
-    assert len(discovery.found) == 5001
+    assert len(discovery.files) == 5001
     assert opened == []
     # Measured: 0.03 s; the bound only catches work that grows with something else.
     assert seconds < 1.0
@@ -275,13 +274,13 @@ def test_a_single_path_has_the_problem_that_the_walk_gave_it(workspace: Path, tm
     (workspace / "memory/folder").symlink_to(tmp_path / "vault")
     with open(os.fsencode(workspace / "memory") + b"/a\\caf\xe9.md", "w"):  # noqa: PTH123 (bytes)
         pass
-    scope = Scope(workspace)
+    memory_paths = MemoryPaths(workspace)
 
-    for found in discover(workspace).found:
-        problem = problem_at(scope, found.path)
+    for found in discover(workspace).files:
+        problem = problem_at(memory_paths, found.path)
         assert problem == found.problem, found.path
-    assert problem_at(scope, "memory/gone") is None
-    assert problem_at(scope, "../vault") is None
+    assert problem_at(memory_paths, "memory/gone") is None
+    assert problem_at(memory_paths, "../vault") is None
 
 
 def test_a_single_folder_that_cannot_be_listed_is_unreadable(
@@ -290,7 +289,7 @@ def test_a_single_folder_that_cannot_be_listed_is_unreadable(
     (workspace / "memory/private").mkdir()
 
     with denied(monkeypatch, workspace / "memory/private"):
-        problem = problem_at(Scope(workspace), "memory/private")
+        problem = problem_at(MemoryPaths(workspace), "memory/private")
 
     assert problem is not None
     assert problem.outcome == "unreadable"

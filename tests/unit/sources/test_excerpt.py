@@ -9,10 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shared.config.schema import ExtraPath
-from shared.errors import PathNotAllowed
-from shared.sources.excerpt import NOT_ALLOWED, READABLE, TRANSCRIPT, Excerpt, cited, read_excerpt
-from shared.sources.scope import Scope
+from memline.shared.config.schema import ExtraPath
+from memline.shared.errors import PathNotAllowed
+from memline.shared.sources.excerpt import (
+    NOT_ALLOWED,
+    READABLE,
+    TRANSCRIPT,
+    Excerpt,
+    parse_citation,
+    read_excerpt,
+)
+from memline.shared.sources.paths import MemoryPaths
 
 SECRET = "the secret outside"
 
@@ -49,7 +56,7 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def read(workspace: Path, path: str, **options: int) -> Excerpt:
-    return read_excerpt(Scope(workspace), path, **options)
+    return read_excerpt(MemoryPaths(workspace), path, **options)
 
 
 def test_lines_are_given_from_where_they_are_asked_for(workspace: Path) -> None:
@@ -69,7 +76,7 @@ def test_without_a_wish_there_are_120_lines_and_12000_characters_at_most(workspa
     assert (wide.lines, wide.next_from, len(wide.text)) == (12, 13, 11_999)
 
 
-def test_one_line_above_the_budget_is_cut_and_said_to_be(workspace: Path) -> None:
+def test_one_line_above_the_budget_is_cut_and_marked_as_truncated(workspace: Path) -> None:
     (workspace / "memory" / "one.md").write_text("x" * 20_000)
 
     excerpt = read(workspace, "memory/one.md")
@@ -150,16 +157,16 @@ def test_a_file_of_extra_paths_may_be_read_and_its_neighbour_not(workspace: Path
     extra.mkdir()
     (extra / "team.md").write_text("team\n")
     (extra / "other.md").write_text(SECRET)
-    scope = Scope(workspace, [ExtraPath(path=str(extra / "team.md"))])
+    memory_paths = MemoryPaths(workspace, [ExtraPath(path=str(extra / "team.md"))])
 
-    assert read_excerpt(scope, str(extra / "team.md")).text == "team"
+    assert read_excerpt(memory_paths, str(extra / "team.md")).text == "team"
     with pytest.raises(PathNotAllowed):
-        read_excerpt(scope, str(extra / "other.md"))
+        read_excerpt(memory_paths, str(extra / "other.md"))
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts=st.lists(PIECES, max_size=6), lead=st.sampled_from(["", "/", "~/", "memory/", "./"]))
-def test_no_path_whatever_leads_to_what_lies_outside(workspace: Path, parts: list[str], lead: str) -> None:
+def test_no_path_leads_outside_the_memory(workspace: Path, parts: list[str], lead: str) -> None:
     path = lead + "/".join(parts)
 
     try:
@@ -194,6 +201,6 @@ def test_any_text_and_any_numbers_are_an_answer_or_the_refusal(
     ],
 )
 def test_a_citation_is_a_path_and_lines(text: str, path: str, first: int | None, lines: int | None) -> None:
-    found = cited(text)
+    found = parse_citation(text)
 
     assert (found.path, found.first, found.lines) == (path, first, lines)

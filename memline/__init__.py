@@ -1,0 +1,43 @@
+"""Memline: memory search for AI agents. Everything an install puts on the import path is below this name.
+
+    from memline import Memory
+
+    with Memory("~/notes") as memory:
+        for hit in memory.search("why did we choose redis").hits:
+            print(hit.citation, hit.snippet)
+
+In a checkout `shared`, `producers` and `workers` are links to the folders of these names at the top level.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memline.producers.memory import Memory as Memory
+    from memline.shared.errors import MemlineError as MemlineError
+    from memline.shared.search.results import Answer as Answer
+    from memline.shared.search.results import Hit as Hit
+
+#: Where the public names are; loaded at first use, so that `import memline` costs nothing.
+_HOMES = {
+    "Memory": "memline.producers.memory",
+    "MemlineError": "memline.shared.errors",
+    "Answer": "memline.shared.search.results",
+    "Hit": "memline.shared.search.results",
+}
+
+__all__ = ["Answer", "Hit", "MemlineError", "Memory"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'memline' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,106 @@
+"""Append an entry to today's log, or to the long-term note."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import AccessDenied, BadRequest
+from memline.shared.search.agent_view import Chat
+from memline.shared.sources import append as notes
+from memline.shared.values import value
+
+#: A note that an agent writes grows no larger than this.
+MAX_NOTE_BYTES = 1_048_576
+
+#: Characters of a heading at most.
+MAX_HEADING_CHARS = 120
+
+
+@value
+class Entry:
+    """An entry in a note: the JSON contract of `memory_append`."""
+
+    path: str
+    start_line: int
+    end_line: int
+    #: The entry as it is in the note.
+    text: str
+    #: Size of the note now.
+    bytes: int
+
+    @property
+    def citation(self) -> str:
+        """Cite the lines: `path#L5-L7`, `path#L5` for a single one."""
+        end = f"-L{self.end_line}" if self.end_line > self.start_line else ""
+        return f"{self.path}#L{self.start_line}{end}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "startLine": self.start_line,
+            "endLine": self.end_line,
+            "citation": self.citation,
+            "text": self.text,
+            "bytes": self.bytes,
+        }
+
+
+def append(
+    settings: AgentSettings,
+    text: str,
+    *,
+    target: str = "daily",
+    heading: str = "",
+    chat: Chat | None = None,
+    clock: Clock,
+) -> Entry:
+    """Add an entry to the note `target`, daily or longTerm.
+
+    Raises AccessDenied in groups for the long-term note, AppendRefused when the note cannot be written, and
+    BadRequest for an entry that is empty or too long.
+    """
+    is_lasting = target == "longTerm"
+    if is_lasting and chat is not None and chat.kind in ("group", "channel"):
+        raise AccessDenied(
+            f"the long-term note is not written from a {chat.kind}",
+            hint='use target "daily", or a direct chat',
+        )
+    heading = notes.heading_line(heading)
+    max_chars = settings.memory.append.max_chars
+    for name, argument, limit in (("text", text, max_chars), ("heading", heading, MAX_HEADING_CHARS)):
+        if len(argument) > limit:
+            raise BadRequest(
+                f"{name} has {len(argument)} characters, {limit} are allowed",
+                hint="say it shorter, or in several entries",
+            )
+    if notes.is_empty(text):
+        raise BadRequest("text holds nothing to remember", hint="give the sentence to remember as text")
+    moment = notes.local_time(clock.now(), settings.sessions.user_timezone)
+    if is_lasting:
+        title, entry = "# Memory", notes.long_term_entry(text, moment)
+        # The spelling that is there, else the usual one.
+        spellings = (name for name in notes.LONG_TERM if os.path.lexists(settings.workspace / name))
+        path = next(spellings, notes.LONG_TERM[0])
+    else:
+        title, entry = f"# {moment.date().isoformat()}", notes.daily_entry(text, moment)
+        path = notes.log_path(moment.date())
+
+    def composed(note: str) -> str:
+        has_text = bool(note.strip())
+        parts = [] if has_text else [title, ""]
+        if heading and notes.last_heading(note) != heading.lstrip("# "):
+            parts += ["", heading, ""] if has_text else [heading, ""]
+        return "\n".join([*parts, entry])
+
+    workspace = str(settings.workspace)
+    added = notes.append(workspace, path, composed, max_bytes=MAX_NOTE_BYTES, clock=clock)
+    return Entry(
+        path=path,
+        start_line=added.end_line - entry.count("\n"),
+        end_line=added.end_line,
+        text=entry,
+        bytes=added.size,
+    )

@@ -1,0 +1,161 @@
+"""Describe every call of an agent once, and check its arguments.
+
+MCP makes its tools of `CALLS`, the HTTP server its routes, OpenAPI its description. `calls.toml` is the
+table; `answers.json` has the JSON Schema of every answer: additive only, and tests hold real ones against it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memline.shared.config.check import describe, nearest
+from memline.shared.errors import BadRequest
+
+Schema = dict[str, Any]
+
+_NOUNS = {"boolean": "true or false", "string": "text", "integer": "a whole number", "number": "a number"}
+_LIMITS = {"minimum": " from {:g}", "maximum": " to {:g}", "maxLength": " of at most {} characters"}
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Parameter(NamedTuple):
+    """One parameter of a call."""
+
+    name: str
+    #: Its meaning, type and limits in JSON Schema.
+    schema: Schema
+    required: bool = False
+    #: Other names of the same; they work but are not shown.
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> str:
+        """Say in words what is allowed."""
+        if "enum" in self.schema:
+            return ", ".join(self.schema["enum"])
+        limits = (words.format(self.schema[name]) for name, words in _LIMITS.items() if name in self.schema)
+        return _NOUNS[self.schema["type"]] + "".join(limits)
+
+
+class Call(NamedTuple):
+    """One call that agents make."""
+
+    #: Method of `MemoryTools`, `/name` over HTTP, `memory_name` over MCP.
+    name: str
+    title: str
+    text: str
+    parameters: tuple[Parameter, ...]
+    answer: Schema
+    #: Methods over HTTP.
+    methods: tuple[str, ...]
+    is_tool: bool = True
+    writes: bool = False
+
+
+def _parameters(table: Mapping[str, Schema]) -> tuple[Parameter, ...]:
+    return tuple(
+        Parameter(name, schema, schema.pop("required", False), tuple(schema.pop("aliases", ())))
+        for name, schema in table.items()
+    )
+
+
+_TABLE = tomllib.loads((Path(__file__).parent / "calls.toml").read_text(encoding="utf-8"))
+
+#: The JSON Schema of the answer to each call, of the overview of all agents and of errors.
+ANSWERS: dict[str, Schema] = json.loads((Path(__file__).parent / "answers.json").read_text(encoding="utf-8"))
+ANSWERS["overview"]["properties"]["agents"]["items"] = ANSWERS["status"]
+
+#: What a client may put before the model at the start of a conversation.
+INSTRUCTIONS: str = _TABLE["instructions"]
+
+#: What every HTTP call takes as well.
+CALLER = _parameters(_TABLE["caller"])
+
+#: The calls by name.
+CALLS = {
+    name: Call(name=name, answer=ANSWERS[name], parameters=_parameters(call.pop("parameters", {})), **call)
+    for name, call in _TABLE["calls"].items()
+}
+
+
+def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments of a call and return them by the name of their parameter; null is left out.
+
+    Raises BadRequest for an unknown name, a missing or doubled parameter, and a value that is not allowed.
+    """
+    by_name = {name: each for each in parameters for name in (each.name, *each.aliases)}
+    values: dict[str, Any] = {}
+    for name, raw in arguments.items():
+        parameter = by_name.get(name)
+        if parameter is None:
+            near = nearest(name[:80], by_name)
+            names = ", ".join(dict.fromkeys(each.name for each in by_name.values())) or "none"
+            raise BadRequest(
+                f"there is no parameter {name[:80]!r}",
+                hint=f"did you mean {near}?" if near else f"the parameters are: {names}",
+            )
+        if raw is None:
+            continue
+        if not _fits(parameter.schema, raw):
+            words = f"{name}: found {describe(raw)}, allowed: {parameter.allowed}"
+            raise BadRequest(words, hint=f"{name}: {parameter.schema['description']}")
+        checked = int(raw) if parameter.schema["type"] == "integer" else raw
+        if values.setdefault(parameter.name, checked) != checked:
+            names = " and ".join((parameter.name, *parameter.aliases))
+            raise BadRequest(
+                f"{names} are the same parameter and differ", hint=f"give {parameter.name} alone"
+            )
+    for parameter in by_name.values():
+        name, meaning = parameter.name, parameter.schema["description"]
+        if parameter.required and name not in values:
+            raise BadRequest(f"{name} is missing", hint=f"{name}: {meaning}")
+    return values
+
+
+def _fits(schema: Schema, raw: object) -> bool:
+    kind = schema["type"]
+    if kind == "boolean":
+        return isinstance(raw, bool)
+    if kind == "string":
+        is_text = isinstance(raw, str) and len(raw) <= schema.get("maxLength", math.inf)
+        return is_text and raw in schema.get("enum", [raw])
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        return False
+    # Whole numbers may be too large for a float, and then cannot be asked whether they are finite.
+    if isinstance(raw, float) and not (raw.is_integer() if kind == "integer" else math.isfinite(raw)):
+        return False
+    return bool(schema.get("minimum", raw) <= raw <= schema.get("maximum", raw))
+
+
+def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Turn texts, as in the query of a URL, into arguments; `read` refuses what cannot be turned."""
+    types = {name: each.schema["type"] for each in parameters for name in (each.name, *each.aliases)}
+    return {name: _from_text(types.get(name), text) for name, text in texts.items()}
+
+
+def _from_text(kind: str | None, text: str) -> object:
+    with suppress(ValueError, KeyError):
+        if kind == "integer":
+            return int(text)
+        if kind == "number":
+            return float(text)
+        if kind == "boolean":
+            return _FLAGS[text.lower()]
+    return text
+
+
+def input_schema(parameters: Iterable[Parameter]) -> Schema:
+    """Write the JSON Schema of a call with these parameters."""
+    listed = tuple(parameters)
+    return {
+        "type": "object",
+        "properties": {each.name: each.schema for each in listed},
+        "required": [each.name for each in listed if each.required],
+        "additionalProperties": False,
+    }

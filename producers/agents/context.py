@@ -1,0 +1,97 @@
+"""Compose what an agent reads when a session starts: its last two logs, in private its long-term note."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.search.agent_view import Chat
+from memline.shared.sources.append import LONG_TERM, local_time, log_path
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.reading import read_file
+
+#: How a part begins in the one text, what separates two, and the mark where one was cut.
+_HEAD = "<!-- {path} -->\n"
+_GAP = "\n\n"
+CUT = "[cut here: {chars} of {total} characters are shown; memory_get {path} has the rest]"
+
+
+class _Part(NamedTuple):
+    """One note on its way into the context."""
+
+    name: str
+    path: str
+    text: str
+    #: Of a log the latest entries matter, of the long-term note the first lines.
+    keeps_end: bool
+
+
+def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock) -> dict[str, Any]:
+    """Return the parts that exist, cut to `context.maxChars` together, and the same as one text.
+
+    `is_private` counts only in a direct chat and where nothing is known of the chat: a group, and a helper
+    that may work for one, never get the long-term note.
+    """
+    is_private = is_private and (chat.kind == "direct" or not chat.raw_key)
+    today = local_time(clock.now(), settings.sessions.user_timezone).date()
+    wanted = [("yesterday", log_path(today - timedelta(days=1)), True), ("today", log_path(today), True)]
+    if is_private:
+        wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
+    memory_paths = MemoryPaths(settings.workspace, settings.memory.extra_paths)
+    parts: list[_Part] = []
+    for name, path, keeps_end in wanted:
+        text = ""
+        if located := memory_paths.locate(path):
+            reading = read_file(located.absolute, root=located.anchor, clock=clock)
+            text = reading.text.strip("\n") if reading.outcome == INDEXED else ""
+        # On a file system that ignores case both spellings are one file.
+        if text and not any(text == part.text and name == part.name for part in parts):
+            parts.append(_Part(name, path, text, keeps_end))
+    budget = settings.memory.context.max_chars
+    room = budget - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
+    shares = _shares([len(part.text) for part in parts], max(0, room))
+    shown = [_shown(part, share) for part, share in zip(parts, shares, strict=True)]
+    return {
+        "agentId": settings.agent,
+        "date": today.isoformat(),
+        "private": is_private,
+        "parts": shown,
+        "text": _GAP.join(_HEAD.format(path=part["path"]) + part["text"] for part in shown if part["text"]),
+        "truncated": any(part["truncated"] for part in shown),
+        "maxChars": budget,
+    }
+
+
+def _shares(sizes: list[int], budget: int) -> list[int]:
+    """Share the characters out: all of a part when it is small, else an equal part of what is left."""
+    shares = [0] * len(sizes)
+    left = budget
+    smallest_first = sorted(range(len(sizes)), key=lambda number: sizes[number])
+    for done, number in enumerate(smallest_first):
+        shares[number] = min(sizes[number], left // (len(sizes) - done))
+        left -= shares[number]
+    return shares
+
+
+def _shown(part: _Part, share: int) -> dict[str, Any]:
+    total = len(part.text)
+    shown: dict[str, Any] = {"name": part.name, "path": part.path, "text": part.text, "chars": total}
+    if total > share:
+        # As long as it can become, so that the whole stays within its share.
+        longest = len(CUT.format(chars=total, total=total, path=part.path)) + 1
+        kept = _whole_lines(part.text, share - longest, keeps_end=part.keeps_end)
+        mark = CUT.format(chars=len(kept), total=total, path=part.path)
+        shown["text"] = (f"{mark}\n{kept}" if part.keeps_end else f"{kept}\n{mark}") if kept else ""
+    return {**shown, "truncated": total > share}
+
+
+def _whole_lines(text: str, chars: int, *, keeps_end: bool) -> str:
+    """Cut the last or the first `chars` characters, from or to the end of a line when one is near."""
+    if chars <= 0:
+        return ""
+    cut = text[-chars:] if keeps_end else text[:chars]
+    whole = cut.partition("\n")[2] if keeps_end else cut.rpartition("\n")[0]
+    return whole or cut

@@ -1,0 +1,265 @@
+"""Serve an agent's memory as MCP tools, over standard input and output or HTTP.
+
+The only module that knows the MCP SDK. Arguments are checked by `MemoryTools`, not by the SDK, so that every
+face reports the same errors; an error reaches the model with what to do about it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolResult,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    TextContent,
+    ToolAnnotations,
+)
+from pydantic import ConfigDict, Field
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from memline.producers.agents.calls import CALLS, INSTRUCTIONS, Call, input_schema
+from memline.producers.agents.pool import Pool
+from memline.producers.agents.tools import Caller, MemoryTools
+from memline.shared.errors import MemlineError
+from memline.shared.logs import Log
+from memline.shared.version import own_version
+
+#: Where what a session starts with can be read without a tool.
+CONTEXT_URI = "memory://context"
+
+#: Calls at a time of a client on standard input; it has rarely more than one running.
+STDIO_THREADS = 4
+
+#: Seconds for such a call; clients themselves give up after about a minute.
+STDIO_TIMEOUT_S = 60.0
+
+#: Seconds that answers may take after a client on standard input has closed its side.
+DRAIN_TIMEOUT_S = 15.0
+
+#: The caller of a request: over HTTP its token and its headers name it.
+CallerOf = Callable[[Any], Caller]
+
+
+class MemoryTool(Tool):
+    """A tool that answers with a call of `MemoryTools`, in a thread so that no other call waits for it."""
+
+    caller_of: CallerOf = Field(exclude=True)
+    pool: Pool = Field(exclude=True)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    async def run(
+        self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
+    ) -> Any:
+        """Return the answer, as JSON in a text and as structured content; an error is words for the model."""
+        try:
+            caller = self.caller_of(context.request_context.request)
+            answer = await self.pool.run(partial(self.fn, caller, arguments))
+        except MemlineError as error:
+            text = _error_text(error.message, error.hint)
+        except Exception as error:
+            # The boundary to the client: it must not see the inside, and the log must.
+            Log("mcp").exception("tool.failed", tool=self.name, kind=type(error).__name__)
+            text = _error_text(
+                f"{self.name} failed unexpectedly ({type(error).__name__})",
+                "try once more; if it fails again, tell the user to run: memline doctor",
+            )
+        else:
+            plain = TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
+            return CallToolResult(content=[plain], structured_content=answer)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
+
+
+def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[Any]:
+    """Make an MCP server of these tools; memory_append is among them when some agent may write."""
+    writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
+    calls = (call for call in CALLS.values() if call.is_tool and (writes or not call.writes))
+    made: MCPServer[Any] = MCPServer(
+        "memline",
+        title="Memline memory",
+        description="Long-term memory of an agent, with citations",
+        instructions=INSTRUCTIONS,
+        version=own_version(),
+        tools=[_tool(call, tools, caller_of, pool) for call in calls],
+        log_level="WARNING",
+        subscriptions=False,
+    )
+
+    @made.prompt(
+        name="session_context",
+        title="Where we were",
+        description="What to know when a session starts: the daily logs of today and yesterday."
+        " private: true adds MEMORY.md, for a session with the owner alone.",
+    )
+    async def session_context(context: Context[Any, Any], private: bool = False) -> str:
+        try:
+            caller = caller_of(context.request_context.request)
+            answer = await pool.run(partial(tools.context, caller, {"private": private}))
+        except MemlineError as error:
+            return _error_text(error.message, error.hint)
+        return str(answer["text"]) or "There is nothing in the logs of today and yesterday."
+
+    return made
+
+
+def http_endpoint(
+    made: MCPServer[Any], *, max_body_bytes: int
+) -> tuple[ASGIApp, AbstractAsyncContextManager[None]]:
+    """Return the server over streamable HTTP: an application for one path, and the context in which it works.
+
+    Requests are independent: nothing is kept of a client between two.
+    """
+    # Access is decided in front of it.
+    app = made.streamable_http_app(
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=max_body_bytes,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+    (route,) = (each for each in app.routes if isinstance(each, Route))
+    return route.endpoint, made.session_manager.run()
+
+
+def run_stdio(tools: MemoryTools, caller: Caller) -> None:
+    """Serve one client over standard input and output until it closes its side and has its answers."""
+
+    async def serve() -> None:
+        pool = Pool(STDIO_THREADS, timeout_s=STDIO_TIMEOUT_S)
+        made = server(tools, lambda _: caller, pool=pool)
+
+        @made.resource(
+            CONTEXT_URI,
+            name="session-context",
+            title="Where we were",
+            description="The daily logs of today and yesterday: what to know when a session starts.",
+            mime_type="text/markdown",
+        )
+        async def context() -> str:
+            try:
+                answer = await pool.run(partial(tools.context, caller, {}))
+            except MemlineError as error:
+                raise ResourceError(_error_text(error.message, error.hint)) from error
+            return str(answer["text"])
+
+        await _serve_stdio(_lowlevel(made))
+
+    anyio.run(serve)
+
+
+class InFlightRequests:
+    """The requests that a client waits for, by their ids."""
+
+    def __init__(self) -> None:
+        self._ids: set[int | str | None] = set()
+        self._changed = anyio.Event()
+
+    def received(self, message: SessionMessage | Exception) -> None:
+        """Track a message of the client: a request, or the cancellation of one."""
+        body = message.message if isinstance(message, SessionMessage) else None
+        if isinstance(body, JSONRPCRequest):
+            self._ids.add(body.id)
+        elif isinstance(body, JSONRPCNotification) and body.method == "notifications/cancelled":
+            self._remove((body.params or {}).get("requestId"))
+
+    def sent(self, message: SessionMessage) -> None:
+        """Track a message to the client: an answer ends its request."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._remove(message.message.id)
+
+    async def wait(self) -> None:
+        """Wait until no request is in flight, DRAIN_TIMEOUT_S at most."""
+        with anyio.move_on_after(DRAIN_TIMEOUT_S):
+            while self._ids:
+                await self._changed.wait()
+
+    def _remove(self, request_id: int | str | None) -> None:
+        self._ids.discard(request_id)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+
+async def _serve_stdio(lowlevel: Server[Any]) -> None:
+    """Serve standard input and output, and send all answers before the end.
+
+    The SDK takes the end of the input for the end of everything and drops the calls that are running: after
+    `printf … | memline mcp` their answers, and whether an entry was written, would never be known. So the end
+    of the input reaches the SDK only when no request is in flight.
+    """
+    requests = InFlightRequests()
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
+
+        async def read() -> None:
+            async with to_server:
+                async for message in incoming:
+                    requests.received(message)
+                    await to_server.send(message)
+                await requests.wait()
+
+        async def write() -> None:
+            async with outgoing, from_server:
+                async for message in from_server:
+                    await outgoing.send(message)
+                    requests.sent(message)
+
+        tasks.start_soon(read)
+        tasks.start_soon(write)
+        async with to_client:
+            await lowlevel.run(from_client, to_client, lowlevel.create_initialization_options())
+
+
+def _lowlevel(made: MCPServer[Any]) -> Server[Any]:
+    """Return the SDK's inner server: it has no public way to serve streams of ours."""
+    try:
+        return made._lowlevel_server
+    except AttributeError as error:
+        raise MemlineError(
+            "the installed version of the package mcp is not supported", hint="pip install 'mcp>=2.3,<2.4'"
+        ) from error
+
+
+def _tool(call: Call, tools: MemoryTools, caller_of: CallerOf, pool: Pool) -> MemoryTool:
+    return MemoryTool(
+        fn=getattr(tools, call.name),
+        name=f"memory_{call.name}",
+        title=call.title,
+        description=call.text,
+        parameters=input_schema(call.parameters),
+        # The schema alone: the SDK neither checks the arguments nor shapes the answer.
+        fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=call.answer),
+        is_async=False,
+        context_kwarg=None,
+        annotations=ToolAnnotations(
+            read_only_hint=not call.writes,
+            destructive_hint=False,
+            idempotent_hint=not call.writes,
+            open_world_hint=False,
+        ),
+        caller_of=caller_of,
+        pool=pool,
+    )
+
+
+def _error_text(message: str, hint: str) -> str:
+    # A client may have sent lone surrogates, which cannot be sent back.
+    text = f"{message}. What to do: {hint}" if hint else message
+    return text.encode("utf-8", "replace").decode()

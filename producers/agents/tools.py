@@ -1,0 +1,213 @@
+"""Let agents use their memory: `Memory` for callers that may not be trusted, in JSON.
+
+Every call names its caller, checks its parameters against `calls.toml`, and answers with
+JSON of one shape for MCP and HTTP. A problem that a caller cannot solve by another call (no index, memory
+switched off, a chat that may not) is an answer with `warning` and `action`; a call that is wrong is an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from memline.producers.agents.calls import CALLS, read
+from memline.producers.agents.context import session_context
+from memline.producers.memory import Memory
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.errors import (
+    AccessDenied,
+    BadRequest,
+    ConfigError,
+    IndexFault,
+    IndexMissing,
+    QueueError,
+    UnknownAgent,
+)
+from memline.shared.index import driver
+from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
+from memline.shared.search.filters import day_bounds
+from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from memline.producers.reports.metrics import FleetCollector
+
+Json = dict[str, Any]
+
+#: The parameters of a search that have another name in a request.
+_OPTIONS = {"maxResults": "max_results", "minScore": "min_score", "path": "path_glob"}
+
+
+@value
+class Caller:
+    """Who calls: an agent, and the key of its session when that is known."""
+
+    agent: str
+    session_key: str = ""
+
+
+class MemoryTools:
+    """The memories of the agents of one configuration. Safe to use from several threads; close it when done.
+
+    Indexes stay open and vectors in memory between calls. Reports are imported when they are asked for:
+    20-60 ms, which `memline search --session-key` does not pay.
+    """
+
+    def __init__(self, settings: Settings, agents: tuple[str, ...], *, clock: Clock | None = None) -> None:
+        self._settings = settings
+        #: The agents that may be asked for, by id.
+        self.agents = agents
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._memories: dict[str, Memory] = {}
+        self._collector: FleetCollector | None = None
+
+    def close(self) -> None:
+        with self._lock:
+            for memory in self._memories.values():
+                memory.close()
+            self._memories.clear()
+
+    def memory(self, agent: str) -> Memory:
+        """Return the memory of an agent. Raises UnknownAgent for one that is not served here."""
+        if agent not in self.agents:
+            raise UnknownAgent(
+                f"there is no agent {agent[:80]!r}", hint=f"the agents are: {', '.join(self.agents)}"
+            )
+        with self._lock:
+            if agent not in self._memories:
+                settings = self._settings.agents[agent]
+                memory = Memory.of(self._settings, settings, long_lived=True, clock=self._clock)
+                self._memories[agent] = memory
+            return self._memories[agent]
+
+    def search(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Answer `memory_search`. Raises BadRequest."""
+        memory = self.memory(caller.agent)
+        settings, chat = memory.settings, chat_of(caller.session_key)
+        request = self._request(read(CALLS["search"].parameters, arguments))
+        if (denied := denied_answer(settings, chat)) is not None:
+            return denied
+        try:
+            answer = memory.ask(request)
+        except IndexFault as error:
+            warning = f"memory search is unavailable: {error.message}"
+            no_answer = _no_answer(settings, warning, error.hint or "memline doctor")
+            return {**no_answer, "unavailable": True, "error": error.message}
+        if request.source == "sessions" and "sessions" not in settings.memory.sources:
+            warning = answer.warning or "past sessions are not searched for this agent"
+            switch = "set memorySearch.experimental.sessionMemory and sources, or search source memory"
+            answer = replace(answer, warning=warning, action=answer.action or switch)
+        return view_for(chat, settings, answer.to_json())
+
+    def get(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Answer `memory_get`. Raises BadRequest, and PathNotAllowed for every file outside the memory."""
+        values = read(CALLS["get"].parameters, arguments)
+        memory, _ = self._allowed(caller)
+        return memory.get(values["path"], first=values.get("from"), lines=values.get("lines")).to_json()
+
+    def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""
+        memory = self.memory(caller.agent)
+        read(CALLS["status"].parameters, arguments)
+        return memory.status().summary
+
+    def append(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Answer `memory_append`. Raises BadRequest, and AccessDenied while `append.enabled` is off."""
+        values = read(CALLS["append"].parameters, arguments)
+        memory, chat = self._allowed(caller)
+        if not memory.settings.memory.append.enabled:
+            raise AccessDenied(
+                "this agent may not write notes (memorySearch.append.enabled is false)",
+                hint="tell the user; they can set memorySearch.append.enabled to true",
+            )
+        return memory.append(**values, chat=chat).to_json()
+
+    def context(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Return what an agent reads when a session starts. Raises BadRequest and AccessDenied."""
+        values = read(CALLS["context"].parameters, arguments)
+        memory, chat = self._allowed(caller)
+        return session_context(
+            memory.settings, chat, is_private=values.get("private", False), clock=self._clock
+        )
+
+    def overview(self, agents: tuple[str, ...], *, with_queues: bool) -> Json:
+        """Return the status of these agents, and of the queues of a fleet."""
+        from memline.producers.reports.fleet_state import fleet_state
+
+        queues = None
+        if with_queues and self._settings.queue.url:
+            with suppress(QueueError):
+                queues = fleet_state(self._settings, [self.memory(agent).settings for agent in agents])
+        return {"agents": [self.status(Caller(agent=agent), {}) for agent in agents], "queues": queues}
+
+    def metrics(self) -> str:
+        """Write queues, backlog, workers and providers of all agents for Prometheus."""
+        from memline.producers.reports.metrics import FleetCollector, page
+
+        agents = [self.memory(agent).settings for agent in self.agents]
+        with self._lock:
+            if self._collector is None:
+                self._collector = FleetCollector(self._settings, agents)
+        return page(self._collector)
+
+    def check(self) -> None:
+        """Raise IndexFault when the index of an agent is there and cannot be read."""
+        for agent in self.agents:
+            settings = self.memory(agent).settings
+            if settings.memory.enabled:
+                with suppress(IndexMissing), driver.reading(settings.index_path):
+                    pass
+
+    def _request(self, values: Mapping[str, Any]) -> SearchRequest:
+        options = {_OPTIONS.get(name, name): each for name, each in values.items()}
+        if options.get("source") == "all":
+            del options["source"]
+        request = SearchRequest(**options)
+        try:
+            day_bounds(request, self._clock.now())
+        except ConfigError as error:
+            hint = "a date such as 2026-02-10, or an age: 30d"
+            raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
+        return request
+
+    def _allowed(self, caller: Caller) -> tuple[Memory, Chat]:
+        """Return memory and chat of a caller. Raises AccessDenied when it may not use the agent's memory."""
+        memory, chat = self.memory(caller.agent), chat_of(caller.session_key)
+        if (denied := denied_answer(memory.settings, chat)) is not None:
+            raise AccessDenied(denied["warning"], hint=denied["action"])
+        return memory, chat
+
+
+def denied_answer(settings: AgentSettings, chat: Chat) -> Json | None:
+    """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
+    if not settings.memory.enabled:
+        return _no_answer(
+            settings,
+            "memory search is disabled for this agent (memorySearch.enabled)",
+            "set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
+        )
+    if not may_use_memory(settings.scope, chat):
+        return _no_answer(
+            settings,
+            f"memory may not be used in this chat ({chat})",
+            "answer without memory; memory.scope in the configuration says where it may be used",
+        )
+    return None
+
+
+def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> Json:
+    """Show the answer of a search, as JSON, as an agent sees it in this chat."""
+    citations = gets_citations(settings.citations, chat)
+    view = agent_view(answer, citations=citations, max_chars=settings.max_injected_chars)
+    return {**view, "citations": settings.citations}
+
+
+def _no_answer(settings: AgentSettings, warning: str, action: str) -> Json:
+    """Make an answer without results that says why, in the shape of one with results."""
+    empty = view_for(Chat(), settings, Answer(warning=warning, action=action).to_json())
+    return {**empty, "disabled": True, "unavailable": False, "error": warning}

@@ -1,0 +1,266 @@
+"""Decide about a request before anything is done for it: Host and Origin, token, limits, body.
+
+Host and Origin come first: a web page that a browser shows must not reach a server on loopback, neither by
+its own name turned to 127.0.0.1 (DNS rebinding) nor across origins. Then the token, the limits, and the body,
+which is read as a whole within its size and time. The scope then carries what the request may do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import socket
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import cast
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from memline.producers.agents.tools import Caller
+from memline.producers.http.responses import error_response, too_many
+from memline.producers.http.server import is_loopback, parse_address
+from memline.shared.config.schema import Serve
+from memline.shared.errors import AccessDenied
+from memline.shared.values import value
+
+#: Where `Access` is found in the scope of a request.
+ACCESS = "memline.access"
+
+#: Answered without a token: they show nothing but that the server is there.
+OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json", "/"})
+
+#: Seconds a client has to send a body.
+BODY_TIMEOUT_S = 10.0
+
+#: Bytes above the limit that are still read: a client that is cut off may not see the answer.
+_DRAIN_BYTES = 1_048_576
+
+#: Wrong tokens that an address may send in a minute.
+MAX_WRONG_TOKENS = 20
+
+#: Seconds that a request counts for a limit.
+WINDOW_S = 60.0
+
+#: Clients that are counted; the one that was silent for longest is dropped first.
+MAX_CLIENTS = 2_000
+
+#: A name or an address, and maybe a port; nothing that another reader could take for a part of a URL.
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d*)?", re.ASCII)
+
+#: What is still being sent belongs to no request.
+_CLOSE = {"connection": "close"}
+
+
+@value
+class Access:
+    """What a request may do."""
+
+    #: Who asks, for limits: the name of the token, never the token.
+    client: str
+    #: The one agent that the token opens; empty: all.
+    only: str
+    #: The agent that is meant when the request names none.
+    default_agent: str
+
+    def caller(self, agent: str = "", session_key: str = "") -> Caller:
+        """Return the caller that the request names. Raises AccessDenied for an agent of another token."""
+        if self.only and agent not in ("", self.only):
+            # The same words for agents that exist and that do not.
+            raise AccessDenied(
+                f"this token does not open the agent {agent[:80]!r}",
+                hint=f"leave agent out, or name {self.only}",
+            )
+        return Caller(agent=agent or self.only or self.default_agent, session_key=session_key)
+
+
+class Authenticator:
+    """Find what a token opens.
+
+    Tokens are compared as digests in constant time, all of them for every request, so that neither the answer
+    nor its time tells how much of a guess was right.
+    """
+
+    def __init__(self, serve: Serve, *, default_agent: str) -> None:
+        self._default_agent = default_agent
+        #: (digest of the token, its name, the agent that it opens)
+        self._tokens = [(_digest(serve.token), "token", "")] if serve.token else []
+        self._tokens += [(_digest(token), f"tokens.{agent}", agent) for agent, token in serve.tokens.items()]
+
+    def access(self, headers: Mapping[str, str], address: str) -> Access | None:
+        """Return what a request with these headers may do; None when its token opens nothing."""
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        sent = _digest(token.strip() if kind.lower() == "bearer" else "")
+        # Without tokens every client may ask.
+        opened = None if self._tokens else (address, "")
+        for digest, name, agent in self._tokens:
+            if hmac.compare_digest(sent, digest):
+                opened = name, agent
+        if opened is None:
+            return None
+        return Access(client=opened[0], only=opened[1], default_agent=self._default_agent)
+
+
+class PerMinute:
+    """Count the requests of each client in the last minute. For the event loop's thread alone."""
+
+    def __init__(self, limit: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._monotonic = monotonic
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """Count a request of the client; 0 when it is allowed, else the seconds until one would be."""
+        if wait_s := self.wait_s(client):
+            return wait_s
+        if self._limit:
+            self._times.setdefault(client, deque()).append(self._monotonic())
+            self._times.move_to_end(client)
+            if len(self._times) > MAX_CLIENTS:
+                self._times.popitem(last=False)
+        return 0.0
+
+    def wait_s(self, client: str) -> float:
+        """Return the seconds until the client may ask again; 0 when it may now."""
+        times = self._times.get(client)
+        if not self._limit or not times:
+            return 0.0
+        oldest = self._monotonic() - WINDOW_S
+        while times and times[0] <= oldest:
+            times.popleft()
+        return times[0] - oldest if len(times) >= self._limit else 0.0
+
+
+class OriginCheck:
+    """Middleware that refuses a foreign Host or Origin; Starlette's CORSMiddleware comes behind it.
+
+    Starlette's TrustedHostMiddleware is not used: it answers in plain text where every error here has a hint,
+    and a server on all addresses has to answer to any of them, which a list of names cannot say.
+    """
+
+    def __init__(self, app: ASGIApp, *, serve: Serve) -> None:
+        self._app = app
+        self._serve = serve
+        self._any_address = serve.host in ("0.0.0.0", "::", "")
+        own_name = socket.gethostname() if self._any_address else serve.host
+        names = ("localhost", "127.0.0.1", "::1", serve.host, own_name, *serve.allowed_hosts)
+        self._hosts = frozenset(name.lower() for name in names if name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        error = self.check(Headers(scope=scope)) if scope["type"] == "http" else None
+        await (error or self._app)(scope, receive, send)
+
+    def check(self, headers: Headers) -> Response | None:
+        """Return an error for a foreign Host or Origin."""
+        if not self._is_known_host(headers.getlist("host")):
+            return error_response(
+                421, "this server does not answer to that Host", "add the name to serve.allowedHosts"
+            )
+        origin = ",".join(headers.getlist("origin"))
+        host = headers["host"].lower()
+        if origin:
+            is_own = origin.lower() in (f"http://{host}", f"https://{host}")
+            is_foreign = not is_own and origin not in self._serve.allowed_origins
+        else:
+            # Without an Origin a browser says this much: a picture or a form of another page asks.
+            is_foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+        if is_foreign:
+            return error_response(
+                403, "cross-origin requests are not allowed", "add the origin to serve.allowedOrigins"
+            )
+        return None
+
+    def _is_known_host(self, values: list[str]) -> bool:
+        match = _HOST.fullmatch(values[0]) if len(values) == 1 else None
+        name = match[1].strip("[]").lower() if match else ""
+        # On all addresses and without names in the settings: an address cannot be turned to this machine.
+        any_address = self._any_address and not self._serve.allowed_hosts
+        return name in self._hosts or (any_address and parse_address(name) is not None)
+
+
+class Guard:
+    """Middleware that checks token and limits, and reads the body within its size and time."""
+
+    def __init__(self, app: ASGIApp, *, serve: Serve, authenticator: Authenticator) -> None:
+        self._app = app
+        self._serve = serve
+        self._authenticator = authenticator
+        self._requests = PerMinute(serve.requests_per_minute)
+        self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        body = self._check_access(scope, headers) or await self._read(headers, receive)
+        if isinstance(body, Response):
+            await body(scope, receive, send)
+            return
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, send)
+
+    def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
+        if scope["path"] in OPEN_PATHS:
+            return None
+        address = scope["client"][0] if scope.get("client") else "?"
+        access = self._authenticator.access(headers, address)
+        has_token = "authorization" in headers
+        if access is None:
+            wait_s = self._wrong_tokens.take(address) if has_token else 0.0
+        else:
+            # Behind a proxy all clients have one address: none of them may lock the others out.
+            wait_s = 0.0 if is_loopback(address) else self._wrong_tokens.wait_s(address)
+        if wait_s:
+            return too_many(wait_s, "wrong tokens from this address")
+        if access is None:
+            what = "the token is not known" if has_token else "a token is needed"
+            keys = "serve.token or serve.tokens in the configuration"
+            hint = f"send the header Authorization: Bearer TOKEN ({keys})"
+            return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
+        if wait_s := self._requests.take(access.client):
+            return too_many(wait_s, f"requests: {self._serve.requests_per_minute} in a minute are allowed")
+        scope[ACCESS] = access
+        return None
+
+    async def _read(self, headers: Headers, receive: Receive) -> bytes | Response:
+        """Read the body within its size and time; else return the error."""
+        limit = self._serve.max_body_bytes
+        too_large = error_response(
+            413, f"the request is larger than {limit} bytes", "send a smaller request", headers=_CLOSE
+        )
+        declared = headers.get("content-length", "0")
+        if not declared.isdecimal() or int(declared[:20]) > limit + _DRAIN_BYTES:
+            return too_large
+        body = bytearray()
+        with anyio.move_on_after(BODY_TIMEOUT_S):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    # The client is gone: half a request is not acted upon.
+                    return error_response(400, "incomplete request body", "send it again", headers=_CLOSE)
+                body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    return bytes(body) if len(body) <= limit else too_large
+                if len(body) > limit + _DRAIN_BYTES:
+                    return too_large
+        return error_response(
+            408, f"the request did not arrive within {BODY_TIMEOUT_S:g} s", "send it again", headers=_CLOSE
+        )
+
+
+def access_of(scope: Scope) -> Access:
+    """Return what the request may do; only of requests that passed the guard."""
+    return cast(Access, scope[ACCESS])
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,62 @@
+"""Make the JSON responses of the HTTP API; every error says what happened, and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from memline.producers.agents.pool import Overloaded
+from memline.shared.errors import (
+    AccessDenied,
+    BadRequest,
+    IndexFault,
+    MemlineError,
+    PathNotAllowed,
+    UnknownAgent,
+)
+
+#: The status of each kind of error; the first that fits counts.
+_STATUS = (
+    (UnknownAgent, 404),
+    (BadRequest, 400),
+    ((AccessDenied, PathNotAllowed), 403),
+    ((IndexFault, Overloaded), 503),
+)
+
+
+class JsonResponse(Response):
+    """A response that any client can read, whatever characters are in it, and that no cache keeps."""
+
+    media_type = "application/json"
+
+    def __init__(self, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(body, status, {"cache-control": "no-store", **(headers or {})})
+
+    def render(self, content: Any) -> bytes:
+        # Lone surrogates, which a client may send in JSON, cannot be written in UTF-8.
+        return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def error_response(
+    status: int, error: str, hint: str = "", *, headers: Mapping[str, str] | None = None
+) -> JsonResponse:
+    """Make an error in the shape of all errors."""
+    return JsonResponse({"error": error, "hint": hint}, status, headers)
+
+
+def response_to(error: MemlineError) -> JsonResponse:
+    """Make the response to a request that ended in this error."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    headers = {"retry-after": "1"} if isinstance(error, Overloaded) else None
+    return error_response(status, error.message, error.hint, headers=headers)
+
+
+def too_many(wait_s: float, what: str) -> JsonResponse:
+    """Make the response to a client that has to wait."""
+    seconds = max(1, round(wait_s + 0.5))
+    return error_response(
+        429, f"too many {what}", f"try again in {seconds} s", headers={"retry-after": str(seconds)}
+    )

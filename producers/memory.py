@@ -1,0 +1,275 @@
+"""Open one agent's memory as a Python object, `memline.Memory`: the base of every face.
+
+The command line, MCP and HTTP call the same methods, so all of them search, read and write alike.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.errors import IndexFault, IndexMissing
+from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from memline.producers.agents.append import Entry
+    from memline.producers.runs.index_run import IndexReport, RunProgress
+    from memline.shared.search.agent_view import Chat
+    from memline.shared.search.service import MemorySearch
+    from memline.shared.search.staleness import Staleness
+    from memline.shared.sources.excerpt import Excerpt
+    from memline.shared.sync.plan import Plan
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@value
+class Status:
+    """What a memory holds, and what is missing."""
+
+    agent: str
+    provider: str
+    model: str
+    #: hybrid or keyword: how questions are answered.
+    mode: str
+    files: int
+    chunks: int
+    #: Files and vectors that are not in the index yet.
+    files_behind: int
+    vectors_behind: int
+    #: What is not as it should be, and what to do about it; empty when all is well.
+    warning: str
+    action: str
+    #: What `memory_status` answers to an agent, and everything that `memline status --json` says.
+    summary: dict[str, Any]
+    details: dict[str, Any]
+
+    @property
+    def stale(self) -> bool:
+        """Say whether something on disk, or a vector, is not in the index yet."""
+        return bool(self.files_behind or self.vectors_behind)
+
+
+def _awaitable(
+    method: Callable[Concatenate[Memory, P], T],
+) -> Callable[Concatenate[Memory, P], Coroutine[Any, Any, T]]:
+    """Make the twin of a method that does the same in a thread, for an event loop."""
+
+    async def awaited(self: Memory, /, *args: P.args, **options: P.kwargs) -> T:
+        import asyncio  # 15 ms, which a one-shot search does not pay
+
+        return await asyncio.to_thread(method, self, *args, **options)
+
+    return awaited
+
+
+class Memory:
+    """The memory of one agent. Safe to use from several threads.
+
+    Close it when done, or use it in a `with` block. Each method imports what it needs: 5-60 ms, which a
+    command that calls another one does not pay. `asearch` and the other `a…` methods do the same in a
+    thread, for an event loop.
+    """
+
+    def __init__(
+        self,
+        workspace: str | PathLike[str] | None = None,
+        *,
+        config: str | PathLike[str] | None = None,
+        home: str | PathLike[str] | None = None,
+        agent: str | None = None,
+    ) -> None:
+        """Open the memory of a folder of notes, else of the workspace in the configuration.
+
+        The arguments are the global options of the command line: `config` is a configuration file, `home` the
+        folder of the indexes, `agent` an agent's id. Nothing is read but the configuration until the first
+        call. Raises ConfigError.
+        """
+        paths = {
+            name: None if path is None else Path(path).expanduser()
+            for name, path in (("workspace", workspace), ("config", config), ("home", home))
+        }
+        loaded = load(Options(**paths, agent=agent))
+        self._open(loaded.settings, loaded.agent(), long_lived=True, clock=SystemClock())
+
+    @classmethod
+    def of(
+        cls, settings: Settings, agent: AgentSettings, *, long_lived: bool = False, clock: Clock | None = None
+    ) -> Memory:
+        """Make the memory of an agent whose settings are read; `long_lived` keeps vectors and answers."""
+        memory = cls.__new__(cls)
+        memory._open(settings, agent, long_lived=long_lived, clock=clock or SystemClock())
+        return memory
+
+    def _open(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
+        self._settings = settings
+        #: The settings of this agent.
+        self.settings = agent
+        self._long_lived = long_lived
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._parts: tuple[MemorySearch, Staleness] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the index and free the vectors; the next call opens them again."""
+        with self._lock:
+            if self._parts is not None:
+                self._parts[0].close()
+            self._parts = None
+
+    def search(
+        self,
+        query: str,
+        *,
+        max_results: int | None = None,
+        min_score: float | None = None,
+        source: str = "",
+        path: str = "",
+        since: str = "",
+        until: str = "",
+        explain: bool = False,
+    ) -> Answer:
+        """Find what the notes say about `query`: hits with citations, best first.
+
+        `source` is memory or sessions, `path` a glob, `since` and `until` a date or an age (`30d`); empty
+        limits nothing. With `sync.onSearch` changed files are brought into the keyword index first; their
+        vectors are left to `index`. Raises IndexFaults, and ConfigError for a bad date.
+        """
+        return self.ask(
+            SearchRequest(
+                query=query,
+                max_results=max_results,
+                min_score=min_score,
+                source="" if source == "all" else source,
+                path_glob=path,
+                since=since,
+                until=until,
+                explain=explain,
+            )
+        )
+
+    def ask(self, request: SearchRequest) -> Answer:
+        """Answer a request, as `search` does."""
+        search, staleness = self._searching()
+        try:
+            return search.ask(request, staleness.state())
+        except IndexMissing:
+            # Moved away since the last look; another look builds it again from the files.
+            return search.ask(request, staleness.look_now())
+
+    def get(self, path: str, *, first: int | None = None, lines: int | None = None) -> Excerpt:
+        """Read lines of a note by its path or citation (`path#L5-L7`); `first` wins over the citation.
+
+        A note that does not exist has the status `not_found`. Raises PathNotAllowed for every other file.
+        """
+        from memline.shared.sources.excerpt import parse_citation, read_excerpt
+        from memline.shared.sources.paths import MemoryPaths
+
+        cited = parse_citation(path)
+        if first is None:
+            first, lines = cited.first or 1, cited.lines if lines is None else lines
+        paths = MemoryPaths(self.settings.workspace, self.settings.memory.extra_paths)
+        return read_excerpt(paths, cited.path, first=first, lines=lines, clock=self._clock)
+
+    def append(
+        self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None
+    ) -> Entry:
+        """Write one entry into today's log, or with `target="longTerm"` into MEMORY.md, and index it.
+
+        Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
+        """
+        from memline.producers.agents.append import append
+
+        entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
+        if self._long_lived or self._parts is not None:
+            # It is found by its words from now on. It is in its note even if the index has a problem, and the
+            # next search reports that.
+            with suppress(IndexFault):
+                self._searching()[1].look_now()
+        return entry
+
+    def index(
+        self,
+        *,
+        force: bool = False,
+        re_embed: bool = False,
+        on_progress: Callable[[RunProgress], None] = lambda _: None,
+        on_plan: Callable[[Plan], None] = lambda _: None,
+        on_note: Callable[[str], None] = lambda _: None,
+    ) -> IndexReport:
+        """Bring the index up to date and wait until every vector is ready or failed.
+
+        `force` splits every file again, `re_embed` pays for every vector again. With `queue.url` the fleet
+        does the work. Raises IndexFaults.
+        """
+        from memline.producers.runs.index_run import bring_up_to_date
+        from memline.shared.embedders.local import files
+
+        if files.missing(self.settings) is not None:
+            files.fetch(self.settings)
+        hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
+        return bring_up_to_date(
+            self._settings, self.settings, force=force, re_embed=re_embed, clock=self._clock, **hooks
+        )
+
+    def status(self, *, deep: bool = False) -> Status:
+        """Say what is indexed and what is behind; `deep` asks the provider for one vector."""
+        from memline.producers.reports.status import collect, digest
+
+        details = collect(self.settings, deep=deep)
+        summary = digest(self.settings, details)
+        names = ("provider", "model", "mode", "files", "chunks", "warning", "action")
+        return Status(
+            agent=self.settings.agent,
+            files_behind=summary["behind"]["files"],
+            vectors_behind=summary["behind"]["vectors"],
+            summary=summary,
+            details=details,
+            **{name: summary[name] for name in names},
+        )
+
+    asearch = _awaitable(search)
+    aget = _awaitable(get)
+    aappend = _awaitable(append)
+    aindex = _awaitable(index)
+    astatus = _awaitable(status)
+
+    def _searching(self) -> tuple[MemorySearch, Staleness]:
+        """Open what searches need, once."""
+        with self._lock:
+            if self._parts is None:
+                from memline.producers.ask import catch_up
+                from memline.shared.embedders.choice import choose
+                from memline.shared.search.service import MemorySearch
+                from memline.shared.search.staleness import Staleness
+
+                choice = choose(self.settings)
+                # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues
+                # every change. A command writes: it runs only when no query worker is alive.
+                may_write = not (self._long_lived and self._settings.queue.url)
+                look = partial(catch_up, self.settings, choice, clock=self._clock, may_write=may_write)
+                search = MemorySearch(
+                    self.settings,
+                    choice=choice,
+                    long_lived=self._long_lived,
+                    caches_answers=self._long_lived,
+                    clock=self._clock,
+                )
+                self._parts = search, Staleness(look)
+            return self._parts

@@ -1,0 +1,133 @@
+"""Report batches to the user: list them, show one in full, cancel one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import MemlineError, QueueError
+from memline.shared.index import batches, driver, identities
+from memline.shared.index.batches import Batch
+from memline.shared.store import IndexWriter
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Characters of a batch's id that are shown in a list; any beginning that fits one batch names it.
+SHORT = 8
+
+#: Batches that are searched for what the user may have meant.
+MAX_KNOWN = 1000
+
+_LIST = "memline batch ls"
+
+#: Fields of the JSON contract that are null while there is nothing to say.
+_OPTIONAL = {
+    "jobId": "job_id",
+    "fileId": "file_id",
+    "outcome": "outcome",
+    "providerState": "provider_state",
+    "submittedAt": "submitted_at",
+    "lookedAt": "polled_at",
+    "closedAt": "closed_at",
+    "callingSince": "call_started_at",
+    "lookEverySeconds": "wait_s",
+    "deadline": "deadline",
+    "cancelAsked": "cancel_requested_at",
+    "cancelReason": "cancel_reason",
+    "cancelledAt": "cancelled_at",
+    "owner": "owner",
+    "error": "error",
+    "action": "action",
+}
+
+
+class Job(NamedTuple):
+    """A batch and its agent, provider and model."""
+
+    settings: AgentSettings
+    batch: Batch
+    provider: str
+    model: str
+    #: Texts that have neither a vector nor an error yet.
+    texts_left: int
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """Everything that is known of it."""
+        batch = self.batch
+        return {
+            "agentId": self.settings.agent,
+            "id": batch.token,
+            "provider": self.provider,
+            "model": self.model,
+            **{name: getattr(batch, name) for name in ("state", "rows", "stored", "failed", "attempts")},
+            "textsLeft": self.texts_left,
+            "providerRowsDone": batch.rows_done,
+            "providerRowsFailed": batch.rows_failed,
+            "createdAt": batch.created_at,
+            "ageSeconds": round(max(now - batch.created_at, 0.0), 1),
+            "nextLookAt": batch.due if batch.is_open and batch.due else None,
+            **{key: getattr(batch, name) or None for key, name in _OPTIONAL.items()},
+        }
+
+
+def listed(agents: Sequence[AgentSettings], *, limit: int, only_open: bool = False) -> list[Job]:
+    """Return the open batches of these agents and the last `limit` of each that were made, newest first."""
+    jobs: list[Job] = []
+    for settings, reader in _readers(agents):
+        latest = [] if only_open else batches.latest(reader, limit)
+        known = {batch.token: batch for batch in (*batches.open_batches(reader), *latest)}
+        jobs += [_job(reader, settings, batch) for batch in known.values()]
+    return sorted(jobs, key=lambda job: (-job.batch.created_at, job.batch.token))
+
+
+def named(agents: Sequence[AgentSettings], name: str) -> Job:
+    """Return the batch that `name` means: its id, the beginning of it, or the provider's name of the job.
+
+    Raises MemlineError when there is none or more than one.
+    """
+    matches: list[Job] = []
+    known: list[str] = []
+    for settings, reader in _readers(agents):
+        matches += [_job(reader, settings, batch) for batch in batches.find(reader, name)]
+        for batch in batches.latest(reader, MAX_KNOWN):
+            known += [batch.token[:SHORT], batch.token, batch.job_id]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(job.batch.token for job in matches[:5])
+        raise MemlineError(f"{name!r} is the beginning of {len(matches)} batches: {names}", hint=_LIST)
+    near = get_close_matches(name, [each for each in known if each], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise MemlineError(f"there is no batch {name!r}{meant}", hint=_LIST)
+
+
+def cancel(job: Job, url: str) -> bool:
+    """Request the cancellation of a batch and wake the dispatcher; False when it has ended."""
+    reason = "cancelled by the operator"
+    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
+        is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
+    if is_asked and url:
+        from memline.producers.runs.fleet import Fleet
+
+        # It is on record: when Redis is away, the sweep of the store worker finds it a little later.
+        with suppress(QueueError), Fleet(url) as fleet:
+            fleet.wake(job.settings.agent)
+    return is_asked
+
+
+def _readers(agents: Sequence[AgentSettings]) -> Iterator[tuple[AgentSettings, Connection]]:
+    """Open the indexes that are there, one after the other."""
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                yield settings, reader
+
+
+def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
+    row = identities.by_id(reader, batch.identity_id)
+    provider, model = (row.identity.provider, row.identity.model) if row else ("", "")
+    return Job(settings, batch, provider, model, batches.texts_left(reader, batch.token))

@@ -1,0 +1,129 @@
+"""Report the circuit breakers of an agent's providers, and pause and resume them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
+from memline.shared.index import identities, meta
+from memline.shared.scheduling import fallback, health
+from memline.shared.scheduling.health import Health
+from memline.shared.store import IndexWriter
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: What to type when a breaker is open and the provider did not say what to do.
+RESUME = "memline queue resume"
+
+#: The reason of a pause that an operator asked for.
+PAUSED_MANUALLY = "paused manually"
+
+
+def of_index(reader: Connection, settings: AgentSettings) -> list[dict[str, Any]]:
+    """List the breakers by provider and mode: those of the provider in use, then those in trouble."""
+    target = identities.target(reader)
+    in_use = target.identity.provider if target else ""
+    states = health.read_all(reader)
+    if in_use:
+        has_batches = settings.memory.remote.batch.enabled or (in_use, health.BATCH) in states
+        modes = (health.REQUESTS, health.BATCH) if has_batches else (health.REQUESTS,)
+        states = {(in_use, mode): Health() for mode in modes} | states
+    return [
+        _json(provider, mode, state, settings)
+        for (provider, mode), state in states.items()
+        if provider == in_use or state.paused or state.failures or state.manual
+    ]
+
+
+def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
+    is_batch = mode == health.BATCH
+    rules = health.batch_rules(settings.memory.remote.batch) if is_batch else health.REQUEST_RULES
+    action = state.action or (f"{RESUME} --mode {mode}" if state.paused else "")
+    return {
+        "provider": provider,
+        "mode": mode,
+        "state": state.state,
+        "failures": state.failures,
+        "limit": rules.limit,
+        "since": state.since or None,
+        "nextProbe": state.probe_at if state.state == "open" else None,
+        "holdUntil": state.retry_at or None,
+        "pausedByHand": state.manual,
+        "reason": PAUSED_MANUALLY if state.manual and not state.paused else state.reason,
+        "action": f"{RESUME} --provider {provider} --mode {mode}" if state.manual else action,
+    }
+
+
+def words(entry: dict[str, Any], now: float) -> str:
+    """Describe a breaker that is paused or not closed in a line; empty when nothing is wrong."""
+    if entry["pausedByHand"]:
+        return f"{entry['mode']} {PAUSED_MANUALLY} (try: {entry['action']})"
+    if entry["state"] == "closed":
+        return ""
+    if entry["state"] == "half_open":
+        when = "a probe is in flight"
+    else:
+        wait_s = entry["nextProbe"] - now
+        when = f"asked again in {span(wait_s)}" if wait_s > 0 else "asked again with the next text"
+    return f"{entry['mode']} stopped, {when}: {entry['reason']} (try: {entry['action']})"
+
+
+def span(seconds: float) -> str:
+    """Write a time for a reader."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def pause(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[dict[str, Any]]:
+    """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.transaction() as (connection, now):
+            if not provider and not mode:
+                meta.put(connection, meta.PAUSED, True)
+            else:
+                for name, each in _selected(connection, settings, provider, mode):
+                    health.set_paused(connection, name, True, now, each)
+        return of_index(writer.connection, settings)
+
+
+def resume(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[dict[str, Any]]:
+    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback."""
+    rules = {health.BATCH: health.batch_rules(settings.memory.remote.batch)}
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.transaction() as (connection, now):
+            if not provider and not mode:
+                meta.put(connection, meta.PAUSED, None)
+            for name, each in _selected(connection, settings, provider, mode):
+                health.set_paused(connection, name, False, now, each)
+                health.retry(connection, name, now, each, rules=rules.get(each))
+                if each == health.REQUESTS:
+                    health.forget_caps(connection, name)
+        if mode != health.BATCH:
+            if choice.identity is not None and provider in ("", choice.provider):
+                with writer.session() as (connection, now):
+                    fallback.switch_back(connection, writer.vec, choice, now)
+            writer.retry_all()
+        return of_index(writer.connection, settings)
+
+
+def _selected(
+    connection: Connection, settings: AgentSettings, provider: str, mode: str
+) -> list[tuple[str, str]]:
+    """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
+    names = {provider}
+    if not provider:
+        target, choice = identities.target(connection), choose(settings)
+        names = {name for name, _ in health.read_all(connection)}
+        names |= {target.identity.provider} if target else set()
+        names |= {choice.provider} if choice.identity else set()
+    return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]

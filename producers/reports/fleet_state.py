@@ -1,0 +1,106 @@
+"""Report the state of a fleet for `memline queue` and the metrics: queues, backlog, workers, providers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from memline.producers.reports import breakers
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import QueueError
+from memline.shared.index import identities, meta, vectors
+from memline.shared.index.driver import reading_if_any
+from memline.shared.scheduling import health, leases
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+_STATES = ("wanted", "leased", "failed", "ready", "cancelled")
+
+
+def queue_url(settings: Settings) -> str:
+    """Return the address of the queue. Raises QueueError without one."""
+    if settings.queue.url:
+        return settings.queue.address
+    words = "there is no queue: queue.url is not set, everything runs in one process"
+    raise QueueError(words, hint="memline status shows the backlog; set MEMLINE_QUEUE_URL for a fleet")
+
+
+def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str, Any]:
+    """Report the fleet in the JSON contract of `memline queue`. Raises QueueErrors."""
+    from memline.shared.queue import depth
+
+    fleet = depth.read(queue_url(settings))
+    states = list(filter(None, map(agent_state, agents)))
+    names = ("wanted", "leased", "failed", "backfill", "cancelled")
+    backlog = {name: sum(state["vectors"][name] for state in states) for name in names}
+    rate = sum(state["vectorsPerSecond"] for state in states)
+    return {
+        "queues": [queue.to_json() for queue in fleet.queues],
+        "backlog": {**backlog, "etaSeconds": eta_s(backlog, rate)},
+        "agents": [{key: state[key] for key in state if key != "providers"} for state in states],
+        "workers": [worker.to_json() for worker in fleet.workers],
+        "workerFailure": fleet.worker_failure or None,
+        "providers": [provider for state in states for provider in state["providers"]],
+        "redis": {"usedMemoryBytes": fleet.used_memory},
+    }
+
+
+def eta_s(counts: dict[str, Any], rate: float) -> float | None:
+    """Estimate the seconds until the pending vectors are ready at the present rate; None when unknown."""
+    pending = counts["wanted"] + counts["leased"]
+    return round(pending / rate, 1) if pending and rate else None
+
+
+def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
+    """Report the backlog and the providers of an agent, from its rows; None while there is no index.
+
+    `providers` begins with the one that texts are sent to; others follow that are in trouble; it is empty
+    without a provider. Raises IndexFaults.
+    """
+    with reading_if_any(settings.index_path) as reader:
+        if reader is None:
+            return None
+        target = identities.target(reader)
+        counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
+        return {
+            "agentId": settings.agent,
+            "vectors": {
+                **{name: getattr(counts, name) for name in _STATES},
+                "backfill": vectors.count_by_priority(reader, target.id, vectors.BACKFILL) if target else 0,
+            },
+            "requestsOut": len(leases.tokens(reader)),
+            "vectorsPerSecond": round(meta.recent_rate(reader, time.time()), 2),
+            "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
+            "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
+            # Kept for scripts: a worker set up for another model stops the provider at once.
+            "misfits": None,
+            "providers": _providers(reader, settings, target.identity) if target else [],
+        }
+
+
+def _providers(reader: Connection, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
+    modes = breakers.of_index(reader, settings)
+    is_all_paused = bool(meta.get(reader, meta.PAUSED, False))
+    providers = []
+    for name in dict.fromkeys([target.provider, *(each["provider"] for each in modes)]):
+        # The health of a provider as a whole is that of its requests, which everything falls back to.
+        state = health.read(reader, name)
+        is_manual = is_all_paused or state.manual
+        providers.append(
+            {
+                "name": name,
+                "state": "paused" if is_manual or state.paused else "ok",
+                "reason": breakers.PAUSED_MANUALLY if is_manual else state.reason,
+                "action": breakers.RESUME if is_manual else state.action,
+                "failures": state.failures,
+                "holdUntil": state.retry_at or None,
+                "agentId": settings.agent,
+                "model": target.model if name == target.provider else None,
+                "modes": [each for each in modes if each["provider"] == name],
+            }
+        )
+    return providers

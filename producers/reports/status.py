@@ -1,0 +1,213 @@
+"""Collect what `memline status` shows of one agent: index, provider, vectors, and what does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from memline.producers.reports import breakers
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice, choose
+from memline.shared.errors import IndexFault, MemlineError
+from memline.shared.index import chunks, driver, identities, ledger, meta, vec, vectors
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
+    """Collect the status of an agent in the shape of the JSON contract. Only reads."""
+    choice = choose(settings)
+    fault = {}
+    try:
+        with driver.reading_if_any(settings.index_path) as reader:
+            plan = make_plan(settings, choice, read_index_state(reader) if reader else IndexState())
+            status = _status(settings, choice, plan, reader)
+    except IndexFault as error:
+        plan = make_plan(settings, choice, IndexState())
+        fault = {"error": error.message, "action": error.hint}
+        status = _status(settings, choice, plan, None)
+    report = {
+        "agentId": settings.agent,
+        "status": status | fault,
+        "scan": {"totalFiles": plan.total_files, "issues": list(plan.discovery.issues)},
+    }
+    if deep:
+        problem, action = check_provider(choice)
+        report["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
+    return report
+
+
+def check_provider(choice: Choice) -> tuple[str, str]:
+    """Embed one word with the chosen provider; return the error and what to do, or two empty texts."""
+    if choice.identity is None:
+        return choice.reason or "no embedding provider", choice.action
+    try:
+        with closing(choice.build()) as embedder:
+            embedder.embed_query("ping", timeout_s=10)
+    except MemlineError as error:
+        return error.message, error.hint
+    return "", ""
+
+
+def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
+    """List the files that are not indexed as a whole, each with its outcome and the reason."""
+    try:
+        with driver.reading(settings.index_path) as reader:
+            return [
+                {"path": entry.path, "outcome": entry.outcome, "reason": entry.reason}
+                for entry in ledger.entries(reader).values()
+                if entry.outcome != INDEXED or entry.reason
+            ]
+    except IndexFault:
+        return []
+
+
+def retriable_provider(body: dict[str, Any], now: float) -> str:
+    """Name the provider whose cooldown is over while its fallback still embeds; empty for none."""
+    fallback = body["fallback"]
+    if not fallback or not body["identity"]:
+        return ""
+    primary = str(fallback["from"])
+    is_cooling_down = any(
+        each["provider"] == primary and (each["pausedByHand"] or (each["nextProbe"] or 0) > now)
+        for each in body["breakers"]
+    )
+    return "" if is_cooling_down else primary
+
+
+def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connection | None) -> dict[str, Any]:
+    """Say what the index has, and what settings, provider, libraries and disk are; None: without an index."""
+
+    def read(function: Callable[[Connection], Any], default: Any) -> Any:
+        return function(reader) if reader else default
+
+    memory, rules = settings.memory, settings.memory.remote.batch
+    vector, library = memory.store.vector, driver.library()
+    with closing(library.connect(":memory:")) as connection:
+        vector_error = driver.load_vec(connection, vector.extension_path) if vector.enabled else ""
+        fts_error = chunks.fts_missing(connection)
+    active, target = read(identities.active, None), read(identities.target, None)
+    backlog = plan.index.backlog
+    batch = Health()
+    status: dict[str, Any] = {}
+    if reader and target:
+        state = health.read(reader, target.identity.provider)
+        batch = health.read(reader, target.identity.provider, health.BATCH)
+        status["providerHealth"] = {
+            "state": "paused" if state.paused else "ok",
+            "reason": state.reason,
+            "action": state.action,
+            "holdUntil": state.retry_at or None,
+        }
+    sources = dict.fromkeys(memory.sources, (0, 0)) if reader else {}
+    sources |= {name: (files, count) for name, files, count in read(ledger.source_counts, [])}
+    errors = read(lambda reader: meta.get(reader, meta.LOOP_ERRORS, {}), {})
+    fallback = {"from": choice.fallback_from, "reason": choice.reason} if choice.fallback_from else None
+    return status | {
+        "backend": "builtin",
+        "files": sum(files for files, _ in sources.values()),
+        "chunks": read(chunks.count, 0),
+        "dirty": plan.is_behind,
+        "workspaceDir": str(settings.workspace),
+        "dbPath": str(settings.index_path),
+        "provider": choice.provider,
+        "model": choice.model,
+        "requestedProvider": choice.requested,
+        "providerReason": choice.reason,
+        "providerAction": choice.action,
+        "sources": list(memory.sources),
+        "extraPaths": [extra.path for extra in memory.extra_paths],
+        "sourceCounts": [
+            {"source": name, "files": files, "chunks": count}
+            for name, (files, count) in sorted(sources.items())
+        ],
+        "outcomes": read(ledger.outcome_counts, {}),
+        "behind": plan.behind,
+        "cache": {
+            "enabled": memory.cache.enabled,
+            # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
+            "entries": read(vectors.count_ready, 0),
+            "cached": read(vectors.count_cached, 0),
+            "maxEntries": memory.cache.max_entries,
+        },
+        "fts": {"enabled": True, "available": not fts_error, "error": fts_error},
+        "vector": {
+            "enabled": vector.enabled,
+            "available": vector.enabled and not vector_error,
+            "dims": active.vector_dims if active else None,
+            "extensionPath": driver.vec_path(vector.extension_path),
+            "loadError": vector_error,
+            "sqlite": f"{library.__name__} {library.sqlite_version}",
+            "numpy": find_spec("numpy") is not None,
+            "wanted": backlog.pending,
+            "ready": backlog.ready,
+            "failed": backlog.failed,
+            "table": bool(reader and active and not vector_error and vec.usable(reader, active.id)),
+        },
+        "batch": {
+            "enabled": rules.enabled,
+            "failures": batch.failures,
+            "limit": rules.failure_limit,
+            "wait": rules.wait,
+            "minTexts": rules.min_texts,
+            "concurrency": rules.concurrency,
+            "pollIntervalMs": rules.poll_interval_ms,
+            "timeoutMs": rules.timeout_minutes * 60_000,
+            "lastError": batch.reason,
+            "open": plan.index.open_batches,
+        },
+        "breakers": read(lambda reader: breakers.of_index(reader, settings), []),
+        "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
+        "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
+        "identity": {
+            "active": _identity_json(active),
+            "target": _identity_json(target),
+            "building": bool(active and target and active.id != target.id),
+        }
+        if active or target
+        else None,
+    }
+
+
+def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    identity = row.identity
+    dims = row.vector_dims or identity.dims or None
+    return {"provider": identity.provider, "model": identity.model, "dims": dims, "key": identity.key[:12]}
+
+
+def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
+    """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
+    status = collected["status"]
+    provider = status.get("providerHealth", {})
+    behind = status["behind"]
+    warning, action = status.get("error", ""), status.get("action", "")
+    if not settings.memory.enabled:
+        warning, action = "memory search is disabled for this agent", "set memorySearch.enabled to true"
+    elif not warning and provider.get("state") == "paused":
+        warning, action = provider["reason"], provider["action"]
+    elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):
+        warning, action = status["providerReason"], status["providerAction"]
+    elif not warning and any(behind.values()):
+        warning = f"{behind['files']} files and {behind['vectors']} vectors are not in the index yet"
+        action = "memline index, or leave memline up running"
+    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
+    return {
+        "agentId": settings.agent,
+        "enabled": settings.memory.enabled,
+        **{name: status[name] for name in same},
+        "mode": "hybrid" if status["vector"]["ready"] and status["provider"] != "none" else "keyword",
+        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
+        "stale": status["dirty"],
+        "append": settings.memory.append.enabled,
+        "warning": warning,
+        "action": action,
+    }

@@ -1,0 +1,118 @@
+"""Hand files to the chunk workers a window at a time, so that what waits in queues stays small.
+
+The backlog is the list of paths here and the rows in the index; never a queue of a million chunks in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from memline.shared.index import ledger
+from memline.shared.queue.messages import ChunkFiles
+from memline.shared.queue.routes import send
+from memline.shared.sources.paths import source_of
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Paths in one message: enough to make messages cheap, few enough to spread over workers.
+PATHS_PER_MESSAGE = 32
+
+#: Files that are enqueued and not in the ledger yet, at most. A tenth of a second of work.
+WINDOW_FILES = 512
+
+#: Bytes of such files at most: their text is in memory until it is stored.
+WINDOW_BYTES = 16 * 1024 * 1024
+
+#: Seconds without a single arrival after which what is enqueued is enqueued again: the messages may be
+#: lost (a flushed Redis, a killed worker), and a repeated one is harmless. Twice as long each further time:
+#: workers may also refuse them, each of them one more dead letter.
+STALL_S = 10.0
+MAX_STALL_S = 600.0
+
+
+def enqueue_files(agent: str, paths: Iterable[str], *, force: bool = False, asked_ns: int = 0) -> None:
+    """Send `ChunkFiles` for these ledger paths; `asked_ns`: when a backfill was asked for, or 0."""
+    of_source: dict[str, list[str]] = {}
+    for path in paths:
+        of_source.setdefault(source_of(path), []).append(path)
+    for source, names in of_source.items():
+        for first in range(0, len(names), PATHS_PER_MESSAGE):
+            part = tuple(names[first : first + PATHS_PER_MESSAGE])
+            message = ChunkFiles(
+                agent=agent, source=source, paths=part, force=force, asked_ns=asked_ns, backfill=asked_ns > 0
+            )
+            send(message)
+
+
+class FileFeeder:
+    """Enqueues the files of one scan, the next ones as the ones before arrive in the ledger."""
+
+    def __init__(
+        self,
+        agent: str,
+        files: Iterable[tuple[str, int]],
+        *,
+        scanned_ns: int,
+        force: bool = False,
+        backfill: bool = False,
+    ) -> None:
+        """`files` are (ledger path, size); `scanned_ns` is a time before the disk was scanned for them."""
+        self._agent = agent
+        self._pending = deque(files)
+        #: Path -> size of the files that are enqueued and have not arrived.
+        self._sizes: dict[str, int] = {}
+        self._scanned_ns = scanned_ns
+        self._force = force
+        self._asked_ns = scanned_ns if backfill else 0
+        #: When a file arrived or was enqueued last (monotonic seconds).
+        self._moved_at = time.monotonic()
+        #: When the last part of a file that has not arrived as a whole was observed (ns).
+        self._parts: dict[str, int] = {}
+        self._stall_s = STALL_S
+        self.total = len(self._pending)
+
+    @property
+    def has_pending_files(self) -> bool:
+        """Tell whether some files are not enqueued yet; what is enqueued is the workers' business."""
+        return bool(self._pending)
+
+    @property
+    def is_within_file(self) -> bool:
+        """Tell whether a part of a file arrived a moment ago: the next follows, however long that takes."""
+        return bool(self._parts) and time.monotonic() - self._moved_at < STALL_S
+
+    @property
+    def done(self) -> int:
+        """Count the files whose row is newer than the scan."""
+        return self.total - len(self._pending) - len(self._sizes)
+
+    def advance(self, connection: Connection | None) -> None:
+        """Take the files that have arrived off the list and enqueue the next; None: no index yet."""
+        # One by one: the window is small, and the ledger may have a million rows.
+        for path in list(self._sizes):
+            observed_ns, is_whole = ledger.observation(connection, path) if connection else (0, False)
+            if observed_ns < self._scanned_ns or observed_ns == self._parts.get(path, 0):
+                continue
+            # A long transcript comes in parts.
+            self._parts[path] = observed_ns
+            self._moved_at = time.monotonic()
+            self._stall_s = STALL_S
+            if is_whole:
+                del self._sizes[path], self._parts[path]
+        paths: list[str] = []
+        if self._sizes and time.monotonic() - self._moved_at > self._stall_s:
+            paths.extend(self._sizes)
+            self._stall_s = min(2 * self._stall_s, MAX_STALL_S)
+        room = WINDOW_BYTES - sum(self._sizes.values())
+        while self._pending and len(self._sizes) < WINDOW_FILES and (room > 0 or not self._sizes):
+            path, size = self._pending.popleft()
+            self._sizes[path] = size
+            room -= size
+            paths.append(path)
+        if paths:
+            self._moved_at = time.monotonic()
+            enqueue_files(self._agent, paths, force=self._force, asked_ns=self._asked_ns)

@@ -1,0 +1,93 @@
+"""Hand the work of a command to the workers of a fleet, and notice when it cannot go on."""
+
+from __future__ import annotations
+
+import time
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import redis_client
+from memline.shared.queue.broker import on_redis
+from memline.shared.queue.dead_letters import errors_since
+from memline.shared.queue.messages import Sweep
+from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.routes import send
+from memline.shared.queue.worker_registry import is_served, last_failure, threads_serving
+
+#: Seconds between two looks at which workers are alive.
+LOOK_EVERY_S = 2.0
+
+#: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
+MISSING_S = 30.0
+
+#: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
+FIRST_S = 5.0
+
+
+class Fleet:
+    """A fleet on Redis; a context manager with the face of `InProcessWorkers`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._agents: set[str] = set()
+        self._looked_at = 0.0
+
+    def __enter__(self) -> Fleet:
+        on_redis(self._url, retry=RetryPolicy(self._url, max_wait_s=MISSING_S))
+        self._client = redis_client.client(self._url)
+        with redis_client.translated(self._url):
+            seconds, microseconds = self._client.time()
+        #: When this began, by the clock of Redis (seconds since the epoch).
+        self._began_at = seconds + microseconds / 1e6
+        now = time.monotonic()
+        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S)
+        self._embedded_at = now
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def wake(self, agent: str) -> None:
+        """Let the store worker take up what waits in the rows."""
+        self._agents.add(agent)
+        send(Sweep(agent=agent, sent=time.time()))
+
+    def fault(self) -> BaseException | None:
+        """Return a QueueError when the work cannot go on: a queue has no worker, or one failed."""
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_EVERY_S:
+            return None
+        self._looked_at = now
+        try:
+            with redis_client.translated(self._url):
+                if fault := self._worker_fault(now):
+                    return fault
+                if self._is_waiting_too_long(now):
+                    # No worker can tell that it is alive when Redis takes no writes: full, or a replica.
+                    redis_client.check_writable(self._client)
+        except QueueError as error:
+            # Redis is away: the work goes on when it is back, and so does the waiting, for a while.
+            return error if self._is_waiting_too_long(now) else None
+        if not self._is_waiting_too_long(now):
+            return None
+        queue = min(self._served_at, key=self._served_at.__getitem__)
+        words = f"no worker takes messages from the queue {queue!r}"
+        return QueueError(words, hint="start the workers: memline fleet, or unset queue.url")
+
+    def _worker_fault(self, now: float) -> QueueError | None:
+        """Note which queues are served; return why a worker failed at our work, if one did."""
+        for queue in self._served_at:
+            if is_served(self._client, queue):
+                self._served_at[queue] = now
+            for agent in self._agents:
+                for error in errors_since(self._client, queue, agent, self._began_at):
+                    words = f"a worker of the queue {queue!r} failed: {error}"
+                    return QueueError(words, hint="memline queue dead")
+        if threads_serving(self._client, "embed"):
+            self._embedded_at = now
+        elif now - self._embedded_at > FIRST_S and (failure := last_failure(self._client)):
+            # Not at once: the worker that replaces the failed one may be starting.
+            return QueueError(f"a worker ended: {failure}", hint="memline queue")
+        return None
+
+    def _is_waiting_too_long(self, now: float) -> bool:
+        return now - min(self._served_at.values()) > MISSING_S

@@ -1,0 +1,103 @@
+"""Run the whole pipeline in one process: the composition root, which alone imports producers and workers.
+
+The actors are those of the fleet; only the broker differs. Each queue has a dramatiq worker of its own, so
+that `store` keeps its single thread and a provider that hangs delays nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import dramatiq
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.errors import IndexFault
+from memline.shared.index.batches import open_batches
+from memline.shared.index.driver import reading_if_any
+from memline.shared.queue import broker as queue_broker
+from memline.shared.queue.in_flight import InProcessRequests
+from memline.shared.queue.messages import Sweep
+from memline.shared.queue.routes import QUEUES, send
+
+#: The queues that bring an index up to date; searches read the index themselves.
+INDEXING = ("chunk", "store", "embed")
+
+#: Milliseconds an idle thread sleeps before it looks whether it should stop: short for commands that end,
+#: longer for `up`, where some eighteen threads wake as often, for weeks.
+STOP_CHECK_MS = 50
+IDLE_CHECK_MS = 300
+
+#: Milliseconds a stop waits for running calls; a provider that hangs is left to its daemon thread.
+STOP_TIMEOUT_MS = 5_000
+
+
+class InProcessWorkers:
+    """Runs the workers of these queues in threads of this process; a context manager."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        queues: tuple[str, ...] = INDEXING,
+        long_lived: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        # A worker for batches runs when some agent uses them, or has left one open.
+        has_batches = any(map(uses_batches, settings.agents.values()))
+        self._queues = (*queues, "batch") if has_batches else queues
+        self._check_ms = IDLE_CHECK_MS if long_lived else STOP_CHECK_MS
+        self._clock = clock
+        self._workers: dict[str, dramatiq.Worker] = {}
+
+    def __enter__(self) -> InProcessWorkers:
+        from memline.workers import context, lifecycle
+
+        self._broker = queue_broker.in_process()
+        lifecycle.declare_actors(self._queues)
+        queue_broker.forget_messages(self._broker)
+        queue_broker.faults(self._broker).last = None
+        in_flight = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
+        self._context = context.Context(self._settings, clock=self._clock, in_flight=in_flight)
+        context.use(self._context)
+        self._context.sweep_timer.start()
+        threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
+        self._workers = lifecycle.start(self._broker, threads_of, idle_check_ms=self._check_ms)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        from memline.workers import context, lifecycle
+
+        self._context.sweep_timer.stop()
+        self._context.stopping.set()
+        # The queues that make work stop first, together, so that what was paid for is still stored.
+        store = self._workers.pop("store", None)
+        lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
+        if store is not None:
+            if not isinstance(error, IndexFault):
+                with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
+                    self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
+            store.stop(timeout=STOP_TIMEOUT_MS)
+        self._workers.clear()
+        self._context.close()
+        context.use(None)
+
+    def wake(self, agent: str) -> None:
+        """Open the agent's index in the store worker and send the texts that wait there already."""
+        send(Sweep(agent=agent))
+
+    def fault(self) -> BaseException | None:
+        """Return the last error that ended an actor, if any; a command that waits ends with it."""
+        return queue_broker.faults(self._broker).last
+
+
+def uses_batches(agent: AgentSettings) -> bool:
+    if agent.memory.remote.batch.enabled:
+        return True
+    try:
+        with reading_if_any(agent.index_path) as reader:
+            return reader is not None and bool(open_batches(reader))
+    except IndexFault:
+        # The run that opens it to work says what is wrong with it.
+        return False

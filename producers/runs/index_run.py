@@ -1,0 +1,385 @@
+"""Bring an index up to date with the disk, and wait until every vector is ready or failed.
+
+What is waited for is read from rows, never from messages: the same loop watches threads of this process or a
+fleet on other machines.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from memline.shared.batches import waiting as batch_waiting
+from memline.shared.batches.waiting import OpenBatches
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.choice import choose, choose_fallback
+from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
+from memline.shared.index import chunks, identities, ledger, meta, vectors
+from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.vectors import Backlog
+from memline.shared.scheduling import fallback, health, model_change
+from memline.shared.scheduling.health import Health
+from memline.shared.store import IndexWriter
+from memline.shared.sync.plan import Plan, make_plan, read_index_state
+
+if TYPE_CHECKING:
+    from memline.producers.runs.feed import FileFeeder
+
+#: Seconds between two reads of the rows while waiting.
+POLL_S = 0.03
+
+#: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
+TAKE_OVER_S = 5.0
+
+#: Seconds without any change after which a run says so, and after which it ends. A provider call and its
+#: retries end within minutes, so half an hour of nothing is a fault that no more waiting mends.
+QUIET_S = 60.0
+STALLED_S = 1_800.0
+
+#: Times a run begins again when its index turns out damaged, or is deleted or replaced meanwhile.
+MAX_RESTARTS = 2
+
+#: Failed texts and files named in a report at most; the counts are always whole.
+MAX_FAILURES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """Says how far a run is, for a progress bar."""
+
+    files_done: int = 0
+    files: int = 0
+    vectors_done: int = 0
+    vectors: int = 0
+    #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """Reports the result of a run for one agent: the JSON contract of `memline index`."""
+
+    agent: str
+    files: dict[str, int]
+    chunks: int
+    vectors: dict[str, int]
+    provider: str
+    model: str
+    seconds: float
+    failures: list[dict[str, str]]
+    #: One line for the user when vectors are missing or nothing embeds; and what to do.
+    warning: str = ""
+    action: str = ""
+    issues: tuple[str, ...] = ()
+    #: Open batches whose texts come later.
+    batches: tuple[dict[str, object], ...] = ()
+    #: Whether the command ends with 1: something the user asked for is missing.
+    failed: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        body = asdict(self)
+        del body["issues"], body["failed"]
+        return {"agentId": body.pop("agent"), **body, "seconds": round(self.seconds, 3)}
+
+
+class _Rows(NamedTuple):
+    """Holds what the rows say at one moment; the defaults are those of an index that embeds nothing."""
+
+    target: IdentityRow | None = None
+    backlog: Backlog = Backlog()
+    health: Health = Health()
+    batches: OpenBatches = OpenBatches()
+    is_paused: bool = False
+
+
+def bring_up_to_date(
+    settings: Settings,
+    agent: AgentSettings,
+    *,
+    force: bool = False,
+    re_embed: bool = False,
+    on_progress: Callable[[RunProgress], None] = lambda _: None,
+    on_plan: Callable[[Plan], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> IndexReport:
+    """Make the index of `agent` agree with the disk and embed what is missing; report when all is settled.
+
+    A damaged index is moved aside and built again from the files; a run whose index is deleted or replaced
+    by another process begins again. Raises IndexFaults.
+    """
+    clock = clock or SystemClock()
+    for restarts_left in range(MAX_RESTARTS, -1, -1):
+        try:
+            started_ns = clock.now_ns()
+            plan = prepare(agent, re_embed=re_embed, clock=clock)
+            on_plan(plan)
+            with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
+                files = plan.files(force=force)
+                if files or plan.index.backlog.pending or plan.index.open_batches:
+                    run.work(files, force=force, on_progress=on_progress)
+                return run.report()
+        except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
+            if not restarts_left:
+                raise
+            then = "the run begins again"
+            if isinstance(error, IndexCorrupt):
+                aside = move_aside(agent.index_path, clock.now())
+                then = f"it was moved to {aside}, and the index is built again from the files"
+            on_note(f"{error.message}; {then}.")
+    raise AssertionError("the last run returns or raises")
+
+
+def prepare(
+    settings: AgentSettings, *, re_embed: bool = False, is_asked: bool = True, clock: Clock | None = None
+) -> Plan:
+    """Open (or make) the index, set its provider, and plan the run.
+
+    `is_asked`: a user waits for it, so a provider that stopped is tried again at once.
+
+    Raises an IndexFault when the index cannot be used.
+    """
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        writer.recover()
+        if is_asked:
+            fallback.switch_back(connection, writer.vec, choice, now)
+        else:
+            second = choose_fallback(settings, choice, reason="", action="")
+            fallback.start(connection, writer.vec, choice, second, now)
+        writer.retry_all(is_asked=is_asked)
+        writer.sweep_batches(choice.identity)
+        vectors.resume_backfill(connection)
+        if re_embed:
+            model_change.forget_vectors(connection, writer.vec, now)
+        plan = make_plan(settings, choice, read_index_state(connection))
+        if plan.index.workspace == str(settings.workspace):
+            return plan
+        meta.put(connection, meta.WORKSPACE, str(settings.workspace))
+        return replace(plan, moved_from=plan.index.workspace)
+
+
+class IndexRun:
+    """Waits for one agent's run, from its plan to its report."""
+
+    def __init__(
+        self, settings: Settings, agent: AgentSettings, plan: Plan, *, started_ns: int, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._agent = agent
+        self._plan = plan
+        self._started_ns = started_ns
+        self._clock = clock
+        # The processes of a fleet embed, whatever this one could.
+        self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
+        self._file_id = file_id(agent.index_path)
+        self._reader = open_reader(agent.index_path)
+        #: Since when no text can be sent (monotonic seconds).
+        self._stopped_since = math.inf
+        self._is_stalled = False
+        with faults(agent.index_path):
+            self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
+            self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def work(
+        self, files: list[tuple[str, int]], *, force: bool, on_progress: Callable[[RunProgress], None]
+    ) -> None:
+        """Let the workers of this process, or of the fleet, read these files and embed what is missing.
+
+        Returns when no vector is pending, the provider cannot go on, or nothing moves any more. Raises
+        IndexReplaced when the index is deleted or another one is at its path, and the error that ended an
+        actor.
+        """
+        # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
+        from memline.producers.runs.feed import FileFeeder
+        from memline.producers.runs.fleet import Fleet
+        from memline.producers.runs.in_process import InProcessWorkers
+
+        path, url = self._agent.index_path, self._settings.queue.address
+        moved_at, progress = time.monotonic(), RunProgress(files=-1)
+        with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
+            workers.wake(self._agent.agent)
+            # The first import is a backfill: a note that is saved meanwhile gets its vectors first.
+            options = {"force": force, "backfill": not self._plan.index.files}
+            feeder = FileFeeder(self._agent.agent, files, scanned_ns=self._started_ns, **options)
+            while True:
+                began = time.monotonic()
+                # First: an actor that writes to a deleted file fails with an error that hides the reason.
+                if file_id(path) != self._file_id:
+                    what = f"the index {path} was deleted or replaced during the run"
+                    raise IndexReplaced(what, hint="memline index")
+                if (error := workers.fault()) is not None:
+                    raise error
+                before = progress
+                with faults(path):
+                    feeder.advance(self._reader)
+                    with snapshot(self._reader):
+                        progress, is_over = self._measure(feeder)
+                if progress != before or progress.waiting:
+                    moved_at = began
+                quiet_s = began - moved_at
+                words = f"nothing has moved for {quiet_s / 60:.0f} min" if quiet_s > QUIET_S else ""
+                on_progress(replace(progress, waiting=words or progress.waiting))
+                self._is_stalled = quiet_s > STALLED_S
+                if is_over or self._is_stalled:
+                    return
+                # In a large index a read is not free: never spend more than a tenth of the time on reading.
+                self._clock.sleep(max(POLL_S, 9 * (time.monotonic() - began)))
+
+    def report(self) -> IndexReport:
+        """Report what happened, from the rows."""
+        connection, changes = self._reader, self._plan.changes
+        with faults(self._agent.index_path):
+            rows = self._rows()
+            target, backlog = rows.target, rows.backlog
+            bad = [entry for entry in ledger.entries(connection).values() if entry.outcome in ledger.PROBLEMS]
+            failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
+            failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
+            failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
+            warning, action = self._trouble(rows)
+            in_batches = 0 if rows.batches.blocked else rows.batches.texts + rows.batches.queued
+            # Vectors are missing that the user asked for, and that will not come by themselves.
+            is_incomplete = self._plan.choice.requested not in ("auto", "none")
+            if self._is_embedding:
+                is_incomplete = backlog.pending > in_batches
+            return IndexReport(
+                agent=self._agent.agent,
+                files={
+                    "seen": len(self._plan.discovery.files),
+                    "added": len(changes.added),
+                    "changed": len(changes.changed) + len(changes.growing),
+                    "removed": len(changes.removed),
+                    "unchanged": len(changes.unchanged),
+                    "failed": len(bad),
+                },
+                chunks=chunks.count(connection),
+                vectors={
+                    "embedded": meta.get(connection, meta.EMBEDDED_TOTAL, 0) - self._embedded_before,
+                    "cached": meta.get(connection, meta.CACHED_TOTAL, 0) - self._cached_before,
+                    "pending": backlog.pending,
+                    "failed": backlog.failed,
+                },
+                provider=target.identity.provider if target else "none",
+                model=target.identity.model if target else "",
+                seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
+                failures=failures,
+                warning=warning,
+                action=action,
+                issues=self._plan.discovery.issues,
+                batches=tuple(
+                    {
+                        "token": batch.token,
+                        "job": batch.job_id,
+                        "state": batch.provider_state or batch.state,
+                        "texts": batch.rows,
+                        "error": batch.error,
+                    }
+                    for batch in rows.batches.at_provider
+                ),
+                failed=bool(failures or backlog.failed or self._is_stalled or is_incomplete),
+            )
+
+    def _rows(self) -> _Rows:
+        """Read the rows that tell how far the run is."""
+        connection = self._reader
+        target = identities.target(connection)
+        if target is None:
+            return _Rows()
+        batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
+        return _Rows(
+            target=target,
+            backlog=vectors.backlog(connection, target.id),
+            health=health.read(connection, target.identity.provider),
+            batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
+            is_paused=bool(meta.get(connection, meta.PAUSED, False)),
+        )
+
+    def _measure(self, feeder: FileFeeder) -> tuple[RunProgress, bool]:
+        """Measure how far the run is, and whether there is nothing more to wait for."""
+        rows, now, waiting = self._rows(), self._clock.now(), ""
+        backlog, batches, state = rows.backlog, rows.batches, rows.health
+        if batches.delayed and backlog.in_progress:
+            waiting = f"a batch is tried again: {batches.delayed}"
+        elif batches.at_provider and backlog.in_progress:
+            waiting = _batch_words(rows)
+        elif batches.is_busy:
+            waiting = "a batch is being sent, stored or cleaned up"
+        elif backlog.pending and state.retry_at > now:
+            waiting = f"{state.reason}; goes on in {state.retry_at - now:.0f} s"
+        progress = RunProgress(
+            files_done=feeder.done,
+            files=feeder.total,
+            vectors_done=backlog.ready + backlog.failed,
+            vectors=backlog.ready + backlog.failed + backlog.pending,
+            waiting=waiting,
+        )
+        may_leave = batches.may_leave(self._agent.memory.remote.batch)
+        in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
+        is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
+        is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows, now)
+        return progress, feeder.done == feeder.total and (is_over or is_stopped or not self._is_embedding)
+
+    def _is_stopped(self, rows: _Rows, now: float) -> bool:
+        """Tell whether no text is sent until the user acts, or until a time that is far."""
+        if rows.is_paused:
+            return True
+        if not rows.health.is_stuck(now):
+            self._stopped_since = math.inf
+            return False
+        self._stopped_since = min(self._stopped_since, time.monotonic())
+        choice = self._plan.choice
+        is_first = rows.target and choice.identity and choice.identity.key == rows.target.identity.key
+        if not is_first or choose_fallback(self._agent, choice, reason="", action="") is None:
+            return True
+        # The store worker is about to give the texts to the fallback.
+        return time.monotonic() - self._stopped_since > TAKE_OVER_S
+
+    def _trouble(self, rows: _Rows) -> tuple[str, str]:
+        """Say in one line why vectors are missing, and what to do."""
+        choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
+        if self._is_stalled:
+            return f"nothing moved for {STALLED_S / 60:.0f} min; {pending} vectors wait", "memline doctor"
+        if target is None:
+            if self._plan.index.open_batches:
+                return "batches are open at a provider that is switched off now", "memline batch ls"
+            return ("", "") if choice.requested in ("auto", "none") else (choice.reason, choice.action)
+        if pending and not self._is_embedding:
+            return f"{pending} vectors wait: {choice.reason}", choice.action
+        if pending and (state.manual or rows.is_paused):
+            return f"paused manually; {pending} vectors wait", "memline queue resume"
+        if pending and state.paused:
+            return f"{state.reason}; {pending} vectors wait", state.action
+        if rows.backlog.cancelled:
+            return f"{rows.backlog.cancelled} vectors were cancelled with their backfill", "memline index"
+        if (batch := rows.batches.blocked) is not None:
+            return f"batch {batch.token[:8]} cannot be collected: {batch.error}", batch.action
+        if rows.batches.texts and pending:
+            return _batch_words(rows), "memline batch ls"
+        if primary := meta.get(self._reader, meta.FALLBACK):
+            line = f"{primary['from']} stopped: {primary['reason']};"
+            return f"{line} {target.identity.provider} has taken over", choice.action
+        if failed := batch_waiting.failed_since(self._reader, target.id, self._started_ns / 1e9):
+            batch, sent_in = failed
+            what = f"batch {batch.token[:8]} failed, the texts it did not bring were sent in {sent_in}"
+            return f"{what}: {batch.error}", batch.action
+        return "", ""
+
+
+def _batch_words(rows: _Rows) -> str:
+    """Say in a line how far the batches are."""
+    batches, provider = rows.batches, rows.target.identity.provider if rows.target else ""
+    done = sum(batch.rows_done for batch in batches.at_provider)
+    jobs = ", ".join(f"{batch.job_id} {batch.provider_state}" for batch in batches.at_provider)
+    count = f"{len(batches.at_provider)} batch" + "es" * (len(batches.at_provider) > 1)
+    line = f" ({done} done there)" if done else ""
+    queued = f"; {batches.queued} queued" if batches.queued else ""
+    return f"{batches.texts} texts wait in {count} at {provider}{line}: {jobs}{queued}"

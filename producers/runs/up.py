@@ -1,0 +1,79 @@
+"""Follow files until the process is told to stop: with workers in this process, or for those of a fleet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from memline.producers.runs.flush import FlushProducer
+from memline.producers.runs.in_process import INDEXING, InProcessWorkers
+from memline.producers.runs.index_run import prepare
+from memline.producers.runs.loop_errors import LoopErrors
+from memline.producers.watching.follow import TICK_S, Follower
+from memline.shared.clock import SystemClock
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.errors import IndexCorrupt
+from memline.shared.index.driver import move_aside
+from memline.shared.logs import Log
+from memline.shared.queue import broker
+
+Note = Callable[[str], None]
+
+
+def watch(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.Event) -> None:
+    """Follow the files of `agents` and put changes on the queue until `stop` is set.
+
+    Raises QueueError when the queue cannot be used at the start.
+    """
+    broker.on_redis(settings.queue.address)
+    errors = LoopErrors()
+    flushes = FlushProducer(agents, errors=errors)
+    with Follower(agents, errors=errors) as follow:
+        follow.log_modes()
+        while not stop.wait(TICK_S):
+            follow.tick()
+            flushes.tick()
+
+
+def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.Event, on_note: Note) -> None:
+    """Follow the files of `agents` and do the work in this process until `stop` is set.
+
+    A damaged index is moved aside and built again. Raises what keeps it from starting.
+    """
+    while not stop.is_set():
+        try:
+            _run(settings, agents, stop, on_note)
+        except IndexCorrupt as error:
+            damaged = next((each for each in agents if str(each.index_path) in error.message), None)
+            if damaged is None:
+                raise
+            aside = move_aside(damaged.index_path, SystemClock().now())
+            on_note(f"{error.message}; it was moved to {aside} and is built again from the files.")
+
+
+def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Event, on_note: Note) -> None:
+    log, errors, logged = Log("up"), LoopErrors(), ""
+    for agent in agents:
+        choice = prepare(agent, is_asked=False).choice
+        reason = f" ({choice.reason})" if choice.reason else ""
+        provider = f"{choice.provider} {choice.model}".strip()
+        on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
+    flushes = FlushProducer(agents, errors=errors)
+    queues = (*INDEXING, *("flush",) * flushes.is_needed)
+    with (
+        InProcessWorkers(settings, queues=queues, long_lived=True) as workers,
+        Follower(agents, errors=errors) as follow,
+    ):
+        for line in follow.describe():
+            on_note(line)
+        for agent in agents:
+            workers.wake(agent.agent)
+        while not stop.wait(TICK_S):
+            follow.tick()
+            flushes.tick()
+            fault = errors.corrupt or workers.fault()
+            if isinstance(fault, IndexCorrupt):
+                raise fault
+            if fault is not None and str(fault) != logged:
+                logged = str(fault)
+                log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))

@@ -1,0 +1,86 @@
+"""Choose the folders to watch: every change of a memory is seen, and no ignored folder costs a watch."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
+from memline.shared.sources.transcripts.files import TranscriptFolder
+
+#: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in
+#: very many places, is watched as a whole with them.
+_MAX_SPLIT = 100
+
+
+class WatchedFolder(NamedTuple):
+    """A folder to watch; `recursive` with everything below it."""
+
+    path: str
+    recursive: bool
+
+
+#: Files whose changes are watched for: the notes of a workspace and of `extraPaths`, or transcripts.
+WatchedFiles = MemoryPaths | TranscriptFolder
+
+
+def folders_of(files: WatchedFiles) -> frozenset[WatchedFolder]:
+    """Return the folders to watch, as they are on the disk now; links are not followed.
+
+    A tree of notes is watched as a whole where it holds no ignored folder (`node_modules`, `.git` …), else
+    folder by folder; the transcripts' folder without those inside it. Of a file, and of what does not exist,
+    the nearest folder above is watched: it reports both.
+    """
+    if isinstance(files, TranscriptFolder):
+        path = files.folder if _is_folder(files.folder) else _nearest_folder(os.path.dirname(files.folder))
+        return frozenset({WatchedFolder(path, recursive=False)})
+    chosen = {WatchedFolder(_nearest_folder(files.workspace), recursive=False)}
+    for root in (files.memory, *files.extras):
+        if _is_folder(root.path):
+            chosen |= _tree(root.path)
+        else:
+            chosen.add(WatchedFolder(_nearest_folder(os.path.dirname(root.path)), recursive=False))
+    whole = {folder.path for folder in chosen if folder.recursive}
+    return frozenset(
+        folder
+        for folder in chosen
+        if not any(folder.path.startswith(tree.rstrip(os.sep) + os.sep) for tree in whole - {folder.path})
+        and (folder.recursive or folder.path not in whole)
+    )
+
+
+def _tree(root: str) -> set[WatchedFolder]:
+    folders: list[str] = []
+    todo = [root]
+    #: Folders with an ignored one somewhere below.
+    split: set[str] = set()
+    while todo:
+        folder = todo.pop()
+        folders.append(folder)
+        try:
+            with os.scandir(folder) as entries:
+                inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            # Gone, or not to be listed: the walk of discovery reports it; there is nothing to watch in it.
+            continue
+        kept = [entry.path for entry in inner if not is_ignored_folder(entry.name)]
+        todo += kept
+        while len(kept) < len(inner) and folder not in split:
+            split.add(folder)
+            folder = folder if folder == root else os.path.dirname(folder)
+    chosen = {
+        WatchedFolder(folder, recursive=folder not in split)
+        for folder in folders
+        if folder == root or os.path.dirname(folder) in split
+    }
+    return chosen if len(chosen) <= _MAX_SPLIT else {WatchedFolder(root, recursive=True)}
+
+
+def _nearest_folder(path: str) -> str:
+    while not os.path.isdir(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    return path
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)

@@ -1,0 +1,218 @@
+"""Follow the files of agents: a full scan at the start, then what the watchers report.
+
+Only paths are sent. What was enqueued and did not arrive in the ledger is found again by the next scan, so a
+lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reached costs nothing but time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+from memline.producers.runs.feed import FileFeeder, enqueue_files
+from memline.producers.runs.loop_errors import FILES, LoopErrors
+from memline.producers.watching import debounce
+from memline.producers.watching.transcript_growth import TranscriptGrowth
+from memline.producers.watching.watcher import Watcher
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import QueueError
+from memline.shared.index import driver
+from memline.shared.logs import Log
+from memline.shared.sources.paths import MEMORY, MemoryPaths
+from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sync.changes import Changes
+from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+
+#: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
+SCAN_EVERY_S = 60.0
+
+#: Seconds after a change was enqueued until a scan makes sure of it: its message may have been lost.
+VERIFY_AFTER_S = 5.0
+
+#: Seconds after which all files are scanned again when the queue could not be reached.
+QUEUE_RETRY_S = 2.0
+
+#: Seconds between two scans at most, while nothing that is enqueued ever arrives: the workers refuse it.
+MAX_SCAN_EVERY_S = 3_600.0
+
+#: Seconds between two calls of `tick`.
+TICK_S = 0.25
+
+_log = Log("follow")
+
+
+class Follower:
+    """Follows the files of some agents; a context manager. The broker of this process is set before."""
+
+    def __init__(
+        self, agents: Sequence[AgentSettings], *, errors: LoopErrors | None = None, clock: Clock | None = None
+    ) -> None:
+        """`errors` notes what fails for one agent, so that the others are followed all the same."""
+        self._errors = errors or LoopErrors(clock=clock)
+        self._agents = [_AgentFollower(settings, clock or SystemClock()) for settings in agents]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Follower:
+        with self._stack:
+            for agent in self._agents:
+                for watcher in agent.watchers:
+                    # Before the first scan: a change in between is then seen by both, not by none.
+                    self._stack.enter_context(watcher)
+            self.tick()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def describe(self) -> list[str]:
+        """Return a line for each agent: what is followed, and how."""
+        return [
+            f"memline: agent {agent.settings.agent} follows {agent.settings.workspace}"
+            f"{' and its sessions' if agent.growth else ''}: {agent.mode()}"
+            for agent in self._agents
+        ]
+
+    def log_modes(self) -> None:
+        """Write the same to the log."""
+        for agent in self._agents:
+            settings = agent.settings
+            _log.info("files.followed", agent=settings.agent, workspace=settings.workspace, mode=agent.mode())
+
+    def tick(self) -> None:
+        """Feed what waits, and scan all files when that is due; for a loop every `TICK_S`."""
+        for agent in self._agents:
+            with self._errors.guard(agent.settings, FILES):
+                if agent.tick():
+                    self._errors.clear(agent.settings, FILES)
+
+
+class _AgentFollower:
+    """Follows the files of one agent. `enqueue` and `on_transcripts` are called by threads of watchers."""
+
+    def __init__(self, settings: AgentSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self.watchers: list[Watcher] = []
+        sync, rescan = settings.memory.sync, self._request_scan
+        if sync.watch and MEMORY in settings.memory.sources:
+            notes = MemoryPaths(settings.workspace, settings.memory.extra_paths)
+            quiet = debounce.Debounce(sync.watch_debounce_ms / 1000)
+            self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
+        transcripts = transcript_folder_of(settings)
+        self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
+        if sync.watch and transcripts:
+            quiet = debounce.Debounce(debounce.TRANSCRIPT_QUIET_S, debounce.TRANSCRIPT_CEILING)
+            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.on_transcripts, on_rescan=rescan))
+        #: Whether the next scan reads all transcripts to their ends, whatever has grown.
+        self._is_catching_up = True
+        #: Whether a scan finds the first import, or what changed while this process was off. It is sent as
+        #: a backfill, which files that are saved meanwhile overtake.
+        self._is_first_look = True
+        self._feeder: FileFeeder | None = None
+        self._next_scan_s = 0.0
+        #: Scans in a row of which not a single file arrived.
+        self._scans_without_arrival = 0
+        self._is_queue_down = False
+
+    def mode(self) -> str:
+        """Return how the files are followed, and why they are polled if they are."""
+        if not self.watchers:
+            return "not watching (sync.watch is off)"
+        # One that polls tells more than one that watches.
+        watcher = max(self.watchers, key=lambda each: each.reason)
+        return f"{watcher.mode} ({watcher.reason})" if watcher.reason else watcher.mode
+
+    def tick(self) -> bool:
+        """Feed what waits, or scan when that is due; True after a scan that succeeded."""
+        try:
+            if self._feeder is not None:
+                self._advance(self._feeder)
+            elif self._clock.now() >= self._next_scan_s:
+                self._scan()
+                return True
+        except QueueError as error:
+            self._wait_for_queue(error)
+        return False
+
+    def enqueue(self, paths: Iterable[str]) -> None:
+        """Send changed paths to the chunk workers."""
+        changed = sorted(paths)
+        _log.info("files.changed", agent=self.settings.agent, files=len(changed))
+        try:
+            enqueue_files(self.settings.agent, changed)
+        except QueueError as error:
+            self._wait_for_queue(error)
+            return
+        self._is_queue_down = False
+        self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
+
+    def on_transcripts(self, paths: Iterable[str]) -> None:
+        """Send those of the changed transcripts that grew enough."""
+        due, has_new_session = self.growth.check(paths) if self.growth else ([], False)
+        if has_new_session and self.settings.memory.sync.on_session_start:
+            # The user of a new session is going to ask about the last one.
+            self._is_catching_up = True
+            self._request_scan()
+        elif due:
+            self.enqueue(due)
+
+    def _request_scan(self) -> None:
+        """Note that a scan is due; it belongs to the thread that ticks."""
+        self._next_scan_s = 0.0
+
+    def _scan(self) -> None:
+        """Compare all files with the ledger and begin to feed what differs."""
+        sync = self.settings.memory.sync
+        every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
+        scanned_ns = self._clock.now_ns()
+        # Set before the scan: one that is requested meanwhile is not forgotten.
+        self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
+        with driver.reading_if_any(self.settings.index_path) as reader:
+            known = read_index_state(reader) if reader else IndexState()
+        plan = make_plan(self.settings, choose(self.settings), known)
+        files = plan.sized((*plan.changes.to_read(tails=False), *self._due_tails(plan.changes)))
+        if files:
+            _log.info("scan.changes", agent=self.settings.agent, files=len(files))
+            self._feeder = FileFeeder(
+                self.settings.agent, files, scanned_ns=scanned_ns, backfill=self._is_first_look
+            )
+            self._advance(self._feeder)
+            self._is_queue_down = False
+        else:
+            self._is_first_look = False
+
+    def _due_tails(self, changes: Changes) -> Sequence[str]:
+        """Return the transcripts that grew a little and are to be read on all the same."""
+        if self._is_catching_up or not self.settings.memory.sync.watch:
+            self._is_catching_up = False
+            return changes.growing
+        return self.growth.check(changes.growing)[0] if self.growth and changes.growing else ()
+
+    def _advance(self, feeder: FileFeeder) -> None:
+        with driver.reading_if_any(self.settings.index_path) as reader:
+            feeder.advance(reader)
+        is_late = self._clock.now() >= self._next_scan_s and not feeder.is_within_file
+        if feeder.done:
+            self._scans_without_arrival = 0
+        if feeder.done == feeder.total:
+            self._is_first_look = False
+        if feeder.done == feeder.total or is_late:
+            # Late: messages were lost on the way. The next scan finds what is missing.
+            self._feeder = None
+            if not feeder.done:
+                # Less and less often while nothing arrives: each message may be one more dead letter.
+                wait_s = min(SCAN_EVERY_S * 2.0**self._scans_without_arrival, MAX_SCAN_EVERY_S)
+                self._next_scan_s = self._clock.now() + wait_s
+                self._scans_without_arrival += 1
+
+    def _wait_for_queue(self, error: QueueError) -> None:
+        """Forget what could not be enqueued; the scan when the queue may be back finds all of it."""
+        if not self._is_queue_down:
+            self._is_queue_down = True
+            _log.warning("queue.unavailable", error=error.message, action=error.hint)
+        self._feeder = None
+        self._next_scan_s = self._clock.now() + QUEUE_RETRY_S

@@ -1,0 +1,252 @@
+"""Report changes of files as they happen; where the system cannot, request a scan at intervals.
+
+The observer's thread only notes names. One thread of ours acts on them after the quiet time, checks the
+observer, and starts it anew when folders were made, moved or removed: inotify keeps reporting a moved folder
+under its old name, and says nothing of a folder whose watch could not be added.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from watchdog import events
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from memline.producers.watching.debounce import Debounce
+from memline.producers.watching.folders import WatchedFiles, WatchedFolder, folders_of
+from memline.shared.logs import Log
+from memline.shared.sources.outcomes import code
+from memline.shared.sources.paths import MemoryPaths, is_storable
+
+WATCHING = "watching"
+POLLING = "polling"
+
+#: Seconds between two scans while files cannot be watched.
+POLL_S = 10.0
+
+#: Seconds between two checks of the observer.
+HEALTH_S = 5.0
+
+#: Seconds, added to the quiet time, before names whose callback failed are tried again.
+_RETRY_S = 1.0
+
+#: Polls after which watching is tried again: a limit may have been raised.
+_POLLS_TO_RETRY = 6
+
+#: Asked of the kernel: opening and closing are left out, or our own reading would be reported.
+_EVENTS: list[type[events.FileSystemEvent]] = [
+    *(events.FileCreatedEvent, events.FileModifiedEvent, events.FileDeletedEvent, events.FileMovedEvent),
+    *(events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent),
+]
+
+#: Among the changed names: a full scan is due, or the folders are to be watched anew first. Not ledger paths.
+_SCAN, _REWATCH = "", "/"
+
+# Without a handler the library's remarks about stopping would reach stderr.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
+
+
+class Watcher(events.FileSystemEventHandler):
+    """Watches files of one agent; a context manager, entered once. Both calls are made from its own thread.
+
+    It reports changes from the moment it is entered; the caller finds what was changed before.
+    """
+
+    def __init__(
+        self,
+        files: WatchedFiles,
+        debounce: Debounce,
+        *,
+        on_paths: Callable[[set[str]], None],
+        on_rescan: Callable[[], None],
+        new_observer: Callable[[], BaseObserver] = Observer,
+    ) -> None:
+        """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
+
+        When a call raises, the error is logged and the same is tried again a little later.
+        """
+        self._files = files
+        self._on_paths = on_paths
+        self._on_rescan = on_rescan
+        self._new_observer = new_observer
+        where = files.workspace if isinstance(files, MemoryPaths) else files.folder
+        self._log = Log("watch", folder=where)
+        #: Guards what the observer's threads and ours share: the names, and whether to stop.
+        self._changed = threading.Condition()
+        self._debounce = debounce
+        self._is_stopping = False
+        self._observer: BaseObserver | None = None
+        self._folders: frozenset[WatchedFolder] = frozenset()
+        self._polls = 0
+        self._next_check_s = 0.0
+        self._thread = threading.Thread(target=self._run, name="memline-watch", daemon=True)
+        #: `watching`, or `polling` when the system cannot tell us of changes.
+        self.mode = POLLING
+        #: Why files are polled and what to do about it; empty while they are watched.
+        self.reason = ""
+
+    def __enter__(self) -> Watcher:
+        self._watch()
+        self._next_check_s = time.monotonic() + self._check_every_s()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What waited for its quiet time is dropped: the next start scans all files.
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify()
+        self._thread.join()
+        self._unwatch()
+
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
+        """Note what an event says; called from the observer's threads."""
+        paths = [os.fsdecode(path) for path in (event.src_path, event.dest_path) if path]
+        if event.is_directory:
+            if any(map(self._files.concerns_folder, paths)):
+                # The observer follows new folders itself; of moved and deleted ones it keeps wrong ideas.
+                self._add(_SCAN if event.event_type == "created" else _REWATCH)
+            return
+        for path in paths:
+            located = self._files.locate(path)
+            if located is not None:
+                self._add(located.path)
+            elif not is_storable(path):
+                # A name that no message can carry: a full scan reports it if it is like that of a note.
+                self._add(_SCAN)
+
+    def _add(self, name: str) -> None:
+        with self._changed:
+            self._debounce.add(name, time.monotonic())
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                due_at = self._debounce.due_at()
+                wake_at = self._next_check_s if due_at is None else min(due_at, self._next_check_s)
+                if not self._is_stopping:
+                    self._changed.wait(max(0.0, wake_at - time.monotonic()))
+                if self._is_stopping:
+                    return
+                now = time.monotonic()
+                names = self._debounce.pop_due(now)
+            try:
+                self._act(names)
+                if now >= self._next_check_s:
+                    self._check()
+                    self._next_check_s = time.monotonic() + self._check_every_s()
+            except Exception as error:
+                # The thread must live on: a queue that cannot be reached now takes the names later.
+                self._log.exception("watch.failed", error=str(error), files=len(names))
+                with self._changed:
+                    for name in names or {_SCAN}:
+                        self._debounce.add(name, time.monotonic() + _RETRY_S)
+                self._next_check_s = time.monotonic() + self._check_every_s()
+
+    def _act(self, names: set[str]) -> None:
+        if names & {_SCAN, _REWATCH}:
+            if self.mode == WATCHING and (_REWATCH in names or folders_of(self._files) != self._folders):
+                self._watch()
+            elif self.mode == WATCHING:
+                self._check_room()
+            # After watching anew, so that nothing is missed in between.
+            self._on_rescan()
+        if paths := names - {_SCAN, _REWATCH}:
+            self._on_paths(paths)
+
+    def _check(self) -> None:
+        """Restart an observer that died, or poll."""
+        if self._observer is not None:
+            # An emitter ends when its folder is deleted, also when a new one has its name already.
+            if all(each.is_alive() for each in (self._observer, *self._observer.emitters.copy())):
+                return
+            self._log.warning("watch.observer_died")
+            self._watch()
+        else:
+            self._polls += 1
+            if self._polls >= _POLLS_TO_RETRY:
+                self._watch()
+        self._on_rescan()
+
+    def _check_every_s(self) -> float:
+        return HEALTH_S if self.mode == WATCHING else POLL_S
+
+    def _watch(self) -> None:
+        """Watch the folders there are now, or fall back to polling."""
+        self._unwatch()
+        self._folders = folders_of(self._files)
+        try:
+            self._observer = _start_observer(self._new_observer, self, self._folders)
+        except OSError as error:
+            # Also for a folder that went between the list and its watch: it polls, and tries again.
+            self._poll(error)
+            return
+        self.mode, self.reason = WATCHING, ""
+        self._log.info("watch.started", folders=len(self._folders))
+        self._check_room()
+
+    def _check_room(self) -> None:
+        """Fall back to polling when no further watch can be had.
+
+        The observer is silent about folders inside a tree that it could not watch, so we ask for one watch
+        more, in an instance of its own: within one instance a folder that is watched already costs nothing.
+        """
+        if not sys.platform.startswith("linux") or not any(folder.recursive for folder in self._folders):
+            return
+        further = frozenset({next(iter(self._folders))._replace(recursive=False)})
+        try:
+            _stop_observer(_start_observer(self._new_observer, events.FileSystemEventHandler(), further))
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self._poll(error)
+
+    def _poll(self, error: OSError) -> None:
+        self._unwatch()
+        self._polls = 0
+        self.mode, self.reason = POLLING, _polling_reason(error)
+        self._log.warning("watch.polling", error=code(error), every_s=POLL_S)
+
+    def _unwatch(self) -> None:
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            _stop_observer(observer)
+
+
+def _start_observer(
+    new_observer: Callable[[], BaseObserver],
+    handler: events.FileSystemEventHandler,
+    folders: frozenset[WatchedFolder],
+) -> BaseObserver:
+    """Start an observer of these folders; when one cannot be watched it is stopped and the error raised."""
+    observer = new_observer()
+    try:
+        for folder in sorted(folders):
+            observer.schedule(handler, folder.path, recursive=folder.recursive, event_filter=_EVENTS)
+        observer.start()
+    except BaseException:
+        _stop_observer(observer)
+        raise
+    return observer
+
+
+def _stop_observer(observer: BaseObserver) -> None:
+    observer.stop()
+    if observer.is_alive():
+        observer.join()
+
+
+def _polling_reason(error: OSError) -> str:
+    how = f"files are scanned every {POLL_S:g} s"
+    if error.errno == errno.ENOSPC:
+        return f"inotify watches ran out, {how}; more: sysctl fs.inotify.max_user_watches=524288"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"inotify instances ran out, {how}; more: sysctl fs.inotify.max_user_instances=512"
+    return f"watching failed ({code(error)}), {how}"

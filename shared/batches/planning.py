@@ -1,0 +1,239 @@
+"""Decide which wanted texts wait for a batch, and make the batches.
+
+A batch takes minutes to a day, so a few texts never wait for one: they are sent in requests. The rule,
+for live edits and for a backfill each by itself:
+
+    texts are still coming       hold them; a batch that is full is made at once
+    `minTexts` or more wanted    make a batch up to the provider's caps; hold what finds no place
+    fewer                        send them in requests
+
+A batch that its provider refuses as too big is halved: the next ones have at most half its texts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
+from memline.shared.index import batches
+from memline.shared.index.driver import transaction
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
+from memline.shared.scheduling import health
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Seconds without a new text after which a backlog counts as whole. Files that are still on their way are
+#: told by `has_pending_files`; this covers the moment between two windows of them (30 ms to 0.3 s).
+LINGER_S = 1.0
+
+#: Seconds that texts are held at most while more of them come: a few, and many.
+HOLD_FEW_S, HOLD_MANY_S = 2.0, 60.0
+
+#: Seconds for which "everything is held" holds without planning again: hundreds of files come in a
+#: second.
+PLAN_EVERY_S = 0.1
+
+#: Texts leased in one transaction, some 10 ms: another process's write waits no longer.
+SLICE_ROWS = 1_000
+
+#: Bytes of the uploaded file by the estimate of tokens. English has 4 bytes a token, Cyrillic 8. A file
+#: that turns out too big for the provider is halved.
+BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
+
+#: Seconds a refusal as too big is remembered, by the row of its batch.
+HALVED_S = 86_400.0
+
+#: Seconds in which a process fills a batch; after that the batch goes with the texts it has.
+FILL_S = 60.0
+
+
+@value
+class BatchRules:
+    """What the settings and the provider say of batches."""
+
+    #: Batches open at a time.
+    concurrency: int
+    #: Texts that are worth one.
+    min_texts: int
+    #: The largest batch.
+    max_rows: int = MAX_ROWS
+    max_bytes: int = MAX_BYTES
+
+
+@value
+class BatchPlan:
+    """What the dispatcher may do now."""
+
+    #: Priorities whose texts wait for a batch; all others are sent in requests.
+    held: tuple[int, ...] = ()
+    #: Whether more texts are coming, so that it should plan again in `LINGER_S`.
+    is_growing: bool = False
+    #: Batches made just now.
+    made: int = 0
+
+
+class BatchPlanner:
+    """Plans the batches of one index, from its rows and from what this process has seen of its growth."""
+
+    def __init__(self, connection: Connection, owner: str) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._plan = BatchPlan()
+        self._planned_at = 0.0
+        #: The newest row of `vectors`, when it came, and since when texts are held for more to come.
+        self._last_id = -1
+        self._grew_at = 0.0
+        self._held_since = 0.0
+
+    def plan(
+        self, target: IdentityRow, rules: BatchRules, *, has_pending_files: bool, now: float
+    ) -> BatchPlan:
+        """Make the batches there are texts and places for, and say which texts wait.
+
+        `has_pending_files`: files whose texts are not in the index yet are being chunked.
+        """
+        if not (self._plan.is_growing and 0 <= now - self._planned_at < PLAN_EVERY_S):
+            self._plan = self._plan_now(target, rules, has_pending_files, now)
+            self._planned_at = now
+        return self._plan
+
+    def _plan_now(
+        self, target: IdentityRow, rules: BatchRules, has_pending_files: bool, now: float
+    ) -> BatchPlan:
+        state = health.read(self._connection, target.identity.provider, health.BATCH)
+        is_probing = state.state == health.OPEN and state.probe_at <= now
+        if state.manual or not (state.state == health.CLOSED or is_probing):
+            return BatchPlan()
+        # Half of the smallest batch that the provider refused as too big.
+        (refused,) = self._connection.execute(
+            "SELECT min(rows) FROM batches WHERE identity_id = ? AND outcome = ? AND created_at > ?",
+            (target.id, batches.TOO_BIG, now - HALVED_S),
+        ).fetchone()
+        max_rows = max(min(rules.max_rows, (refused or 2 * rules.max_rows) // 2), 1)
+        rules = replace(rules, max_rows=max_rows)
+        counts = _count_wanted(self._connection, target.id, limit=rules.min_texts)
+        is_growing = self._is_growing(counts, rules.min_texts, has_pending_files, now)
+        smallest = max_rows if is_growing else min(rules.min_texts, max_rows)
+        made = 0
+        while batches.count_unfinished(self._connection) < rules.concurrency:
+            counts = _count_wanted(self._connection, target.id, limit=smallest)
+            # A few live edits never go with a large backfill.
+            ripe = [each for each, count in counts.items() if count >= min(rules.min_texts, max_rows)]
+            if sum(counts[each] for each in ripe) < smallest:
+                break
+            if not self._make(target, rules, ripe, now):
+                break
+            made += 1
+        if made and is_probing:
+            # The others do not wait for the probe.
+            return BatchPlan(made=made)
+        counts = _count_wanted(self._connection, target.id, limit=rules.min_texts)
+        # Nor do they wait while it comes in.
+        is_new = now - (self._held_since or now) < HOLD_FEW_S
+        held = tuple(
+            each
+            for each, count in counts.items()
+            if count >= rules.min_texts or (is_growing and (is_new or each == BACKFILL))
+        )
+        return BatchPlan(held=held, is_growing=is_growing, made=made)
+
+    def _is_growing(
+        self, counts: Mapping[int, int], min_texts: int, has_pending_files: bool, now: float
+    ) -> bool:
+        """Tell whether to hold what is wanted because more texts are coming; not for ever."""
+        # It grows with every text that is wanted for the first time.
+        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vectors'").fetchone()
+        last_id = row[0] if row else 0
+        if last_id != self._last_id:
+            self._last_id, self._grew_at = last_id, now
+        self._held_since = self._held_since or now
+        is_few = max(counts.values()) < min_texts and not has_pending_files
+        is_coming = has_pending_files or now - self._grew_at < LINGER_S
+        is_growing = is_coming and now - self._held_since < (HOLD_FEW_S if is_few else HOLD_MANY_S)
+        if not is_growing or not any(counts.values()):
+            self._held_since = 0.0
+        return is_growing
+
+    def _make(self, target: IdentityRow, rules: BatchRules, priorities: Sequence[int], now: float) -> bool:
+        """Write the intent of a batch down and lease its texts; False when none may be made."""
+        token = uuid.uuid4().hex
+        with transaction(self._connection):
+            if batches.count_unfinished(self._connection) >= rules.concurrency:
+                return False
+            if not health.may_batch(self._connection, target.identity.provider, now, tag=token):
+                return False
+            self._connection.execute(
+                "INSERT INTO batches (token, identity_id, state, created_at, owner, owner_until)"
+                " VALUES (?, ?, 'intent', ?, ?, ?)",
+                (token, target.id, now, self._owner, now + FILL_S),
+            )
+        self._fill(target.id, token, priorities, rules)
+        with transaction(self._connection):
+            # From here on a worker may take it. If this process dies before, or takes longer than its claim
+            # holds, the batch goes with the texts it has.
+            self._connection.execute(
+                "UPDATE batches SET rows = ?, due = ?, owner = '', owner_until = 0"
+                " WHERE token = ? AND owner = ?",
+                (batches.texts_left(self._connection, token), now, token, self._owner),
+            )
+        return True
+
+    def _fill(self, identity_id: int, token: str, priorities: Sequence[int], rules: BatchRules) -> None:
+        """Lease texts up to the caps, a slice a transaction; live edits first, oldest first."""
+        rows = size = 0
+        for priority in sorted(priorities):
+            is_more = True
+            while is_more and rows < rules.max_rows:
+                with transaction(self._connection):
+                    found = self._connection.execute(
+                        "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
+                        " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY id LIMIT ?",
+                        (identity_id, priority, min(rules.max_rows - rows, SLICE_ROWS)),
+                    ).fetchall()
+                    last_id = taken = 0
+                    for row_id, tokens in found:
+                        size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
+                        if size > rules.max_bytes and rows + taken:
+                            break
+                        last_id, taken = row_id, taken + 1
+                    # One statement for all of them: by their ids one by one it took three times as long.
+                    self._connection.execute(
+                        "UPDATE vectors SET state = 'leased', lease = ? WHERE identity_id = ?"
+                        " AND state = 'wanted' AND state <> 'ready' AND priority = ? AND by_request = 0"
+                        " AND id <= ?",
+                        (token, identity_id, priority, last_id),
+                    )
+                rows += taken
+                is_more = bool(found) and taken == len(found)
+
+
+def count_waiting(connection: Connection, identity_id: int, min_texts: int) -> int:
+    """Count the texts that go by batch as soon as there is a place for one more."""
+    counts = _count_wanted(connection, identity_id, limit=2**62)
+    return sum(count for count in counts.values() if count >= min_texts)
+
+
+def _count_wanted(connection: Connection, identity_id: int, *, limit: int) -> dict[int, int]:
+    """Count the texts of each priority that may go by batch, up to `limit`."""
+    counts: dict[int, int] = {}
+    for priority in (LIVE_EDIT, BACKFILL):
+        # Both by an index alone: a backlog has a million rows. The + keeps SQLite from the index of all
+        # that is wanted, of which it would read every row.
+        by_request = connection.execute(
+            "SELECT count(*) FROM vectors WHERE identity_id = ? AND by_request = 1 AND state <> 'ready'"
+            " AND +state = 'wanted' AND priority = ?",
+            (identity_id, priority),
+        ).fetchone()[0]
+        wanted = connection.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM vectors WHERE identity_id = ? AND state = 'wanted'"
+            " AND state <> 'ready' AND priority = ? LIMIT ?)",
+            (identity_id, priority, limit + by_request),
+        ).fetchone()[0]
+        counts[priority] = wanted - by_request
+    return counts

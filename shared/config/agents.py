@@ -1,0 +1,240 @@
+"""List the agents of a configuration and resolve the settings of one: workspace, index file, absolute paths.
+
+An agent is resolved when it is asked for. So a configuration without a workspace can still be shown and
+checked, and is an error only for a command that needs the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+
+from memline.shared.config import environment, schema
+from memline.shared.config.check import Issues, RawConfig, check_block
+from memline.shared.config.environment import Environment
+from memline.shared.config.keys import Block, Setting, build, values
+from memline.shared.errors import ConfigError
+
+MAIN = "main"
+
+
+class AgentList(Block):
+    """The ids of a configuration's agents, with the settings of each."""
+
+    #: Ids in the order of the file; `main` alone when the file lists none.
+    ids: tuple[str, ...] = (MAIN,)
+    default: str = MAIN
+    #: False: the file has no `agents.list`, and any valid id has the defaults.
+    is_listed: bool = False
+    entries: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
+    #: `memorySearch` of each agent that has one, by dotted path.
+    overrides: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict, repr=False)
+
+    def require(self, agent: str) -> str:
+        """Return the id itself when there is such an agent; else raise an error that lists the agents."""
+        if not is_agent_id(agent):
+            raise ConfigError(
+                f"{agent!r} is not a valid agent id",
+                hint="an id has up to 64 letters, digits, - and _, and begins with a letter or digit",
+            )
+        if not self.has(agent):
+            raise ConfigError(
+                f"there is no agent {agent!r} in agents.list", hint=f"one of: --agent {', '.join(self.ids)}"
+            )
+        return agent
+
+    def has(self, agent: str) -> bool:
+        """Tell whether there is such an agent."""
+        return agent in self.ids if self.is_listed else is_agent_id(agent)
+
+
+def is_agent_id(text: str) -> bool:
+    """Tell whether the text may name an agent."""
+    return re.fullmatch(schema.AGENT_ID, text) is not None
+
+
+def read_agents(raw: RawConfig) -> AgentList:
+    """Read `agents.list`."""
+    entries, at, issues = raw.get("agents").get("list"), raw.at("agents.list"), raw.issues
+    if entries is not None and not isinstance(entries, list):
+        issues.mismatch(at, entries, "an array", "[ … ]")
+        entries = None
+    if not entries:
+        return AgentList()
+    by_id: dict[str, dict[str, Setting]] = {}
+    overrides: dict[str, Mapping[str, Setting]] = {}
+    for number, item in enumerate(entries):
+        place = f"{at}[{number}]"
+        entry = check_block(schema.AgentEntry, item, at=place, issues=issues)
+        if "id" not in entry:
+            continue
+        agent = entry["id"].value
+        # Ids become file names, and some file systems take upper and lower case for the same.
+        if agent.casefold() in map(str.casefold, by_id):
+            issues.problem(f"{place}.id: there is another agent {agent!r}", "give each agent its own id")
+            continue
+        by_id[agent] = entry
+        if "memorySearch" in item:
+            overrides[agent] = check_block(
+                schema.MemorySearch, item["memorySearch"], at=f"{place}.memorySearch", issues=issues
+            )
+    ids = tuple(by_id) or (MAIN,)
+    marked = (agent for agent, entry in by_id.items() if "default" in entry and entry["default"].value)
+    default = next(marked, ids[0])
+    return AgentList(ids=ids, default=default, is_listed=True, entries=by_id, overrides=overrides)
+
+
+class ResolveContext(Block):
+    """Everything that the settings of an agent are resolved from."""
+
+    agents: AgentList
+    env: Environment = field(repr=False)
+    home: Path
+    state_dir: Path
+    #: Folder of the file that was read: relative paths in it begin there.
+    base: Path
+    #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
+    named_workspace: Setting | None = None
+    named_for: str = ""
+    #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
+    memory: Mapping[str, Mapping[str, Setting]] = field(repr=False)
+    providers: Mapping[str, schema.ProviderEntry]
+    #: What holds for all agents: the settings with their origins, and as blocks.
+    shared: Mapping[str, Setting] = field(repr=False)
+    file: schema.ConfigFile
+    sessions: schema.Sessions
+
+    def settings(self, agent: str) -> Mapping[str, Setting]:
+        """Return the agent's `memorySearch`; an agent that is not listed has the defaults."""
+        return self.memory.get(agent, self.memory[""])
+
+    def workspace(self, agent: str) -> Setting:
+        """Return the agent's workspace; an error when none is configured."""
+        named = self.named_workspace
+        is_named = named is not None and agent == self.named_for
+        text, origin = self.agents.entries.get(agent, {}).get("workspace", ("", ""))
+        if text and not is_named:
+            return Setting(self.path(text), origin)
+        usual = environment.user_home(self.env) / ".openclaw" / "workspace"
+        if named and (is_named or self.named_for == self.agents.default):
+            path, origin = named
+            if not path.is_dir():
+                # A slip of the pen, unlike a workspace of the file.
+                raise ConfigError(f"{path}: no such folder (named by {origin})", hint=f"mkdir -p {path}")
+        elif self.file.agents.defaults.workspace:
+            text, origin = self.shared["agents.defaults.workspace"]
+            path = self.path(text)
+        elif usual.is_dir():
+            path, origin = usual, "default"
+        else:
+            raise ConfigError(
+                "no workspace is configured",
+                hint="memline --workspace DIR … (or agents.defaults.workspace in the configuration)",
+            )
+        is_shared = is_named or agent == self.agents.default
+        return Setting(path if is_shared else Path(f"{path}-{agent}"), origin)
+
+    def index_path(self, agent: str) -> Setting:
+        """Return the agent's index file; never the file in which the original keeps its own index."""
+        named, origin = self.settings(agent).get("store.path", ("", "default"))
+        path = self.path(named.replace("{agentId}", agent)) if named else None
+        originals = (
+            self.state_dir / "memory" / f"{agent}.sqlite",
+            self.state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite",
+        )
+        if path is None or path in originals:
+            return Setting(self.home / "memory" / f"{agent}.sqlite", "default")
+        return Setting(path, origin)
+
+    def path(self, text: str) -> Path:
+        """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
+        return Path(os.path.normpath(self.base / environment.expand_user(text, self.env)))
+
+    def resolve(self, agent: str, *, needs_workspace: bool = True) -> schema.AgentSettings:
+        """Collect everything one agent needs, with absolute paths."""
+        memory = values(self.settings(agent))
+        for path in ("local.modelPath", "local.modelCacheDir", "store.vector.extensionPath"):
+            if memory.get(path) and not memory[path].startswith(("hf:", "http://", "https://")):
+                memory[path] = str(self.path(memory[path]))
+        # Those of `extraPaths` stay relative to the workspace.
+        memory["extraPaths"] = tuple(
+            dict.fromkeys(
+                schema.ExtraPath(
+                    path=environment.expand_user(entry.path, self.env),
+                    pattern=entry.pattern or schema.ANY_MARKDOWN,
+                )
+                for entry in memory.get("extraPaths", ())
+            )
+        )
+        return schema.AgentSettings(
+            agent=agent,
+            workspace=self.workspace(agent).value if needs_workspace else Path(),
+            index_path=self.index_path(agent).value,
+            state_dir=self.state_dir,
+            memory=build(schema.MemorySearch, memory),
+            providers=self.providers,
+            environment_keys=environment.provider_keys(self.env),
+            citations=self.file.memory.citations,
+            max_injected_chars=self.file.memory.max_injected_chars,
+            scope=self.file.memory.scope,
+            home=self.home,
+            sessions=self.sessions,
+        )
+
+
+class Agents(Mapping[str, schema.AgentSettings]):
+    """Maps agents to their settings, each resolved when it is first asked for.
+
+    An unknown agent is a `KeyError`, one without a workspace a `ConfigError`. Without `agents.list` every
+    valid id is an agent: a worker may be sent one that it has never met.
+    """
+
+    def __init__(self, context: ResolveContext) -> None:
+        self._agents = context.agents
+        self._resolved = cache(context.resolve)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._agents.ids)
+
+    def __len__(self) -> int:
+        return len(self._agents.ids)
+
+    def __contains__(self, agent: object) -> bool:
+        return isinstance(agent, str) and self._agents.has(agent)
+
+    def __getitem__(self, agent: str) -> schema.AgentSettings:
+        return self.resolve(agent)
+
+    def resolve(self, agent: str, *, needs_workspace: bool = True) -> schema.AgentSettings:
+        """Return the agent's settings, also without a workspace."""
+        if agent not in self:
+            raise KeyError(agent)
+        return self._resolved(agent, needs_workspace=needs_workspace)
+
+
+def without_workspace(agents: Mapping[str, schema.AgentSettings], agent: str) -> schema.AgentSettings:
+    """Return the settings for a process that only calls the provider: it needs no workspace.
+
+    `KeyError` when there is no such agent.
+    """
+    return agents.resolve(agent, needs_workspace=False) if isinstance(agents, Agents) else agents[agent]
+
+
+def check_index_paths(context: ResolveContext, issues: Issues) -> None:
+    """Report two agents in one index, which would see each other's notes, and the use of the original's."""
+    owners: dict[Path, str] = {}
+    for agent in context.agents.ids:
+        path, origin = context.index_path(agent)
+        named, named_by = context.settings(agent).get("store.path", ("", ""))
+        if named and origin == "default":
+            issues.warn(f"{named_by}: this is OpenClaw's own index, Memline keeps its own in {path}")
+        if path in owners:
+            issues.problem(
+                f"{origin}: the agents {owners[path]!r} and {agent!r} would share the index {path}",
+                "put {agentId} into store.path",
+            )
+        owners.setdefault(path, agent)

@@ -1,0 +1,240 @@
+"""Find the file of a local model: a path, or `hf:owner/repo/file.gguf` in the folder of downloads.
+
+Only `fetch` uses the network, and only for a file that is not on this machine. When it fails, `model_file`
+tells why in the same process, so the reason reaches every place where a choice of provider is shown.
+
+A download appends to a `.part` file that a later attempt or process continues. It is compared with the
+SHA-256 that the hub announces, and then renamed. huggingface-hub 2.4 keeps neither promise: it deletes the
+part when an attempt fails (models have up to several GB) and compares sizes alone. It also brings an HTTP
+library of its own and 20 MB.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from memline.shared.config import environment
+from memline.shared.config.schema import AgentSettings, Local
+from memline.shared.embedders.local.gguf import ModelFile, read_head
+from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
+from memline.shared.providers import PROVIDERS
+from memline.shared.values import value
+
+HUB_PREFIX = "hf:"
+
+#: Of a name on Hugging Face. No part begins with a dot, so none leads out of the folder of downloads.
+_NAME = re.compile(
+    r"hf:(?P<owner>[\w-][\w.-]*)/(?P<repo>[\w-][\w.-]*)(@(?P<early>[\w-][\w.-]*))?"
+    r"/(?P<file>[\w-][\w.-]*(/[\w-][\w.-]*)*\.gguf)(@(?P<late>[\w-][\w.-]*))?",
+    re.ASCII | re.IGNORECASE,
+)
+
+_EXAMPLE = "hf:owner/repo/file.gguf"
+
+#: Attempts of one download; each goes on where the one before was cut off.
+MAX_ATTEMPTS = 3
+
+#: Seconds without a byte before a connection counts as dead.
+SILENCE_TIMEOUT_S = 30.0
+
+_RUN_AGAIN = "run: memline index (it goes on where it stopped)"
+
+OnProgress = Callable[[int, int], None]
+
+#: Why a download of this process failed, by name.
+_failures: dict[str, ProviderError] = {}
+
+
+@value
+class HubFile:
+    """A file on Hugging Face."""
+
+    name: str
+    url_path: str
+    #: Its place below the folder of downloads, one for every revision.
+    path: Path
+
+
+def model_file(local: Local, home: Path) -> ModelFile:
+    """Read the head of the configured model, without loading it.
+
+    Raises a ProviderError when it is not on this machine or not a model.
+    """
+    name = configured(local)
+    if name.startswith(("http:", "https:")):
+        raise ProviderStop(
+            "local.modelPath is a web address",
+            hint=f"download the file and set memorySearch.local.modelPath to its path, or to {_EXAMPLE}",
+        )
+    if not name.startswith(HUB_PREFIX):
+        return read_head(Path(name).expanduser().absolute())
+    path = (cache_folder(local, home) / parse(name).path).absolute()
+    if not path.is_file():
+        raise _failures.get(name) or ProviderStop(
+            f"the model {name} is not on this machine yet",
+            hint=f"run: memline index (downloads it to {path})",
+        )
+    return read_head(path)
+
+
+def configured(local: Local) -> str:
+    """Return `local.modelPath`, or the model that is used without one."""
+    return local.model_path.strip() or PROVIDERS["local"].default_model
+
+
+def missing(settings: AgentSettings) -> HubFile | None:
+    """Return the file that must be downloaded before the settings work; None when there is none."""
+    memory = settings.memory
+    name = configured(memory.local)
+    if "local" not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
+        return None
+    try:
+        file = parse(name)
+    except ProviderStop:
+        # `model_file` says so.
+        return None
+    return None if (cache_folder(memory.local, settings.home) / file.path).is_file() else file
+
+
+def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
+    """Download the configured model if it is missing. Raises nothing: see `model_file` for what went wrong.
+
+    `on_progress` is called with the bytes received and those of the whole file, 0 while they are unknown.
+    """
+    file = missing(settings)
+    if file is None:
+        return
+    target = cache_folder(settings.memory.local, settings.home) / file.path
+    _failures.pop(file.name, None)
+    try:
+        _download(file, target, on_progress)
+    except ProviderError as error:
+        _failures[file.name] = error
+
+
+def cache_folder(local: Local, home: Path) -> Path:
+    """Return the folder of downloaded models."""
+    return Path(local.model_cache_dir) if local.model_cache_dir else home / "models"
+
+
+def parse(name: str) -> HubFile:
+    """Split a name on Hugging Face; the revision follows the repository or is at the end."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ProviderStop(
+            f"{name} is not the name of a GGUF file on Hugging Face",
+            hint=f"set memorySearch.local.modelPath to {_EXAMPLE}, or {_EXAMPLE}@revision",
+        )
+    owner, repo, file = match["owner"], match["repo"], match["file"]
+    revision = match["late"] or match["early"] or "main"
+    url_path = f"/{owner}/{repo}/resolve/{revision}/{file}"
+    return HubFile(name=name, url_path=url_path, path=Path(owner, repo, revision, file))
+
+
+def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
+    """Bring a file of the hub to `target`. Raises a ProviderError."""
+    # Here, as httpx below, because only downloads need them: together 100 ms.
+    import tenacity
+
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("ab") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ProviderLater(
+                    f"{file.name} is being downloaded by another process",
+                    hint="wait for it, then: memline index",
+                ) from None
+            if not target.exists():
+                attempts = tenacity.Retrying(
+                    stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
+                    retry=tenacity.retry_if_exception_type(ProviderLater),
+                    reraise=True,
+                )
+                digest = attempts(_resume, stream, file, on_progress)
+                stream.flush()
+                try:
+                    if digest and (actual := _sha256(part)) != digest:
+                        what = f"is damaged: its SHA-256 is {actual}, not {digest}"
+                        hint = "run: memline index (it begins anew)"
+                        raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
+                    read_head(part)
+                except ProviderStop:
+                    part.unlink()
+                    raise
+                os.replace(part, target)
+    except OSError as error:
+        raise ProviderStop(
+            f"{file.name} cannot be written to {target.parent}: {error.strerror or error}",
+            hint="make room there, or set memorySearch.local.modelCacheDir to another folder",
+        ) from None
+
+
+def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
+    """Request what is missing and append it. Returns the SHA-256 that the hub announces; empty: none."""
+    from memline.shared.embedders.http import public_file
+
+    received = stream.seek(0, os.SEEK_END)
+    headers = {"range": f"bytes={received}-"} if received else {}
+    url = environment.hf_url() + file.url_path
+    try:
+        with public_file(url, headers=headers, silence_s=SILENCE_TIMEOUT_S) as response:
+            status = response.status_code
+            # The first answer says what the file is; the last is that of the storage behind.
+            answers = (*response.history, response)
+            etags = (each.headers.get("x-linked-etag", "").strip('W/"').lower() for each in answers)
+            digest = next((etag for etag in etags if re.fullmatch(r"[0-9a-f]{64}", etag)), "")
+            span = re.fullmatch(r"bytes (?:(\d+)-\d+|\*)/(\d+)", response.headers.get("content-range", ""))
+            size = int(span[2]) if span else 0
+            if status == 416 and size == received:
+                return digest
+            if status == 200:
+                stream.truncate(0)
+                received = stream.seek(0)
+                size = int(response.headers.get("content-length", 0))
+            elif status == 416 or (status == 206 and not (span and span[1] and int(span[1]) == received)):
+                stream.truncate(0)
+                raise ProviderLater(f"the download of {file.name} begins anew", hint=_RUN_AGAIN)
+            elif status != 206:
+                raise _refusal(status, file.name)
+            # As they come: pieces of a fixed size would be lost where the connection is.
+            for piece in response.iter_bytes():
+                stream.write(piece)
+                received += len(piece)
+                on_progress(received, size)
+    except ConnectionError as error:
+        raise ProviderLater(f"the download of {file.name} was cut off: {error}", hint=_RUN_AGAIN) from None
+    if size and received != size:
+        raise ProviderLater(
+            f"the download of {file.name} was cut off at {received} of {size} bytes", hint=_RUN_AGAIN
+        )
+    return digest
+
+
+def _refusal(status: int, name: str) -> ProviderError:
+    if status == 429 or status >= 500:
+        return ProviderLater(f"the download of {name} failed: {status}", hint=_RUN_AGAIN, status=status)
+    if status == 404:
+        return ProviderStop(
+            f"{name} is not known there (404)",
+            hint="check owner, repository, file and revision in memorySearch.local.modelPath",
+            status=status,
+        )
+    return ProviderStop(
+        f"{name} needs permission ({status})",
+        hint="download the file in a browser and set memorySearch.local.modelPath to its path",
+        status=status,
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,78 @@
+"""Keep identities as rows: which vectors can be compared, which are searched and which are built."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import meta
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@value
+class IdentityRow:
+    """An identity this index has vectors of, or wants vectors of."""
+
+    id: int
+    identity: Identity
+    #: Base address it was reached at; to embed questions for it while another model is being built.
+    base_url: str
+    #: Dimensions of its vectors; 0 until the first is stored.
+    vector_dims: int
+
+
+def ensure(connection: Connection, identity: Identity, base_url: str, now: float) -> IdentityRow:
+    """Return the row of `identity`, inserted when it is new, inside the caller's transaction."""
+    connection.execute(
+        "INSERT INTO identities (key, provider, model, endpoint, dims, scheme, base_url, created_at)"
+        " VALUES (:key, :provider, :model, :endpoint, :dims, :scheme, :base_url, :now)"
+        " ON CONFLICT (key) DO UPDATE SET base_url = excluded.base_url",
+        {**asdict(identity), "key": identity.key, "base_url": base_url, "now": now},
+    )
+    row = by_key(connection, identity.key)
+    assert row is not None
+    return row
+
+
+def by_key(connection: Connection, key: str) -> IdentityRow | None:
+    """Return the row of the identity with this key, if there is one."""
+    return _select(connection, "key = ?", key)
+
+
+def by_id(connection: Connection, row_id: int) -> IdentityRow | None:
+    """Return the row of an identity by its id."""
+    return _select(connection, "id = ?", row_id)
+
+
+def active(connection: Connection) -> IdentityRow | None:
+    """Return the identity that is searched; None while there are no vectors."""
+    return _select(connection, _BY_META, meta.ACTIVE)
+
+
+def target(connection: Connection) -> IdentityRow | None:
+    """Return the identity that texts are embedded with; None without a provider."""
+    return _select(connection, _BY_META, meta.TARGET)
+
+
+_BY_META = "id = (SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?)"
+
+
+def _select(connection: Connection, where: str, parameter: object) -> IdentityRow | None:
+    row = connection.execute(
+        "SELECT id, provider, model, endpoint, dims, scheme, base_url, vector_dims FROM identities"
+        f" WHERE {where}",
+        (parameter,),
+    ).fetchone()
+    if row is None:
+        return None
+    row_id, provider, model, endpoint, dims, scheme, base_url, vector_dims = row
+    return IdentityRow(
+        id=row_id,
+        identity=Identity(provider=provider, model=model, endpoint=endpoint, dims=dims, scheme=scheme),
+        base_url=base_url,
+        vector_dims=vector_dims,
+    )

@@ -1,0 +1,123 @@
+"""Keep messages that failed, with their error, until an operator requeues or drops them.
+
+dramatiq keeps a dead letter for a week (`shared.queue.redis_broker` names the keys).
+"""
+
+from __future__ import annotations
+
+import time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from memline.shared.queue import redis_client
+from memline.shared.queue.messages import agent_of
+from memline.shared.queue.redis_client import key
+from memline.shared.queue.routes import QUEUES
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+#: Dead letters read from Redis at a time.
+PAGE = 500
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ageSeconds"}):
+    """One message that failed."""
+
+    id: str
+    queue: str
+    actor: str = ""
+    agent: str = ""
+    error: str = ""
+    #: Seconds since it became a dead letter.
+    age_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+
+def letters(url: str, *, match: str = "*") -> list[DeadLetter]:
+    """Read the dead letters whose queue, actor, agent, error or id matches the glob, oldest first."""
+    matching = []
+    with redis_client.connected(url) as client:
+        for queue in QUEUES:
+            dead: Any = client.zrange(key(client, f"{queue}.XQ"), 0, -1, withscores=True)
+            for first in range(0, len(dead), PAGE):
+                for letter in read(client, queue, dead[first : first + PAGE]):
+                    words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
+                    if any(fnmatchcase(word, match) for word in words):
+                        matching.append(letter)
+    return matching
+
+
+def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[str]:
+    """Read the errors of an agent's dead letters of a queue since a moment (seconds since the epoch)."""
+    dead: Any = client.zrangebyscore(key(client, f"{queue}.XQ"), since * 1000, "+inf", withscores=True)
+    return [letter.error for letter in read(client, queue, dead[:PAGE]) if letter.agent == agent]
+
+
+def requeue(url: str, chosen: list[DeadLetter]) -> int:
+    """Put dead letters back on their queues; returns how many were still there."""
+    moved = 0
+    with redis_client.connected(url) as client:
+        for letter in chosen:
+            base = key(client, letter.queue)
+            content: Any = client.hget(f"{base}.XQ.msgs", letter.id)
+            if content is None:
+                continue
+            pipe = client.pipeline(transaction=True)
+            pipe.hset(f"{base}.msgs", letter.id, _as_new(content))
+            pipe.rpush(base, letter.id)
+            pipe.zrem(f"{base}.XQ", letter.id)
+            pipe.hdel(f"{base}.XQ.msgs", letter.id)
+            pipe.execute()
+            moved += 1
+    return moved
+
+
+def drop(url: str, chosen: list[DeadLetter]) -> int:
+    """Remove dead letters for good; returns how many were still there."""
+    dropped = 0
+    with redis_client.connected(url) as client:
+        for letter in chosen:
+            base = key(client, letter.queue)
+            dropped += int(bool(client.zrem(f"{base}.XQ", letter.id)))
+            client.hdel(f"{base}.XQ.msgs", letter.id)
+    return dropped
+
+
+def read(client: Redis, queue: str, dead: list[tuple[bytes, float]]) -> list[DeadLetter]:
+    """Read the dead letters of these ids, each with its moment (ms since the epoch)."""
+    if not dead:
+        return []
+    stored: Any = client.hmget(key(client, f"{queue}.XQ.msgs"), [raw_id for raw_id, _ in dead])
+    found = []
+    for (raw_id, dead_ms), content in zip(dead, stored, strict=True):
+        try:
+            message = msgspec.msgpack.decode(content or b"")
+            fields = {
+                "actor": str(message.get("actor_name", "")),
+                "agent": agent_of(message.get("args")),
+                "error": str(message.get("options", {}).get("error", "")),
+            }
+        except (msgspec.DecodeError, AttributeError):
+            fields = {"error": "the message cannot be decoded"}
+        age_s = round(max(0.0, time.time() - dead_ms / 1000), 1)
+        found.append(DeadLetter(id=raw_id.decode(), queue=queue, age_s=age_s, **fields))
+    return found
+
+
+def _as_new(content: bytes) -> bytes:
+    """Forget the error of a message and how often it was tried."""
+    try:
+        message = msgspec.msgpack.decode(content)
+        if "refused" in message:
+            return bytes(message["refused"])
+        for name in ("error", "retries"):
+            message["options"].pop(name, None)
+    except (msgspec.DecodeError, AttributeError, LookupError, TypeError):
+        return content
+    return msgspec.msgpack.encode(message)

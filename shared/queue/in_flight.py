@@ -1,0 +1,183 @@
+"""Follow the embedding requests in flight: how many there may be, and which are missing.
+
+**Credits**: two requests for each embed thread that is alive. One is being answered, the other lies in the
+worker so that its thread never waits. More would only hide work in the queue, where a live edit stands behind
+it.
+
+**Missing**: a message stays in the hash of its queue until it is acknowledged, and a worker acknowledges
+after it has sent its result. So a request that is not in the hash has either been answered, and the answer
+lies on the store queue, or it is lost. That queue is processed in order, so a second look after everything
+that lay on it tells, and each text is paid for once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from dramatiq.brokers.stub import StubBroker
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import dead_letters, redis_client
+from memline.shared.queue.cancel import cancel
+from memline.shared.queue.redis_client import key
+from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.worker_registry import is_served, threads_serving
+
+#: Requests in flight per embed thread.
+PER_THREAD = 2
+
+#: Texts in flight at most, over all requests. A text with its vector of 1,536 numbers is about 8 KB, so that
+#: this is 64 MB in Redis; when many threads are alive each request is smaller, none of them goes without.
+MAX_ROWS_IN_FLIGHT = 8_192
+
+#: Seconds between two looks at which workers are alive: as often as their heartbeat.
+LOOK_EVERY_S = 2.0
+
+#: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
+GONE_S = 30.0
+
+
+class InProcessRequests:
+    """Tells the dispatcher of one process about its queues: requests end with it, and none is lost."""
+
+    def __init__(self, broker: StubBroker | None = None, *, serves_batches: bool = False) -> None:
+        self._broker = broker
+        self._serves_batches = serves_batches
+
+    def credits(self) -> int:
+        return PER_THREAD * QUEUES["embed"].threads
+
+    def serves_batches(self) -> bool:
+        return self._serves_batches
+
+    def store_depth(self) -> int:
+        return self._broker.queues["store"].qsize() if self._broker else 0
+
+    def is_chunking(self) -> bool:
+        # Messages that a worker has taken and not finished are among them.
+        return self._broker is not None and self._broker.queues["chunk"].unfinished_tasks > 0
+
+    def missing(self, leases: Sequence[str], *, asked: float, now: float) -> list[str]:
+        return []
+
+    def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
+        return {}
+
+    def revoke(self, leases: Collection[str]) -> None:
+        """Do nothing: a lease of this process is over when its answer is there."""
+
+
+class RedisRequests:
+    """Tells the dispatcher about the queues of a fleet. For the store thread, but for `store_depth`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._client = redis_client.client(url)
+        #: Token -> when it was first found missing (seconds since the epoch).
+        self._missing: dict[str, float] = {}
+        self._looked_at: float | None = None
+        self._embed_threads = QUEUES["embed"].threads
+        # Processes of one fleet start together.
+        self._batch_worker_seen = time.monotonic()
+
+    def credits(self) -> int:
+        """Count the requests that may be in flight at this moment.
+
+        While Redis is away, as many as before; while no embed worker is alive, as for one process.
+        """
+        self._look()
+        return PER_THREAD * self._embed_threads
+
+    def serves_batches(self) -> bool:
+        """Tell whether a batch worker has been there a moment ago."""
+        self._look()
+        return time.monotonic() - self._batch_worker_seen < GONE_S
+
+    def store_depth(self) -> int:
+        """Count the messages that wait for the store worker."""
+        with redis_client.translated(self._url):
+            return int(self._client.llen(key(self._client, "store")))
+
+    def is_chunking(self) -> bool:
+        """Tell whether files wait for a chunk worker, or one of them has some."""
+        try:
+            with redis_client.translated(self._url):
+                return bool(self._client.hlen(key(self._client, "chunk.msgs")))
+        except QueueError:
+            # The next sender meets the same trouble and says so.
+            return False
+
+    def missing(self, leases: Sequence[str], *, asked: float, now: float) -> list[str]:
+        """Give those of `leases` (tokens) that are on no queue any more.
+
+        `asked` is when the sweep was put on the store queue: an answer that was there when its request was
+        first found missing lies before a sweep that was sent after that, and has been processed by now.
+        """
+        if not leases:
+            self._missing = {}
+            return []
+        with redis_client.translated(self._url):
+            pipe = self._client.pipeline(transaction=False)
+            for token in leases:
+                pipe.hexists(key(self._client, "embed.msgs"), token)
+            pipe.hkeys(key(self._client, "store.msgs"))
+            *is_there, stored = pipe.execute()
+        # An answer that is retried has left the order of the queue: it may lie behind this sweep.
+        answered = {_token(raw_id) for raw_id in stored}
+        absent = [
+            token
+            for token, there in zip(leases, is_there, strict=True)
+            if not there and token not in answered
+        ]
+        missing = [token for token in absent if self._missing.get(token, now) < asked]
+        self._missing = {token: self._missing.get(token, now) for token in absent if token not in missing}
+        return missing
+
+    def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
+        """Give those of `leases` whose request, or the answer to it, became a dead letter, and why.
+
+        Sent again at once they would fail again: an embed worker of an older release refuses every request.
+        """
+        errors: dict[str, str] = {}
+        with redis_client.translated(self._url):
+            for queue in ("embed", "store") if leases else ():
+                dead: Any = self._client.zrange(key(self._client, f"{queue}.XQ"), 0, -1, withscores=True)
+                ours = [entry for entry in dead if _token(entry[0]) in leases]
+                for letter in dead_letters.read(self._client, queue, ours):
+                    errors[letter.id.partition(".")[0]] = letter.error
+        return errors
+
+    def revoke(self, leases: Collection[str]) -> None:
+        """Cancel the messages of leases that are over: a worker that still has one leaves it alone."""
+        with redis_client.translated(self._url):
+            for token in leases:
+                cancel(self._client, "embed", token, revoke=True)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._looked_at is not None and now - self._looked_at < LOOK_EVERY_S:
+            return
+        self._looked_at = now
+        try:
+            with redis_client.translated(self._url):
+                self._embed_threads = threads_serving(self._client, "embed") or QUEUES["embed"].threads
+                if is_served(self._client, "batch"):
+                    self._batch_worker_seen = now
+        except QueueError:
+            # The sender of the requests meets the same trouble, waits for its end and says so.
+            self._batch_worker_seen = max(self._batch_worker_seen, now - GONE_S + LOOK_EVERY_S)
+
+
+InFlightRequests = InProcessRequests | RedisRequests
+
+
+def rows_per_request(max_rows: int, credits: int) -> int:
+    """Shrink a provider's cap of rows when so many credits would put too much into Redis."""
+    return max(1, min(max_rows, MAX_ROWS_IN_FLIGHT // credits))
+
+
+def _token(raw_id: bytes) -> str:
+    """Give the lease that a request or an answer to it is named after (`shared.queue.routes.send`)."""
+    return raw_id.decode().partition(".")[0]

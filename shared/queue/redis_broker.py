@@ -1,0 +1,433 @@
+"""The broker of a fleet: dramatiq on Redis, with the consumer and the settings that make it prompt and safe.
+
+A message that failed waits for its retry in Redis, not in the memory of a worker as dramatiq's does, so that
+it survives a kill of any process. `<fleet>` is `memline:` and the fleet's name (`redis_client.namespace`):
+
+    <fleet>:<queue>             list: ids of the messages that no worker has taken      (dramatiq's)
+    <fleet>:<queue>.msgs        hash: id -> message, until it is acknowledged           (dramatiq's)
+    <fleet>:<queue>.delayed     sorted set: id -> when it is retried (ms)               (ours)
+    <fleet>:<queue>.XQ          sorted set: id -> when it became a dead letter (ms)     (dramatiq's)
+    <fleet>:<queue>.XQ.msgs     hash: id -> message, its error among its options        (dramatiq's)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, cast
+
+import msgspec
+import redis
+from dramatiq import worker as dramatiq_worker
+from dramatiq.broker import MessageProxy
+from dramatiq.brokers import redis as dramatiq_redis
+from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
+from dramatiq.common import compute_backoff
+from dramatiq.errors import ConnectionClosed, DecodeError
+from dramatiq.message import Message
+from dramatiq.middleware import Middleware, SkipMessage
+
+from memline.shared.errors import ModelMismatch, QueueError
+from memline.shared.logs import Log
+from memline.shared.queue import redis_client
+from memline.shared.queue.messages import MessageRefused, agent_of
+from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF_MS, TRANSIENT, is_retried
+
+#: Characters of an error that are kept.
+MAX_ERROR_CHARS = 2_000
+
+#: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue.
+#: Every fetch is a heartbeat and happens at least every `BLOCK_S`; dramatiq's default of 60 s made a killed
+#: worker's messages wait for minutes.
+HEARTBEAT_TIMEOUT_MS = 15_000
+
+#: Of a million commands, how many look for dead workers. All: it is one range query on a small set, and with
+#: the default of 1,000 an idle queue takes a quarter of an hour to notice.
+MAINTENANCE_CHANCE = 1_000_000
+
+#: Queues whose messages cost money, and for how many seconds Redis remembers that it has had one: longer than
+#: a sender that lost the answer goes on trying. Meanwhile the message may have been worked on and be gone.
+PAID_QUEUES = frozenset({"embed"})
+REMEMBER_S = 900
+
+#: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
+BLOCK_S = 1.0
+
+#: Seconds after which a consumer that lost its connection begins anew, and an acknowledgement is tried again.
+#: dramatiq's 3 and 5 s are most of what a restart of Redis costs.
+RECONNECT_S = 1
+
+#: Seconds between two looks for messages that Redis says this process has and the process does not know of.
+RECLAIM_EVERY_S = 5.0
+
+#: Seconds between two looks for messages whose retry is due.
+RETRY_EVERY_S = 0.5
+
+_SERVER_TIME = "local time = redis.call('time')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
+
+#: Puts a message on its queue, once: a try whose answer was lost may be repeated.
+_ENQUEUE = """
+if KEYS[3] and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
+if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
+"""
+
+#: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher
+#: reckons with the order of what lies there (`shared.queue.in_flight`).
+_PUT_BACK = """
+for i = #ARGV, 1, -1 do
+    if redis.call('SREM', KEYS[1], ARGV[i]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
+        redis.call('LPUSH', KEYS[2], ARGV[i])
+    end
+end
+"""
+
+#: Moves a message that this process has taken to a sorted set, as of so many milliseconds from now, with new
+#: content: to the delayed ones or to the dead letters. A message that was cancelled meanwhile is left alone.
+_MOVE = f"""{_SERVER_TIME}
+if redis.call('SREM', KEYS[1], ARGV[1]) == 0 or redis.call('HDEL', KEYS[2], ARGV[1]) == 0 then return end
+redis.call('ZADD', KEYS[3], now + ARGV[3], ARGV[1])
+redis.call('HSET', KEYS[4], ARGV[1], ARGV[2])
+"""
+
+#: Puts the delayed messages whose time has come back on their queue.
+_RETRY_DUE = f"""{_SERVER_TIME}
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)) do
+    redis.call('ZREM', KEYS[1], id)
+    if redis.call('HEXISTS', KEYS[3], id) == 1 then redis.call('RPUSH', KEYS[2], id) end
+end
+"""
+
+#: dramatiq stamps heartbeats with the clock of the caller. A worker whose clock is ahead by more than the
+#: time-out took all others for dead and their messages for itself, again and again; the server has one clock.
+_CALLERS_CLOCK = b"local timestamp = ARGV[2]\n"
+_SERVERS_CLOCK = _SERVER_TIME.encode() + b"local timestamp = now\n"
+
+
+class FleetBroker(RedisBroker):
+    """RedisBroker whose consumers wait inside Redis, and whose messages have names and are retried."""
+
+    def __init__(self, url: str, *, retry: RetryPolicy | None = None, **options: Any) -> None:
+        """Raise QueueError when the private parts of dramatiq that are used here have changed."""
+        script = dramatiq_redis._scripts.get("dispatch", b"")
+        if _CALLERS_CLOCK not in script or not hasattr(_RedisConsumer, "outstanding_message_count"):
+            raise QueueError(
+                f"dramatiq {version('dramatiq')} works otherwise than this release of Memline expects",
+                hint="pip install 'dramatiq>=2.2,<2.3'",
+            )
+        client = redis_client.client(url)
+        super().__init__(  # type: ignore[no-untyped-call]
+            client=client,
+            namespace=redis_client.namespace(client),
+            maintenance_chance=MAINTENANCE_CHANCE,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT_MS,
+            **options,
+        )
+        self.url = url
+        self.retry = retry or RetryPolicy(url)
+        #: The process is told to stop: nothing is waited for any more.
+        self.is_stopping = False
+        #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
+        self.taken_ids: dict[str, set[str]] = defaultdict(set)
+        self.scripts["dispatch"] = self.client.register_script(script.replace(_CALLERS_CLOCK, _SERVERS_CLOCK))
+        self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
+        self._put_back: Callable[..., Any] = self.client.register_script(_PUT_BACK)
+        self._move: Callable[..., Any] = self.client.register_script(_MOVE)
+        self.retry_due: Callable[..., Any] = self.client.register_script(_RETRY_DUE)
+
+    @property
+    def consumer_class(self) -> type[BlockingConsumer]:
+        return BlockingConsumer
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Put a message on its queue under its own id, so that a sender can look whether it is still there.
+
+        While Redis is away or full it is tried again as the retry policy says. Raises QueueError then.
+        """
+        message = message.copy(options={"redis_message_id": message.message_id, "fleet": self.namespace})
+        base = self.key(message.queue_name)
+        self.emit_before("enqueue", message, delay)
+        keys = [base, f"{base}.msgs"]
+        if message.queue_name in PAID_QUEUES:
+            keys.append(f"{base}.sent:{message.message_id}")
+        self.retry(self._enqueue, keys=keys, args=[message.message_id, message.encode(), REMEMBER_S])
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def stop_waiting(self, within_s: float) -> None:
+        """Give what cannot be sent or acknowledged so many seconds more: the process is told to stop."""
+        self.is_stopping = True
+        self.retry.stop_after(within_s)
+
+    def key(self, queue: str) -> str:
+        """Name the list of a queue; its other keys begin with it."""
+        return f"{self.namespace}:{queue}"
+
+    def taken_key(self, queue: str) -> str:
+        """Name the set of ids that this process has taken from a queue and not acknowledged."""
+        return self.key(f"__acks__.{self.broker_id}.{queue}")
+
+    def take_over(self, queue: str) -> None:
+        """Put back at once what other processes have taken from a queue that is this process's alone.
+
+        Without it a new store worker would hear of its predecessor's last messages only when that one's
+        heartbeat is missed, after it has sent again, and paid for, what those messages held.
+        """
+
+        def put_back() -> None:
+            for key in self.client.scan_iter(match=self.key(f"__acks__.*.{queue}"), count=1_000):
+                if (taken := key.decode()) != self.taken_key(queue):
+                    self.put_back(queue, self.client.smembers(taken), taken=taken)
+
+        self.retry(put_back)
+
+    def put_back(self, queue: str, ids: Iterable[Any], *, taken: str = "") -> None:
+        """Put messages that a process has taken (this one, or that of the key) back, in this order."""
+        base = self.key(queue)
+        self._put_back(keys=[taken or self.taken_key(queue), base, f"{base}.msgs"], args=list(ids))
+
+    def retry_or_dead_letter(self, queue: str, message_id: str, message: MessageProxy) -> None:
+        """Delay a message whose actor raised until its next try, with backoff; dead-letter it after the last.
+
+        The same rule as in one process (`shared.queue.routes.is_retried`).
+        """
+        error = message._exception
+        if isinstance(error, ModelMismatch):
+            # Nothing is wrong with the message: another worker may be set up for its model.
+            self.put_back(queue, [message_id])
+            return
+        retries = message.options.get("retries", 0)
+        if error is not None and retries < MAX_RETRIES and is_retried(message.actor_name, error):
+            _, delay_ms = compute_backoff(retries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
+            content = message.copy(options={"retries": retries + 1}).encode()
+            stored = f"{self.key(queue)}.msgs"
+            keys = [self.taken_key(queue), stored, f"{self.key(queue)}.delayed", stored]
+            self._move(keys=keys, args=[message_id, content, delay_ms])
+        else:
+            options = {"error": _error_text(error)} if error else {}
+            self.dead_letter(queue, message_id, message.copy(options=options).encode())
+
+    def dead_letter(self, queue: str, message_id: str, content: bytes) -> None:
+        """Move a message that this process has taken to the dead letters."""
+        base = self.key(queue)
+        keys = [self.taken_key(queue), f"{base}.msgs", f"{base}.XQ", f"{base}.XQ.msgs"]
+        self._move(keys=keys, args=[message_id, content, 0])
+
+
+class BlockingConsumer(_RedisConsumer):
+    """Takes a message within a millisecond of its arrival, and costs nothing while idle.
+
+    dramatiq's own sleeps up to a second between polls: a search through an idle queue took 235 ms. This one
+    waits with BLMOVE from the head of the queue to the head of the queue, which returns as soon as there is
+    an element and leaves the list as it was; the fetch itself stays dramatiq's script. The time limit of the
+    wait is the safety net.
+    """
+
+    broker: FleetBroker
+
+    def __init__(self, broker: FleetBroker, queue_name: str, prefetch: int, timeout: int) -> None:
+        super().__init__(broker, queue_name, prefetch, timeout)  # type: ignore[no-untyped-call]
+        self._block_s = min(BLOCK_S, timeout / 1000)
+        # A connection of its own: a blocked one can do nothing else.
+        self._blocking = redis_client.client(broker.url, block_s=self._block_s)
+        self._list = broker.key(queue_name)
+        self._has_room = threading.Event()
+        self._taken_ids = broker.taken_ids[queue_name]
+        self._next_reclaim = 0.0
+        # dramatiq's own delay queues stay empty.
+        self._next_retry = float("inf") if queue_name.endswith(".DQ") else 0.0
+        self._log = Log("queue", queue=queue_name)
+
+    def __next__(self) -> MessageProxy | None:
+        """Take the next message; None when there was none for a while. Raises ConnectionClosed.
+
+        Every error of Redis is one of the connection to dramatiq: it waits and begins anew. Other errors it
+        takes for bugs, and forgets the message.
+        """
+        try:
+            while self.message_cache or self._fetch():
+                message = self._decoded(self.message_cache.pop(0))
+                if message is not None:
+                    return message
+            return None
+        except redis.RedisError as error:
+            raise _closed(error, self.broker.url) from None
+
+    def ack(self, message: MessageProxy) -> None:
+        self._finish(message, self.broker.do_ack)
+
+    def nack(self, message: MessageProxy) -> None:
+        self._finish(message, self.broker.retry_or_dead_letter, message)
+
+    def requeue(self, messages: Any) -> None:
+        """Put messages that were taken and not begun back on the queue."""
+        ids = [message.options["redis_message_id"] for message in messages]
+        try:
+            if ids:
+                self.broker.put_back(self.queue_name, ids)
+        except redis.RedisError as error:
+            # They come back when our heartbeat is missed.
+            self._log.warning("messages.not_put_back", count=len(ids), error=str(error))
+        self._taken_ids.difference_update(ids)
+
+    def close(self) -> None:
+        """Put back what was fetched and not begun, and close the connection."""
+        self.message_cache = []
+        # Redis may be what is in trouble; then the messages come back when our heartbeat is missed.
+        with suppress(redis.RedisError):
+            self._reclaim(expected=True)
+        self._blocking.close()
+
+    def _fetch(self) -> bool:
+        """Take messages, or wait for some; False when it is time to look around."""
+        now = time.monotonic()
+        if now >= self._next_reclaim:
+            self._next_reclaim = now + RECLAIM_EVERY_S
+            self._reclaim()
+        if now >= self._next_retry:
+            self._next_retry = now + RETRY_EVERY_S
+            self.broker.retry_due(keys=[f"{self._list}.delayed", self._list, f"{self._list}.msgs"])
+        self._has_room.clear()
+        room = self.prefetch - self.outstanding_message_count
+        if room <= 0 or self.broker.is_stopping:
+            # Every thread has work and as much again waits here, or the process ends. The
+            # heartbeat goes on through the consumer of the delay queue, which is never full.
+            self._has_room.wait(self._block_s)
+            return False
+        self.message_cache = self.broker.do_fetch(self.queue_name, room)
+        if self.message_cache:
+            return True
+        # redis-py annotates whole seconds; the server takes fractions.
+        self._blocking.blmove(self._list, self._list, self._block_s, "LEFT", "LEFT")  # type: ignore[arg-type]
+        return False
+
+    def _decoded(self, data: bytes | None) -> MessageProxy | None:
+        """Decode a message for its actor; None when it was cancelled meanwhile, or is not a message."""
+        if data is None:
+            return None
+        try:
+            message = Message.decode(data)
+            problem = _problem(message, self.queue_name, self.broker.namespace)
+        except DecodeError as error:
+            problem = f"the message cannot be decoded: {error.__cause__ or error}"
+        if problem:
+            self._refuse(data, problem)
+            return None
+        # dramatiq would keep a message with a time in this process until then.
+        message.options.pop("eta", None)
+        self.queued_message_ids.add(message.message_id)
+        self._taken_ids.add(message.options["redis_message_id"])
+        return MessageProxy(message)
+
+    def _refuse(self, data: bytes, problem: str) -> None:
+        """Dead-letter what is not a message; it cannot tell its id, so its content finds it."""
+        content = msgspec.msgpack.encode({"refused": data, "options": {"error": problem}})
+        for raw_id in self._taken():
+            if self.broker.client.hget(f"{self._list}.msgs", raw_id) == data:
+                message_id = raw_id.decode()
+                self.broker.dead_letter(self.queue_name, message_id, content)
+                self._log.error("message.refused", message_id=message_id, error=problem)
+
+    def _reclaim(self, *, expected: bool = False) -> None:
+        """Put back what Redis says this process has taken and the process does not know of.
+
+        The answer to a fetch was lost with its connection, or Redis came back with an older state.
+        """
+        unknown = {raw_id.decode() for raw_id in self._taken()} - self._taken_ids
+        if unknown:
+            self.broker.put_back(self.queue_name, unknown)
+            (self._log.debug if expected else self._log.warning)("messages.reclaimed", count=len(unknown))
+
+    def _taken(self) -> set[bytes]:
+        """Read which messages Redis says this process has taken."""
+        taken: Any = self.broker.client.smembers(self.broker.taken_key(self.queue_name))
+        return set(taken)
+
+    def _finish(self, message: MessageProxy, tell: Callable[..., None], *more: MessageProxy) -> None:
+        message_id = message.options["redis_message_id"]
+        try:
+            tell(self.queue_name, message_id, *more)
+        except redis.RedisError as error:
+            if not self.broker.is_stopping:
+                # dramatiq tries again until Redis is back.
+                raise _closed(error, self.broker.url) from None
+            self._log.warning("message.not_settled", message_id=message_id, error=str(error))
+        finally:
+            self.queued_message_ids.discard(message.message_id)
+            self._has_room.set()
+        self._taken_ids.discard(message_id)
+
+
+class SkipRevoked(Middleware):
+    """Skips a request that is not this worker's any more, before it is paid for.
+
+    A worker that was suspended, or whose Redis came back empty, still has messages in its memory that have
+    been sent again to others.
+    """
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        if message.queue_name != "embed":
+            return
+        message_id = message.options["redis_message_id"]
+
+        def is_ours() -> bool:
+            pipe = broker.client.pipeline(transaction=False)
+            pipe.hexists(f"{broker.key('embed')}.msgs", message_id)
+            pipe.sismember(broker.taken_key("embed"), message_id)
+            return all(pipe.execute())
+
+        if not broker.retry(is_ours):
+            raise SkipMessage("the request has been sent again meanwhile")
+
+
+class FailMessages(Middleware):
+    """Marks a message whose actor raised, so that the broker retries it or makes it a dead letter."""
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        if exception is None:
+            return
+        Log("queue").error(
+            "message.failed",
+            message_id=message.message_id,
+            queue=message.queue_name,
+            actor=message.actor_name,
+            agent=agent_of(message.args),
+            error=_error_text(exception),
+        )
+        if message.actor_name not in TRANSIENT or isinstance(exception, MessageRefused):
+            message.fail()
+
+
+def _error_text(error: BaseException) -> str:
+    """Say an error as a dead letter keeps it."""
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+
+
+def _problem(message: Message[Any], queue: str, fleet: str) -> str:
+    """Say why a message that could be decoded cannot be worked on; empty when it can."""
+    # What could be decoded may be anything, whatever the types say.
+    options, actor, arguments = cast("tuple[Any, ...]", (message.options, message.actor_name, message.kwargs))
+    if not isinstance(options, dict) or not isinstance(options.get("redis_message_id"), str):
+        return "the message does not name itself: it was put on the queue by something else"
+    if options.get("fleet", fleet) != fleet:
+        return f"the message belongs to the fleet {options['fleet']!r}, and this worker to {fleet!r}"
+    if message.queue_name != queue:
+        return f"the message belongs to the queue {message.queue_name!r}"
+    if not isinstance(actor, str) or not isinstance(arguments, dict):
+        return "the message has no actor or arguments"
+    return ""
+
+
+def _closed(error: redis.RedisError, url: str) -> ConnectionClosed:
+    problem = redis_client.translate(error, url)
+    return ConnectionClosed(f"{problem.message}; try: {problem.hint}")  # type: ignore[no-untyped-call]
+
+
+dramatiq_worker.CONSUMER_RESTART_DELAY_SECS = RECONNECT_S
+dramatiq_worker.POST_PROCESS_MESSAGE_RETRY_DELAY_SECS = RECONNECT_S

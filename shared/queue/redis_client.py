@@ -1,0 +1,200 @@
+"""Connect to Redis: clients, their retry policy, and what must be true of the server.
+
+The only module that makes Redis clients. Errors are translated here, and the URL is shown without its
+password. redis is imported late, and tenacity: together 47 ms, which a process without a queue never needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from memline.shared.config.keys import mask_url
+from memline.shared.errors import QueueError
+
+if TYPE_CHECKING:
+    import redis
+
+#: All our keys begin with it and, below it, the name of their fleet. So do the names of our connections,
+#: which tell a client its keys, and an operator (`CLIENT LIST`) whose they are.
+NAMESPACE = "memline"
+
+#: Seconds a command may take. A healthy Redis answers in a millisecond; a Redis that saves, in a few.
+SOCKET_TIMEOUT_S = 5.0
+
+#: Seconds longer than it may block that a blocking read waits for its answer; redis-py's own time limit of
+#: 5 s cut blocking reads short.
+BLOCK_MARGIN_S = 5.0
+
+#: Seconds between two attempts at most.
+MAX_BACKOFF_S = 1.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DATABASE = "end queue.url with /0"
+
+
+def client(url: str, *, block_s: float | None = None) -> redis.Redis:
+    """Make a client for `url`, whose fragment is the name of the fleet (`QueueSettings.address`).
+
+    With `block_s` it is for reads that block so many seconds at most.
+    """
+    import redis
+    from redis.backoff import ExponentialWithJitterBackoff
+    from redis.retry import Retry
+
+    url, _, name = url.rpartition("#") if "#" in url else (url, "", "")
+    path = urlsplit(url).path.strip("/")
+    if path and not path.isdigit() and not url.startswith("unix:"):
+        # redis-py takes database 0 for whatever it cannot read.
+        raise QueueError(
+            f"queue.url {mask_url(url)}: {path!r} is not a valid database number", hint=_DATABASE
+        )
+    try:
+        return redis.Redis.from_url(
+            url,
+            socket_timeout=SOCKET_TIMEOUT_S if block_s is None else block_s + BLOCK_MARGIN_S,
+            socket_connect_timeout=SOCKET_TIMEOUT_S,
+            # A restart of Redis closes idle connections: the next command finds out and tries once more.
+            # Longer troubles are the business of a `RetryPolicy`.
+            retry=Retry(ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2),
+            health_check_interval=30,
+            client_name=f"{NAMESPACE}:{name}" if name else NAMESPACE,
+        )
+    except ValueError as error:
+        raise QueueError(
+            f"queue.url {mask_url(url)} is not a valid Redis URL: {error}", hint="redis://127.0.0.1:6379/0"
+        ) from None
+
+
+def check(url: str) -> None:
+    """Check that the server can be trusted with messages. Raises QueueError with what to change.
+
+    An eviction policy other than `noeviction` drops messages silently when memory is short. A server that is
+    full takes no message at all.
+    """
+    with connected(url) as server:
+        memory: dict[str, Any] = server.info("memory")
+        policy = str(memory.get("maxmemory_policy", "noeviction"))
+        if policy != "noeviction" and int(memory.get("maxmemory", 0)):
+            raise QueueError(
+                f"{mask_url(url).partition('#')[0]} evicts keys when memory is short"
+                f" (maxmemory-policy {policy}), so messages would be lost silently",
+                hint="redis-cli config set maxmemory-policy noeviction",
+            )
+        check_writable(server)
+
+
+def check_writable(server: redis.Redis) -> None:
+    """Write something small, which a replica and a server that is full refuse."""
+    server.set(key(server, "check"), 1, px=1)
+
+
+@contextmanager
+def connected(url: str) -> Iterator[redis.Redis]:
+    """Give a client for a block; errors of Redis in it are QueueErrors."""
+    with closing(client(url)) as server, translated(url):
+        yield server
+
+
+def namespace(server: redis.Redis) -> str:
+    """Tell what all keys of the client's fleet begin with."""
+    return str(server.get_connection_kwargs()["client_name"])
+
+
+def key(server: redis.Redis, name: str) -> str:
+    """Name a key of the client's fleet."""
+    return f"{namespace(server)}:{name}"
+
+
+def claim(url: str, home: Path) -> None:
+    """Keep the name of the fleet for the index of a home. Raises QueueError when it is another home's."""
+    ours = str(home.resolve())
+    with connected(url) as server:
+        owner = key(server, "owner")
+        holder: Any = None if server.set(owner, ours, nx=True) else server.get(owner)
+    if holder is not None and holder.decode() != ours:
+        raise QueueError(
+            f"the name of this fleet, {url.rpartition('#')[2]}, is taken on its Redis by the fleet of"
+            f" {holder.decode()}; this worker is of {ours}",
+            hint=f"set another queue.name; if that fleet is gone for good: redis-cli del {owner}",
+        )
+
+
+@contextmanager
+def translated(url: str) -> Iterator[None]:
+    """Turn redis-py's exceptions into QueueErrors that say what to do."""
+    import redis
+
+    try:
+        yield
+    except redis.RedisError as error:
+        raise translate(error, url) from error
+
+
+def translate(error: redis.RedisError, url: str) -> QueueError:
+    """Say an error of redis-py in our words, with what to do."""
+    import redis
+
+    where, text = f"Redis at {mask_url(url).partition('#')[0]}", str(error)
+    hint = "memline doctor"
+    if isinstance(error, redis.AuthenticationError) or "NOAUTH" in text or "WRONGPASS" in text:
+        problem, hint = "refuses the password", "put it into the URL: redis://:PASSWORD@host:6379/0"
+    elif isinstance(error, redis.exceptions.OutOfMemoryError):
+        problem = "is out of memory; the backlog is safe in the index"
+        hint = "raise maxmemory: redis-cli config set maxmemory 256mb"
+    elif isinstance(error, redis.exceptions.ReadOnlyError):
+        problem, hint = "is a read-only replica", "set queue.url to the primary server"
+    elif "DB index" in text or "value is out of range" in text:
+        problem, hint = "has no database of that number", _DATABASE
+    elif isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        problem = f"cannot be reached: {text}"
+        hint = "start it (redis-server), or work without it: unset queue.url"
+    else:
+        return QueueError(f"{where}: {text}", hint=hint)
+    return QueueError(f"{where} {problem}", hint=hint)
+
+
+class RetryPolicy:
+    """Calls a function of Redis again while the trouble may pass. Shared by all threads of a process."""
+
+    def __init__(self, url: str, *, max_wait_s: float = 0.0) -> None:
+        """`max_wait_s`: how long one call goes on trying; 0 tries once."""
+        import tenacity
+
+        self._url = url
+        self._max_wait_s = max_wait_s
+        self._deadline = float("inf")
+        self._retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_passes),
+            wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
+            stop=self._is_over,
+            reraise=True,
+        )
+
+    def __call__(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function. Raises QueueError when the time is over, or trying again is no use."""
+        with translated(self._url):
+            return self._retrying.copy()(function, *args, **kwargs)
+
+    def stop_after(self, seconds: float) -> None:
+        """Let no call try for longer than `seconds` from now: the process is told to stop."""
+        self._deadline = min(self._deadline, time.monotonic() + seconds)
+
+    def _is_over(self, state: Any) -> bool:
+        waited_s = state.seconds_since_start or 0.0
+        return waited_s >= self._max_wait_s or time.monotonic() >= self._deadline
+
+
+def _passes(error: BaseException) -> bool:
+    """Tell whether a trouble passes: Redis restarts, is busy, is full for a moment."""
+    import redis
+
+    passing = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.OutOfMemoryError)
+    # redis-py takes a wrong password for a trouble of the connection.
+    return isinstance(error, passing) and not isinstance(error, redis.AuthenticationError)

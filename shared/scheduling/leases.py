@@ -1,0 +1,254 @@
+"""Lease wanted vectors and pack them into requests, one provider request a lease.
+
+This is the dispatcher's part of an index: of all processes that write it, one dispatches. A lease is a row
+with an end. The worker that holds it may fail, hang or die: when the lease expires, or the process of its
+owner is gone, its texts are wanted again. A vector that is stored is never leased again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import identities, vectors
+from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.rows import TextRow
+from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import health
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Seconds a lease holds. Longer than the slowest call (3 attempts of 60 s) and its wait in the queue, because
+#: a lease that expires early is paid for twice; a dead owner's leases are freed at once (`free_orphaned`).
+LEASE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Texts leased together: the content of one `EmbedTexts` message."""
+
+    lease: str
+    identity: Identity
+    texts: tuple[TextRow, ...]
+    #: Whether it only shows if the provider works again: the probe of an open breaker.
+    is_probe: bool = False
+
+
+def current_owner() -> str:
+    """Return `host:pid:start`, which names this process and no later one with the same pid."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{_start_time(pid)}"
+
+
+@value
+class Holder:
+    """Who holds a lease, and for how many seconds."""
+
+    owner: str
+    lease_s: float
+
+
+def lease(
+    connection: Connection,
+    identity: IdentityRow,
+    caps: RequestCaps,
+    holder: Holder,
+    now: float,
+    *,
+    credits: int,
+    only_full: bool,
+    held: Collection[int],
+) -> list[Request]:
+    """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
+
+    `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
+    a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
+    request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
+    `held`: priorities whose texts wait for a batch (`shared.batches.planning`), but for those that a batch
+    could not embed.
+    """
+    requests: list[Request] = []
+    while True:
+        with transaction(connection):
+            in_flight = _in_flight(connection, identity.id, now)
+            if in_flight >= credits:
+                return requests
+            ids, is_full = _next_rows(connection, identity.id, caps, now, held)
+            if not ids or (only_full and not is_full and in_flight):
+                return requests
+            token = uuid.uuid4().hex
+            texts = _mark_leased(connection, ids, token)
+            requests.append(_open_lease(connection, identity, texts, token, holder, now))
+
+
+def lease_probe(
+    connection: Connection, identity: IdentityRow, caps: RequestCaps, holder: Holder, now: float
+) -> Request | None:
+    """Lease the one request that may be sent to a provider whose breaker is open; None when none may.
+
+    Its one text is the next that is wanted, or any of the index: its vector may be there already, the answer
+    shows the state of the provider all the same.
+    """
+    provider = identity.identity.provider
+    with transaction(connection):
+        before = health.read(connection, provider)
+        if before.state == health.HALF_OPEN and before.probe not in tokens(connection):
+            before = health.after_lost_probe(before, before.probe, now)
+        token = uuid.uuid4().hex
+        after = health.begin_probe(before, token, now)
+        if after is None or _in_flight(connection, identity.id, now):
+            # What was sent before it opened is not answered yet.
+            return None
+        ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
+        texts = _mark_leased(connection, ids, token)
+        if not texts:
+            rows = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1")
+            texts = [TextRow(hash=digest, text=text) for digest, text in rows]
+        if not texts:
+            return None
+        request = _open_lease(connection, identity, texts, token, holder, now)
+        health.write(connection, provider, after, now)
+        return replace(request, is_probe=True)
+
+
+def tokens(connection: Connection) -> list[str]:
+    """Return the tokens of the leases that hold texts: requests sent and not answered yet."""
+    return [row[0] for row in connection.execute("SELECT token FROM leases ORDER BY token")]
+
+
+def content(connection: Connection, token: str) -> tuple[Identity, list[bytes]] | None:
+    """Return identity and text hashes of a request in flight; None when its lease has ended."""
+    row_id = scalar(connection, "SELECT identity_id FROM leases WHERE token = ?", token)
+    identity = identities.by_id(connection, row_id) if row_id else None
+    if identity is None:
+        return None
+    rows = connection.execute("SELECT text_hash FROM vectors WHERE lease = ? ORDER BY id", (token,))
+    return identity.identity, [digest for (digest,) in rows]
+
+
+def close_lease(connection: Connection, token: str) -> None:
+    """End a lease that no row holds any more, inside the caller's transaction."""
+    connection.execute(
+        "DELETE FROM leases WHERE token = ? AND NOT EXISTS (SELECT 1 FROM vectors"
+        " WHERE lease = leases.token)",
+        (token,),
+    )
+
+
+def free(connection: Connection, now: float, tokens: Iterable[str] = ()) -> None:
+    """End leases that expired, those of processes of this host that are gone, and `tokens`.
+
+    Their texts are wanted again. Runs inside the caller's transaction.
+    """
+    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in tokens))
+    connection.execute("DELETE FROM leases WHERE until <= ?", (now,))
+    for (owner,) in connection.execute("SELECT DISTINCT owner FROM leases").fetchall():
+        if not is_owner_alive(owner):
+            connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+    freed = connection.execute(_TOKENS_WITHOUT_LEASE).fetchall()
+    connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", freed)
+    if freed:
+        vectors.drop_unneeded(connection)
+
+
+#: Tokens that rows hold and that name neither a lease nor an open batch. From token to token through the
+#: index: an open batch holds tens of thousands of rows, and this is asked every few seconds.
+_TOKENS_WITHOUT_LEASE = """
+WITH RECURSIVE held (token) AS (
+    SELECT min(lease) FROM vectors WHERE lease IS NOT NULL
+    UNION ALL
+    SELECT (SELECT min(lease) FROM vectors WHERE lease > held.token) FROM held WHERE held.token IS NOT NULL
+)
+SELECT token FROM held WHERE token IS NOT NULL
+    AND token NOT IN (SELECT token FROM leases)
+    AND token NOT IN (SELECT token FROM batches WHERE state <> 'closed')
+"""
+
+
+def _next_rows(
+    connection: Connection, identity_id: int, caps: RequestCaps, now: float, held: Collection[int]
+) -> tuple[list[int], bool]:
+    """Select the rows of the next request; also tells whether it is as large as the caps allow."""
+    # Each priority by itself, and by the index of what is sent in requests (the +): SQLite would walk over
+    # all texts that wait for a batch. The second condition on the state lets it use the partial indexes.
+    parts = [f"by_request = 1 AND +state = 'wanted' AND priority < {CANCELLED}"]
+    for priority in {LIVE_EDIT, BACKFILL}.difference(held):
+        parts.append(f"by_request = 0 AND state = 'wanted' AND priority = {priority}")
+    rows: list[tuple[int, int, int]] = []
+    for part in parts:
+        rows += connection.execute(
+            f"SELECT priority, id, tokens FROM vectors WHERE identity_id = ? AND state <> 'ready' AND {part}"
+            " AND due <= ? ORDER BY priority, id LIMIT ?",
+            (identity_id, now, caps.max_rows),
+        )
+    ids: list[int] = []
+    tokens = 0
+    for _, row_id, row_tokens in sorted(rows)[: caps.max_rows]:
+        if ids and tokens + row_tokens > caps.max_tokens:
+            return ids, True
+        ids.append(row_id)
+        tokens += row_tokens
+    return ids, len(ids) >= caps.max_rows
+
+
+def _mark_leased(connection: Connection, ids: list[int], token: str) -> list[TextRow]:
+    texts: list[TextRow] = []
+    for row_id in ids:
+        mark = "UPDATE vectors SET state = 'leased', lease = ? WHERE id = ? RETURNING text_hash"
+        digest = scalar(connection, mark, token, row_id)
+        text = scalar(connection, "SELECT text FROM chunks WHERE text_hash = ? LIMIT 1", digest)
+        texts.append(TextRow(hash=digest, text=text))
+    return texts
+
+
+def _open_lease(
+    connection: Connection, identity: IdentityRow, texts: list[TextRow], token: str, by: Holder, now: float
+) -> Request:
+    connection.execute(
+        "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
+        (token, identity.id, by.owner, now + by.lease_s, len(texts)),
+    )
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+
+
+def _in_flight(connection: Connection, identity_id: int, now: float) -> int:
+    query = "SELECT count(*) FROM leases WHERE identity_id = ? AND until > ?"
+    return int(scalar(connection, query, identity_id, now))
+
+
+def is_owner_alive(owner: str) -> bool:
+    """Tell whether the process of `owner` still runs; True for another host, which cannot be checked here."""
+    host, pid, started = (["", "", *owner.rsplit(":", 2)])[-3:]
+    if host != socket.gethostname() or not pid.isdigit():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return _start_time(int(pid)) == started
+
+
+def _start_time(pid: int) -> str:
+    """Read when a process started, in ticks since boot (Linux); else an empty string.
+
+    A process that was killed and whose parent has not reaped it yet does not run: its time is "dead".
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # Fields 3 and 22; the second field, the name in brackets, may itself hold spaces.
+    fields = stat.rpartition(")")[2].split()
+    return "dead" if fields[0] in "ZX" else fields[19]

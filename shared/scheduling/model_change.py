@@ -1,0 +1,157 @@
+"""Change the model of an index: build the vectors of the new one next to the old, then switch search.
+
+While the target is being built the active identity is searched as it is. Every step is a short transaction,
+and each may be repeated: a crash anywhere leaves a usable index, and the next start goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memline.shared.embedders.choice import NONE, Choice
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index.driver import in_slices, scalar, transaction
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.vec import VecTables
+from memline.shared.index.vectors import BACKFILL, SLICE_ROWS
+from memline.shared.scheduling import health
+from memline.shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Share of the texts that may have failed under a new model for search to switch to it all the same.
+MAX_FAILED_SHARE = 0.05
+
+
+def use(connection: Connection, vec: VecTables, choice: Choice, now: float) -> None:
+    """Embed with the provider that was chosen.
+
+    A process that merely lacks a key changes nothing for those that have it: its texts wait.
+    """
+    if choice.identity is not None or choice.requested == NONE:
+        mark = choice.endpoint.secrets_mark if choice.endpoint is not None else ""
+        retarget(connection, vec, choice.identity, choice.base_url, now, mark)
+
+
+def retarget(
+    connection: Connection, vec: VecTables, wanted: Identity | None, base_url: str, now: float, mark: str
+) -> None:
+    """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
+
+    `mark` tells one set of secrets from another: with a new one the provider's health is forgotten.
+    """
+    with transaction(connection):
+        if wanted is None:
+            meta.put(connection, meta.TARGET, None)
+            return
+        row = identities.ensure(connection, wanted, base_url, now)
+        owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
+        owner = f"{wanted.key} {mark}".strip()
+        if owners.get(wanted.provider) != owner:
+            if wanted.provider in owners:
+                # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
+                health.forget(connection, wanted.provider)
+            meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
+        meta.put(connection, meta.TARGET, row.id)
+        meta.put(connection, meta.FALLBACK, None)
+        active = identities.active(connection)
+        if active is None or not vectors.backlog(connection, active.id).ready:
+            # Nothing to blind: the first vectors are searched as they come.
+            meta.put(connection, meta.ACTIVE, row.id)
+    # Also after a crash half-way through, and after a time without any provider.
+    if _is_any_text_missing(connection, row.id):
+        _want_all(connection, vec, row, now)
+    switch_when_complete(connection, vec)
+
+
+def switch_when_complete(connection: Connection, vec: VecTables) -> None:
+    """Search the target from now on, once nothing of it is pending.
+
+    Not when many of its texts failed: then the old vectors find more. A few never delay the rest.
+    """
+    if _complete(connection) is None:
+        return
+    with transaction(connection):
+        # Again, now that no other process can write: one may have changed the target meanwhile.
+        if target := _complete(connection):
+            if active := identities.active(connection):
+                vec.drop(active.id)
+            meta.put(connection, meta.ACTIVE, target.id)
+            meta.bump(connection)
+
+
+def _complete(connection: Connection) -> IdentityRow | None:
+    """Return the target when search can switch to it."""
+    target, active = identities.target(connection), identities.active(connection)
+    if target is None or (active is not None and active.id == target.id):
+        return None
+    if vectors.is_pending(connection, target.id) or _is_any_text_missing(connection, target.id):
+        return None
+    new = vectors.backlog(connection, target.id)
+    old = vectors.backlog(connection, active.id) if active else new
+    is_good = new.failed <= MAX_FAILED_SHARE * (new.failed + new.ready) or new.ready >= old.ready
+    return target if is_good else None
+
+
+def cache_retired(connection: Connection) -> None:
+    """Turn the vectors of identities that are neither searched nor built into cache, in slices.
+
+    Those in flight become cache too, when they arrive.
+    """
+    # Asked again in every statement: another process may use an identity again at any time.
+    retired = (
+        "SELECT id FROM vectors WHERE active = 1 AND identity_id IN (SELECT id FROM identities"
+        " WHERE id NOT IN (SELECT CAST(value AS INTEGER) FROM meta WHERE key IN (?, ?))"
+        # A provider and its fallback may alternate: what was paid for at either is not dropped meanwhile.
+        " AND id NOT IN (SELECT json_each.value FROM meta, json_each(meta.value) WHERE meta.key = ?))"
+    )
+    kept = (meta.ACTIVE, meta.TARGET, meta.FALLBACK_PAIR, SLICE_ROWS)
+    for change, states in (
+        ("UPDATE vectors SET active = 0", "'ready', 'leased'"),
+        ("DELETE FROM vectors", "'wanted', 'failed'"),
+    ):
+        in_slices(connection, f"{change} WHERE id IN ({retired} AND state IN ({states}) LIMIT ?)", *kept)
+
+
+def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
+    """Drop every vector of the target, so that all texts are embedded and paid for again."""
+    target = identities.target(connection)
+    if target is None:
+        return
+    # Their results are vectors of the kind that is dropped.
+    batches.cancel_identity(connection, target.id, reason="all vectors are made anew", now=now)
+    with transaction(connection):
+        vec.drop(target.id)
+        connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
+        connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))
+        connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (target.id,))
+        meta.bump(connection)
+    _want_all(connection, vec, replace(target, vector_dims=0), now)
+
+
+def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, now: float) -> None:
+    """Make every text of a chunk wanted for this identity; what is cached is used."""
+    last = 0
+    while True:
+        with transaction(connection):
+            rows = connection.execute(
+                "SELECT id, text_hash, text FROM chunks WHERE id > ? ORDER BY id LIMIT ?", (last, SLICE_ROWS)
+            ).fetchall()
+            if not rows:
+                return
+            last = rows[-1][0]
+            texts = {digest: estimate_tokens(text) for _, digest, text in rows}
+            vectors.want(connection, vec, row, texts, priority=BACKFILL, now=now)
+            meta.bump(connection)
+
+
+def _is_any_text_missing(connection: Connection, identity_id: int) -> bool:
+    """Tell whether some chunk's text has no active row for the identity."""
+    query = (
+        "SELECT 1 FROM chunks WHERE NOT EXISTS (SELECT 1 FROM vectors"
+        " WHERE identity_id = ? AND vectors.text_hash = chunks.text_hash AND active = 1) LIMIT 1"
+    )
+    return bool(scalar(connection, query, identity_id))

@@ -1,0 +1,176 @@
+"""Store what a provider returned: vectors, or why there are none.
+
+Each function is one transaction. Both are safe twice, late and out of order: a vector that is there stays,
+and a failure counts only while its lease still holds.
+
+Where no setting says how many dimensions a model has, its first answer does, and is believed when a second
+one confirms it. If that first answer was wrong, a proxy's or that of a server with another model still
+loaded, every right answer after it would be refused for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index.driver import transaction
+from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.vec import VecTables
+from memline.shared.index.vectors import LeasedTexts
+from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.health import Health, tighter
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Times that two first answers may contradict each other; then the later one is refused, or a server that
+#: never agrees with itself would be paid without end.
+MAX_CONTRADICTIONS = 3
+
+_MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
+
+
+@value
+class Failure:
+    """Why texts got no vector."""
+
+    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
+    kind: str
+    error: str
+    #: What an operator can do about it.
+    action: str = ""
+    #: Seconds the provider asked for; None when it did not.
+    retry_after_s: float | None = None
+    #: The request returned no vector at all, so the provider may be what is broken.
+    no_results: bool = False
+
+
+def store_vectors(
+    connection: Connection,
+    vec: VecTables,
+    identity: Identity,
+    lease: str,
+    rows: Sequence[VectorRow],
+    learned: LearnedCaps,
+    now: float,
+) -> int:
+    """Store vectors; returns how many were new.
+
+    Vectors of other dimensions than those before are refused as a broken answer: the server changed its
+    model behind the same name, and mixing the two would spoil every search.
+    """
+    with transaction(connection):
+        row = identities.by_key(connection, identity.key) or identities.ensure(connection, identity, "", now)
+        dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
+        if rows and not row.vector_dims:
+            connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (dims, row.id))
+            first = meta.get(connection, meta.FIRST_ANSWER, {})
+            meta.put(connection, meta.FIRST_ANSWER, {**first, "identity": row.id, "lease": lease})
+        good = [vector for vector in rows if len(vector.vector) == 4 * dims]
+        stored = vectors.store(connection, vec, row, good, now)
+        odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
+        before = health.read(connection, identity.provider)
+        after = _with_caps(before, learned)
+        failed = 0
+        if odd:
+            error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
+            texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
+            failed = vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
+            after = health.after_trouble(after, error, _MODEL_CHANGED, None, now, probe=lease)
+            _contradict_first_answer(connection, vec, row.id, lease)
+        elif good:
+            after = health.after_success(after, probe=lease)
+            if _is_first_answer_open(connection, row.id, lease):
+                meta.put(connection, meta.FIRST_ANSWER, None)
+        if batches.count(connection, lease, stored=stored, failed=failed):
+            # The result of a batch says nothing about requests.
+            after = before
+            if len(good) > 1 and not odd and meta.get(connection, meta.FIRST_ANSWER):
+                # The rows of its file agree with each other.
+                meta.put(connection, meta.FIRST_ANSWER, None)
+        leases.close_lease(connection, lease)
+        if after != before:
+            health.write(connection, identity.provider, after, now)
+        if stored:
+            meta.bump(connection)
+            meta.add(connection, meta.EMBEDDED_TOTAL, stored)
+            meta.count_recent(connection, stored, now)
+    return stored
+
+
+def record_failure(
+    connection: Connection,
+    identity: Identity,
+    lease: str,
+    hashes: Sequence[bytes],
+    failure: Failure,
+    learned: LearnedCaps,
+    now: float,
+) -> None:
+    """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
+    with transaction(connection):
+        row = identities.by_key(connection, identity.key)
+        if row is None:
+            return
+        before = health.read(connection, identity.provider)
+        after = _with_caps(before, learned)
+        error, action = failure.error, failure.action
+        texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
+        failed = 0
+        if failure.kind in ("stop", "later"):
+            if failure.kind == "stop":
+                after = health.after_stop(after, health.REQUEST_RULES, error, action, now, probe=lease)
+            else:
+                after = health.after_trouble(after, error, action, failure.retry_after_s, now, probe=lease)
+            # The cooldown of the provider is what keeps them back; it may end before its time.
+            vectors.defer(connection, texts, error)
+        elif failure.kind == "broken":
+            if failure.no_results:
+                # A provider that answers nothing but nonsense is not asked for a whole backlog.
+                after = health.after_trouble(after, error, action, None, now, probe=lease)
+            reason = f"{error}; {action}" if action else error
+            failed = vectors.retry_or_fail(connection, texts, reason, now)
+        else:
+            after = health.after_refused_text(after, probe=lease)
+            failed = vectors.fail(connection, texts, error, now)
+        if batches.count(connection, lease, failed=failed):
+            after = before
+        leases.close_lease(connection, lease)
+        if after != before:
+            health.write(connection, identity.provider, after, now)
+
+
+def _with_caps(health: Health, learned: LearnedCaps) -> Health:
+    return replace(
+        health,
+        max_rows=tighter(health.max_rows, learned.max_rows),
+        max_tokens=tighter(health.max_tokens, learned.max_tokens),
+    )
+
+
+def _is_first_answer_open(connection: Connection, identity_id: int, lease: str) -> bool:
+    """Tell whether another answer than `lease` told the dimensions, and none has confirmed it."""
+    first = meta.get(connection, meta.FIRST_ANSWER, {})
+    return bool(first.get("identity") == identity_id and first["lease"] != lease)
+
+
+def _contradict_first_answer(connection: Connection, vec: VecTables, identity_id: int, lease: str) -> None:
+    """Forget an unconfirmed first answer: the texts of both are sent again, and the next answer decides."""
+    first = meta.get(connection, meta.FIRST_ANSWER, {})
+    count = first.get("contradictions", 0)
+    if not _is_first_answer_open(connection, identity_id, lease) or count >= MAX_CONTRADICTIONS:
+        return
+    meta.put(connection, meta.FIRST_ANSWER, {"contradictions": count + 1})
+    connection.execute(
+        "UPDATE vectors SET state = 'wanted', embedding = NULL, due = 0"
+        " WHERE identity_id = ? AND state = 'ready' AND active = 1",
+        (identity_id,),
+    )
+    connection.execute("DELETE FROM vectors WHERE identity_id = ? AND state = 'ready'", (identity_id,))
+    connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (identity_id,))
+    vec.drop(identity_id)
+    meta.bump(connection)

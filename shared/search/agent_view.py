@@ -1,0 +1,109 @@
+"""Show an answer to an agent: whether its chat may use memory, with citations or without, within a budget.
+
+A session key is `agent:<id>:<rest>`, as OpenClaw makes it: `agent:main:main` is the owner's own session,
+`agent:main:discord:group:123` a group. An empty key says nothing about the chat.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from memline.shared.config.schema import ChatRule, ChatScope
+
+#: What a snippet that was cut short ends with.
+CUT = "…"
+
+#: Characters of a snippet that are worth showing next to its citation.
+_MIN_SNIPPET_CHARS = 20
+
+
+@value
+class Chat:
+    """The chat behind a session key; empty fields are not known."""
+
+    #: The whole key, in lower case.
+    raw_key: str = ""
+    #: The same without `agent:<id>:`.
+    key: str = ""
+    #: direct, group or channel.
+    kind: str = ""
+    #: Where the chat is: discord, telegram …
+    channel: str = ""
+
+    def __str__(self) -> str:
+        return f"channel={self.channel or '-'}, chatType={self.kind or '-'}, session={self.key or '-'}"
+
+
+def chat_of(session_key: str) -> Chat:
+    """Read a session key. Any text is one; an empty one says nothing."""
+    raw = session_key.strip().lower()
+    if not raw:
+        return Chat()
+    parts = raw.split(":")
+    rest = parts[2:] if parts[0] == "agent" and len(parts) > 2 else parts
+    key = ":".join(rest)
+    if rest[0] == "subagent":
+        # A helper of some session: the key does not say of which.
+        return Chat(raw_key=raw, key=key)
+    kind = "group" if "group" in rest else "channel" if "channel" in rest else "direct"
+    has_channel = len(rest) > 1 and rest[1] in ("group", "channel", "direct", "dm")
+    return Chat(raw_key=raw, key=key, kind=kind, channel=rest[0] if has_channel else "")
+
+
+def may_use_memory(scope: ChatScope | None, chat: Chat) -> bool:
+    """Say whether the rules let this chat use memory: the first that fits decides, else the default."""
+    if scope is None:
+        return True
+    action = next((rule.action for rule in scope.rules if _fits(rule, chat)), scope.default)
+    return action == "allow"
+
+
+def gets_citations(mode: str, chat: Chat) -> bool:
+    """Say whether answers to this chat carry citations; with `auto` only groups and channels get none."""
+    return mode == "on" or (mode == "auto" and chat.kind not in ("group", "channel"))
+
+
+def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) -> dict[str, Any]:
+    """Fit the answer of a search, as JSON, into the context of an agent.
+
+    With `citations` every snippet ends with its citation, else no hit has one. Snippets are whole while
+    `max_chars` last; the one that does not fit is cut, and the hits after it are left out (0: no limit).
+    `truncated` says whether that happened.
+    """
+    results: list[dict[str, Any]] = []
+    is_cut = False
+    chars_left = max_chars or math.inf
+    for hit in answer["results"]:
+        if chars_left <= 0:
+            is_cut = True
+            break
+        shown, source = dict(hit), ""
+        body = shown["snippet"]
+        if citations:
+            body, source = body.strip(), f"\n\nSource: {shown['citation']}"
+        else:
+            del shown["citation"]
+        text = body + source
+        if len(text) > chars_left:
+            is_cut = True
+            if len(source) + _MIN_SNIPPET_CHARS > chars_left:
+                source = ""
+            room = max(0, int(chars_left) - len(source) - len(CUT))
+            text = body[:room] + CUT + source
+        chars_left -= len(text)
+        results.append({**shown, "snippet": text})
+    return {**answer, "results": results, "totalResults": len(results), "truncated": is_cut}
+
+
+def _fits(rule: ChatRule, chat: Chat) -> bool:
+    return (
+        rule.match.channel in ("", chat.channel)
+        and rule.match.chat_type in ("", chat.kind)
+        and chat.key.startswith(rule.match.key_prefix)
+        and chat.raw_key.startswith(rule.match.raw_key_prefix)
+    )

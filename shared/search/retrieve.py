@@ -1,0 +1,254 @@
+"""Retrieve the hits of a question.
+
+    analyse -> embed (no lock held, no transaction open) -> one read transaction: retrievers -> fuse ->
+    rerank -> texts of the hits -> snippets
+
+A retriever that cannot work is named in the answer and the others go on; an empty list always says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import Query
+from memline.shared.errors import ProviderError
+from memline.shared.index import driver, identities, meta
+from memline.shared.search import fusion, retrievers, snippets
+from memline.shared.search.filters import day_bounds, files_within
+from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate
+from memline.shared.search.query import Question, analyse
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Answer, Hit, SearchRequest
+from memline.shared.search.vector_backends import VectorBackend, json_ids
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
+#: of hits asked for has no part in it, so that fewer hits are a prefix of more.
+POOL_STEP = 50
+
+_TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
+
+_DETAILS = (
+    "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns"
+    " FROM chunks JOIN files ON files.id = chunks.file_id WHERE chunks.id IN (SELECT value FROM json_each(?))"
+)
+_TEXTS = "SELECT id, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+
+
+@value
+class QueryVector:
+    """The vector of a question, and the row id of the identity it can be compared with."""
+
+    embedding: bytes
+    identity_id: int
+
+
+def retrieve(
+    index: SearchIndex,
+    request: SearchRequest,
+    settings: Query,
+    *,
+    embed_query: Callable[[str], QueryVector] | None = None,
+    base: Answer | None = None,
+    sources: tuple[str, ...] = (),
+    clock: Clock | None = None,
+) -> Answer:
+    """Answer `request` from `index`, and within `sources` when there are any.
+
+    `embed_query` makes the vector of a question under the index's active identity; None when there is no
+    provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
+    with a warning. `base` is the answer so far: what the caller knows, and its warning comes first. Raises
+    IndexFaults, and ConfigError for a `since` or `until` that is not a date.
+    """
+    base = base or Answer()
+    problems = [(base.warning, base.action)] if base.warning else []
+    settings = replace(
+        settings,
+        max_results=settings.max_results if request.max_results is None else max(1, request.max_results),
+        min_score=settings.min_score if request.min_score is None else request.min_score,
+    )
+    now = (clock or SystemClock()).now()
+    bounds = day_bounds(request, now)
+    is_limited = any((request.source, request.path_glob, request.since, request.until, sources))
+    question = analyse(request.query)
+    if not question.text:
+        base = replace(base, notice="the question is empty")
+    else:
+        vector = None
+        if embed_query is not None:
+            try:
+                vector = embed_query(question.text)
+            except ProviderError as error:
+                reason = f"only keywords were searched: the question could not be embedded: {error.message}"
+                hint = error.hint or "check the embedding provider (memline doctor), then search again"
+                problems.append((reason, hint))
+        with index.snapshot() as connection:
+            files = files_within(connection, request, bounds, sources) if is_limited else None
+            search = _Search(index, connection, question, settings, files, now, problems)
+            hits = search.hits(search.ranked(vector), explain=request.explain)
+            notice = "" if hits else search.explain_empty()
+        base = replace(base, hits=hits, mode=search.mode, notice=notice)
+    return replace(
+        base,
+        warning="; ".join(warning for warning, _ in problems),
+        action=next((action for _, action in problems if action), ""),
+    )
+
+
+@dataclass(slots=True)
+class _Search:
+    """The state of one search; its steps fill it in."""
+
+    index: SearchIndex
+    connection: Connection
+    question: Question
+    settings: Query
+    #: Ids of the files to stay in; None for all.
+    files: list[int] | None
+    now: float
+    #: (what is wrong, what to do about it)
+    problems: list[tuple[str, str]]
+    #: hybrid, keyword or vector.
+    mode: str = "keyword"
+    keyword: retrievers.KeywordHits = field(default_factory=retrievers.KeywordHits)
+    #: Hits of the vector retriever alone that were below `minScore`.
+    weak: int = 0
+
+    def ranked(self, vector: QueryVector | None) -> list[Candidate]:
+        """Ask the retrievers, fuse their hits and sort them: as many as were asked for, when there are."""
+        connection, question, hybrid = self.connection, self.question, self.settings.hybrid
+        file_ids = None if self.files is None else json_ids(self.files)
+        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
+        backend = None if vector is None else self._vector_backend(vector)
+        has_keyword = (hybrid.enabled or backend is None) and self._ask_keywords(file_ids, pool)
+        self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
+        candidates = fusion.gather(
+            self.keyword.hits,
+            retrievers.by_vector(connection, backend, file_ids, pool) if backend else (),
+            retrievers.by_name(connection, question, self.files, pool),
+        )
+        if backend is not None and vector is not None:
+            # The true cosine of what the vector retriever did not return, so that both halves of a score
+            # count.
+            unknown = [candidate.chunk_id for candidate in candidates.values() if candidate.cosine is None]
+            cosines = retrievers.cosines(connection, backend, vector.identity_id, unknown)
+            for chunk_id, cosine in cosines.items():
+                candidates[chunk_id].cosine = round(cosine, DECIMALS)
+        has_vector, is_name = backend is not None, question.is_name
+        for each in candidates.values():
+            each.fused = fusion.fuse(each, hybrid, keyword=has_keyword, vector=has_vector, is_name=is_name)
+        minimum = self.settings.min_score
+        kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
+        self.weak = len(candidates) - len(kept)
+        return self._rerank(kept)
+
+    def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:
+        active = identities.active(self.connection)
+        backend = None
+        if active is None or active.id != vector.identity_id:
+            # Between embedding the question and this snapshot the writer switched to a new model.
+            reason, hint = "the model was just changed", "search again"
+        elif (dims := len(vector.embedding) // 4) != active.vector_dims:
+            reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
+            hint = "memline index"
+        else:
+            backend = self.index.vector_backend(self.connection, active, vector.embedding)
+            vec_error = self.index.vec_error or "its table is out of date"
+            reason, hint = f"numpy is missing, and sqlite-vec: {vec_error}", "memline doctor"
+        if backend is None:
+            self.problems.append((f"only keywords were searched: {reason}", hint))
+        return backend
+
+    def _ask_keywords(self, file_ids: str | None, pool: int) -> bool:
+        """Ask the keyword retriever; False when SQLite lacks FTS5."""
+        if meta.get(self.connection, meta.FTS_STALE):
+            reason = "a SQLite without FTS5 has left the full-text index behind"
+            hint = "memline doctor, then memline index"
+        else:
+            try:
+                self.keyword = retrievers.by_keyword(self.connection, self.question, file_ids, pool)
+                return True
+            except driver.library().OperationalError as error:
+                if "fts5" not in str(error) and "chunks_fts" not in str(error):
+                    raise
+                reason, hint = str(error), "memline doctor"
+        self.problems.append((f"keywords were not searched: {reason}", hint))
+        return False
+
+    def _rerank(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
+        wanted = self.settings.max_results
+        if not decay.enabled:
+            # Age changes nothing, so the file of what is far behind need not be looked up.
+            candidates = fusion.top_k(candidates, max(wanted, MMR_POOL if mmr.enabled else 0))
+        by_id = {candidate.chunk_id: candidate for candidate in candidates}
+        for chunk_id, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
+            each = by_id[chunk_id]
+            each.path, each.source, each.start_line, each.end_line, each.mtime_ns = details
+        if decay.enabled:
+            fusion.apply_decay(candidates, self.now, decay.half_life_days)
+        ranked = sorted(candidates, key=lambda candidate: candidate.order)
+        if mmr.enabled:
+            ranked = fusion.diversify(ranked, self._texts_of(ranked[:MMR_POOL]), mmr.lambda_, wanted)
+        return ranked
+
+    def _texts_of(self, candidates: Sequence[Candidate]) -> dict[int, str]:
+        ids = json_ids(candidate.chunk_id for candidate in candidates)
+        return dict(self.connection.execute(_TEXTS, (ids,)).fetchall())
+
+    def hits(self, ranked: Sequence[Candidate], *, explain: bool) -> tuple[Hit, ...]:
+        """Make hits of the best candidates, with the part of their text that answers."""
+        chosen = ranked[: self.settings.max_results]
+        texts = self._texts_of(chosen)
+        marks = snippets.marks(self.connection, self.keyword, texts)
+        weights = snippets.rarity(marks)
+        terms = retrievers.matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
+        return tuple(
+            Hit(
+                path=each.path,
+                start_line=each.start_line,
+                end_line=each.end_line,
+                score=each.score,
+                vector_score=each.cosine or 0.0,
+                text_score=each.keyword,
+                snippet=snippets.snippet(texts[each.chunk_id], marks[each.chunk_id], weights),
+                source=each.source,
+                explanation=self._explanation(each, terms[each.chunk_id]) if explain else None,
+            )
+            for each in chosen
+        )
+
+    def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
+        return {
+            "terms": terms,
+            "bm25": candidate.bm25,
+            "keyword": candidate.keyword,
+            "keywordRank": candidate.keyword_rank,
+            "cosine": candidate.cosine,
+            "vectorRank": candidate.vector_rank,
+            "named": _TIER_WORDS[candidate.named],
+            "fused": candidate.fused,
+            "decay": candidate.decay,
+            "mmr": candidate.mmr,
+            "fusion": self.settings.hybrid.fusion,
+        }
+
+    def explain_empty(self) -> str:
+        """Give the reason for an empty list, as a notice or among the problems."""
+        if self.connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
+            self.problems.append(("the index holds no notes", "memline index"))
+            return ""
+        if self.files == []:
+            return "no file is within the filters (source, path, since, until)"
+        if self.weak:
+            weak = f"{self.weak} hits by meaning are weaker than minScore {self.settings.min_score:g}"
+            return f"no term of the question was found, and {weak}"
+        if not self.question.terms and self.mode == "keyword":
+            return "the question has no word to look for"
+        return "nothing in the notes matches"

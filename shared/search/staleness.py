@@ -1,0 +1,102 @@
+"""Know how far the index is behind the files, at a bounded cost.
+
+A look walks the workspace: 2 ms for 100 notes, 100 ms for 10,000. Taken by every search it would be most of
+the work; taken by a clock, a note that was just saved would be missed. So a search looks when the last look
+has been paid for `SHARE` times over: with 100 notes at every search of a person, with 10,000 every five
+seconds. A query worker, which stores nothing, looks in the background instead while searches come often: the
+search that found the last look too old, one in twenty, waited 40 ms for it at 2,000 files.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from memline.shared.errors import MemlineError
+from memline.shared.values import value
+
+#: A look may take one part in so many of the time.
+SHARE = 50
+
+#: Seconds between two looks at most, however long they take.
+LONGEST_S = 5.0
+
+#: With looks in the background: seconds after which a search starts one, and after which it waits for one.
+BACKGROUND_AFTER_S = 1.0
+BACKGROUND_LONGEST_S = 2.0
+
+
+@value
+class DiskState:
+    """How the index compares to the files, as an answer reports it."""
+
+    files_behind: int = 0
+    warning: str = ""
+    action: str = ""
+    #: Seconds the look took, without the time for storing what it found.
+    look_s: float = 0.0
+
+
+class Staleness:
+    """Cache the last look at one agent's files. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        look: Callable[[], DiskState],
+        *,
+        background: bool = False,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look = look
+        self._background = background
+        self._monotonic = monotonic
+        self._looking = threading.Lock()
+        self._state: DiskState | None = None
+        self._looked_at = 0.0
+
+    def state(self) -> DiskState:
+        """Return how the index compares to the files. Raises what the look raises.
+
+        A caller that finds another thread looking takes the last state, unless there is none.
+        """
+        state = self._state
+        if state is None:
+            with self._looking:
+                # Another thread may have looked while this one waited.
+                return self._state or self._refresh()
+        age_s = self._monotonic() - self._looked_at
+        longest_s = BACKGROUND_LONGEST_S if self._background else min(LONGEST_S, SHARE * state.look_s)
+        if age_s >= (BACKGROUND_AFTER_S if self._background else longest_s):
+            if not self._looking.acquire(blocking=False):
+                return state
+            if self._background and age_s < longest_s:
+                threading.Thread(target=self._refresh_in_background, name="staleness", daemon=True).start()
+                return state
+            try:
+                return self._refresh()
+            finally:
+                self._looking.release()
+        return state
+
+    def look_now(self) -> DiskState:
+        """Look whatever is known: this process has just changed a file, or the index was removed."""
+        with self._looking:
+            return self._refresh()
+
+    def _refresh(self) -> DiskState:
+        self._state = self._look()
+        self._looked_at = self._monotonic()
+        return self._state
+
+    def _refresh_in_background(self) -> None:
+        try:
+            self._refresh()
+        except MemlineError as error:
+            # The next search that has to look for itself raises it.
+            # Late: logging costs a search 4 ms.
+            from memline.shared.logs import Log
+
+            Log("query").warning("look.failed", error=error.message)
+        finally:
+            self._looking.release()

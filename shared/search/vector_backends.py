@@ -1,0 +1,87 @@
+"""Compare the vector of a question with the active vectors of an identity.
+
+    SqliteVec     sqlite-vec's own table: one-shot commands (numpy alone costs 110 ms of CPU to import)
+    NumpyMatrix   a cached float32 matrix: long-lived processes, and wherever the extension is missing
+
+Both return the same hits. Each is made for one question. Filters come before the best are chosen: the third
+best note of a folder may be the thousandth of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from memline.shared.index.matrix import VectorMatrix
+
+#: (vectors.id, cosine), best first.
+Scored = list[tuple[int, float]]
+
+#: The most rows sqlite-vec returns for one question.
+SQLITE_VEC_LIMIT = 4_096
+
+_IN_FILES = (
+    "SELECT vectors.id FROM chunks CROSS JOIN vectors"
+    " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
+    " WHERE chunks.file_id IN (SELECT value FROM json_each(?))"
+)
+_COSINES = (
+    "SELECT id, 1 - vec_distance_cosine(embedding, ?) FROM vectors"
+    " WHERE identity_id = ? AND state = 'ready' AND active = 1 AND length(embedding) = ?"
+    " AND id IN (SELECT value FROM json_each(?))"
+)
+
+
+class SqliteVec:
+    """Ask the vec0 table of an identity for the nearest neighbours."""
+
+    def __init__(self, connection: Connection, identity_id: int, query: bytes) -> None:
+        self._connection = connection
+        self._identity_id = identity_id
+        self._query = query
+
+    def top(self, limit: int, files: str | None) -> Scored:
+        """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
+        values = [self._query, min(limit, SQLITE_VEC_LIMIT)]
+        table = f"vec_{int(self._identity_id)}"
+        select = f"SELECT rowid, 1 - distance FROM {table} WHERE embedding MATCH ? AND k = ?"
+        if files is not None:
+            select += f" AND rowid IN ({_IN_FILES})"
+            values += [self._identity_id, files]
+        rows = self._connection.execute(select, values).fetchall()
+        return sorted(rows, key=lambda scored: (-scored[1], scored[0]))
+
+    def cosines(self, vector_ids: Iterable[int]) -> dict[int, float]:
+        """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
+        values = (self._query, self._identity_id, len(self._query), json_ids(vector_ids))
+        return dict(self._connection.execute(_COSINES, values).fetchall())
+
+
+class NumpyMatrix:
+    """Multiply the cached matrix with the question."""
+
+    def __init__(self, connection: Connection, matrix: VectorMatrix, query: bytes) -> None:
+        self._connection = connection
+        self._identity_id = matrix.identity_id
+        self._scores = matrix.search(query)
+
+    def top(self, limit: int, files: str | None) -> Scored:
+        if files is None:
+            return self._scores.top(limit)
+        rows = self._connection.execute(_IN_FILES, (self._identity_id, files))
+        return self._scores.top(limit, (row[0] for row in rows))
+
+    def cosines(self, vector_ids: Iterable[int]) -> dict[int, float]:
+        return self._scores.of(vector_ids)
+
+
+#: One question compared with the active vectors of an identity.
+VectorBackend = SqliteVec | NumpyMatrix
+
+
+def json_ids(ids: Iterable[int]) -> str:
+    """Write row ids as a JSON array, the form in which statements take a list of any length."""
+    return "[" + ",".join(map(str, ids)) + "]"

@@ -1,0 +1,122 @@
+"""Find the outline of a Markdown text: its headings, fenced blocks and front matter, by line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
+_MAX_TITLE_CHARS = 160
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
+_FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
+_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+#: A line that an underline makes a heading: no block of another kind, and not indented as code.
+_PARAGRAPH = re.compile(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
+_FRONT_KEY = re.compile(r"#|-{3}|[\w-][\w -]*:")
+_FRONT_TITLE = re.compile(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
+
+#: First characters of a line that can start or end a block; the others are passed without a closer look.
+_MARKS = frozenset("#`~=->*+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """A heading; `line` counts from 0 and is that of its text."""
+
+    line: int
+    #: The line of its underline; -1 for a heading of one line.
+    last_line: int = -1
+    #: 1 to 6; 0 is the title of the front matter.
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """Where a text can be cut well and what its parts are called; lines count from 0."""
+
+    headings: tuple[Heading, ...]
+    #: First and last line of each fenced block, its fences included.
+    fences: tuple[tuple[int, int], ...]
+
+
+def outline(lines: list[str]) -> Outline:
+    """Return the outline of the lines of a text; nothing in a fence or the front matter is a heading."""
+    headings: list[Heading] = []
+    fences: list[tuple[int, int]] = []
+    body = _front_matter_end(lines)
+    if title := _front_title(lines[:body]):
+        headings.append(Heading(line=0, level=0, title=title))
+    fence, opened = "", 0
+    for number, line in enumerate(lines):
+        mark = line.lstrip()[:1]
+        # Almost every line ends here: this test is most of what an outline costs.
+        if mark not in _MARKS or number < body:
+            continue
+        if mark in "`~" or "```" in line or "~~~" in line:
+            if fence:
+                closing = line.strip()
+                if len(closing) >= len(fence) and not closing.strip(fence[0]):
+                    fences.append((opened, number))
+                    fence = ""
+            elif match := _FENCE.match(line):
+                fence, opened = match[1], number
+        elif fence:
+            continue
+        elif mark == "#":
+            if match := _HEADING.fullmatch(line):
+                headings.append(Heading(line=number, level=len(match[1]), title=_title(match[2] or "")))
+        elif number > body and (match := _UNDERLINE.fullmatch(line)) and _PARAGRAPH.match(lines[number - 1]):
+            level = 1 if match[1][0] == "=" else 2
+            title = _title(lines[number - 1])
+            headings.append(Heading(line=number - 1, last_line=number, level=level, title=title))
+    if fence:
+        # Never closed: it reaches to the end, as every Markdown reader has it.
+        fences.append((opened, len(lines) - 1))
+    return Outline(headings=tuple(headings), fences=tuple(fences))
+
+
+class Trail:
+    """Keeps the headings in force, for lines in ascending order."""
+
+    def __init__(self, headings: tuple[Heading, ...]) -> None:
+        self._headings = headings
+        self._next = 0
+        self._open: list[Heading] = []
+
+    def at(self, line: int) -> str:
+        """Return the trail at `line` (from 0), a heading on the line itself included: `A > B`."""
+        while self._next < len(self._headings) and self._headings[self._next].line <= line:
+            heading = self._headings[self._next]
+            self._next += 1
+            while self._open and self._open[-1].level >= heading.level:
+                self._open.pop()
+            self._open.append(heading)
+        titles = [heading.title for heading in self._open if heading.title]
+        # A note whose front matter has the title usually repeats it as its first heading.
+        if len(titles) > 1 and titles[0] == titles[1]:
+            del titles[0]
+        return " > ".join(titles)
+
+
+def _front_matter_end(lines: list[str]) -> int:
+    """Count the lines of the front matter, its fences included; 0 when there is none."""
+    # A first line of dashes with prose below it is a rule, not the start of front matter.
+    if lines[0].rstrip() != "---" or len(lines) < 2 or not _FRONT_KEY.match(lines[1]):
+        return 0
+    for number in range(1, len(lines)):
+        if lines[number].rstrip() in ("---", "..."):
+            return number + 1
+    return 0
+
+
+def _front_title(lines: list[str]) -> str:
+    value = next((match[1] for match in map(_FRONT_TITLE.fullmatch, lines) if match), "")
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    return _title(value)
+
+
+def _title(text: str) -> str:
+    return text.strip()[:_MAX_TITLE_CHARS].rstrip()

@@ -1,0 +1,265 @@
+"""Write an agent's index, each change a short transaction.
+
+Any process may write: the store worker, which is the one dispatcher of its index, the batch worker, and
+commands that bring a few files in before they answer. The ledger's `observed_ns`, text hashes and leases
+decide between them, not who came first.
+
+`IndexWriter` has a method where several modules work together. For a single function of `shared.index` or
+`shared.scheduling` open a session: `with writer.session() as (connection, now): …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memline.shared.batches import claims, outcomes
+from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import chunks, identities, ledger, meta, vectors
+from memline.shared.index.chunks import FullText
+from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.index.vec import VecTables
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import health, leases, model_change, results
+from memline.shared.scheduling.health import Health, tighter
+from memline.shared.scheduling.results import Failure
+from memline.shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from sqlite3 import Connection
+
+
+class IndexWriter:
+    """Writes one agent's index. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        vec_extension: str | None = "",
+        cache_entries: int = 50_000,
+        clock: Clock | None = None,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    ) -> None:
+        """Open or make the file; see `driver.open_writer` for what it raises.
+
+        `vec_extension`: the path of sqlite-vec, "" for that of the package, None to do without.
+        """
+        self.path = path
+        self.connection: Connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
+        self._file_id = file_id(path)
+        self._clock = clock or SystemClock()
+        self._cache_entries = cache_entries
+        has_vec = vec_extension is not None and not load_vec(self.connection, vec_extension)
+        self.vec = VecTables(self.connection, available=has_vec)
+        self._full_text = FullText(self.connection)
+        self._batch_planner = BatchPlanner(self.connection, leases.current_owner())
+        #: Of the leases it takes.
+        self.holder = leases.Holder(owner=leases.current_owner(), lease_s=leases.LEASE_S)
+
+    @classmethod
+    def of(
+        cls, settings: AgentSettings, *, clock: Clock | None = None, busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    ) -> IndexWriter:
+        """Open the index of an agent, by its settings."""
+        memory = settings.memory
+        return cls(
+            settings.index_path,
+            vec_extension=memory.store.vector.extension_path if memory.store.vector.enabled else None,
+            cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
+            clock=clock,
+            busy_timeout_ms=busy_timeout_ms,
+        )
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the file is no longer at its path: moved aside, deleted, built again by another process."""
+        return file_id(self.path) != self._file_id
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[Connection, float]]:
+        """Give the connection and the time to a block; the driver's errors become IndexFaults."""
+        with faults(self.path):
+            yield self.connection, self._clock.now()
+
+    @contextmanager
+    def transaction(self) -> Iterator[tuple[Connection, float]]:
+        """Give the same as `session`, the whole block in one transaction."""
+        with self.session() as (connection, now), transaction(connection):
+            yield connection, now
+
+    def recover(self) -> None:
+        """After a start: free what dead processes leased, repair full-text index and vec0 tables."""
+        with self.session() as (connection, now):
+            claims.free_dead(connection, now)
+            with transaction(connection):
+                leases.free(connection, now)
+                self._full_text.rebuild_if_stale()
+            searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
+            self.vec.tidy({(row.id, row.vector_dims) for row in searched})
+
+    def store_file(self, row: FileRow, *, is_backfill: bool = False, asked_ns: int = 0) -> str:
+        """Make the index agree with one file: remove old chunks, store new ones, want their vectors.
+
+        Returns what changed, one of the words of `shared.index.chunks.FileChange.kind`.
+        `asked_ns` is when a backfill was asked for (ns since the epoch): it may have been cancelled since.
+        """
+        with self.transaction() as (connection, now):
+            change = chunks.apply_file(connection, self._full_text, row)
+            target = identities.target(connection)
+            if target is not None and change.texts:
+                texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
+                priority = vectors.priority_of(connection, is_backfill=is_backfill, asked_ns=asked_ns)
+                cached = vectors.want(connection, self.vec, target, texts, priority=priority, now=now)
+                if cached:
+                    meta.add(connection, meta.CACHED_TOTAL, cached)
+            vectors.release(connection, self.vec, change.orphans, now)
+            if change.texts or change.orphans:
+                meta.bump(connection)
+        return change.kind
+
+    def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
+        """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
+        with self.session() as (connection, now):
+            model_change.retarget(connection, self.vec, wanted, base_url, now, "")
+
+    def store_vectors(
+        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps
+    ) -> int:
+        """Store vectors, and search the new model when they complete it; returns how many were new."""
+        with self.session() as (connection, now):
+            stored = results.store_vectors(connection, self.vec, identity, lease, rows, learned, now)
+            model_change.switch_when_complete(connection, self.vec)
+        return stored
+
+    def record_failure(
+        self, identity: Identity, lease: str, hashes: Sequence[bytes], failure: Failure, learned: LearnedCaps
+    ) -> None:
+        """Record why texts got no vector; see `shared.scheduling.results.record_failure`."""
+        with self.session() as (connection, now):
+            results.record_failure(connection, identity, lease, hashes, failure, learned, now)
+            model_change.switch_when_complete(connection, self.vec)
+
+    def lease(
+        self,
+        caps: RequestCaps,
+        *,
+        credits: int,
+        only_full: bool,
+        only: Identity | None = None,
+        held: Collection[int] = (),
+    ) -> list[leases.Request]:
+        """Lease the requests to send now; none while the provider has a cooldown or is paused.
+
+        `only`: the identity this process's workers can embed; texts that wait for another are left alone.
+        `held`: priorities whose texts wait for a batch (`plan_batches`).
+        """
+        with self.session() as (connection, now):
+            target = self._target(connection, only)
+            if target is None:
+                return []
+            state = health.read(connection, target.identity.provider)
+            if state.is_stuck(now) or state.retry_at > now:
+                return []
+            caps = replace(
+                caps,
+                max_rows=tighter(caps.max_rows, state.max_rows),
+                max_tokens=tighter(caps.max_tokens, state.max_tokens),
+            )
+            if state.paused:
+                probe = leases.lease_probe(connection, target, caps, self.holder, now)
+                return [probe] if probe else []
+            if state.failures:
+                # After a failure one request goes ahead of the others, not all of them into the same wall.
+                credits = min(credits, 1)
+            return leases.lease(
+                connection, target, caps, self.holder, now, credits=credits, only_full=only_full, held=held
+            )
+
+    def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
+        target = identities.target(connection)
+        is_ours = target is not None and (only is None or only.key == target.identity.key)
+        return target if is_ours and not meta.get(connection, meta.PAUSED, False) else None
+
+    def retry_in_s(self) -> float:
+        """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
+        with self.session() as (connection, now):
+            target = identities.target(connection)
+            state = health.read(connection, target.identity.provider) if target else Health()
+            if target is None or state.manual or leases.tokens(connection):
+                # While a request is in flight, its answer triggers the next one.
+                return 0.0
+            due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
+        return max(due - now, 0.0)
+
+    def sweep(self) -> None:
+        """Free expired leases, try failed texts again, prune the cache."""
+        with self.session() as (connection, now):
+            target = identities.target(connection)
+            with transaction(connection):
+                leases.free(connection, now)
+                ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+                if target is not None:
+                    vectors.retry_failed(connection, target.id, due_before=now)
+            model_change.switch_when_complete(connection, self.vec)
+            model_change.cache_retired(connection)
+            vectors.prune_cache(connection, self._cache_entries)
+
+    def retry_all(self, *, is_asked: bool = True) -> None:
+        """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""
+        with self.transaction() as (connection, now):
+            target = identities.target(connection)
+            if target is not None:
+                vectors.retry_failed(connection, target.id, due_before=None)
+                if is_asked:
+                    health.retry(connection, target.identity.provider, now)
+            claims.poll_now(connection, now)
+
+    def plan_batches(self, rules: BatchRules | None, *, only: Identity, has_pending_files: bool) -> BatchPlan:
+        """Make the batches there are texts and places for; see `shared.batches.planning`.
+
+        `rules`: None when no text goes by batch. `only`: as in `lease`.
+        """
+        with self.session() as (connection, now):
+            target = self._target(connection, only)
+            # A probe of the provider is a request.
+            if rules is None or target is None or health.read(connection, target.identity.provider).paused:
+                return BatchPlan()
+            return self._batch_planner.plan(target, rules, has_pending_files=has_pending_files, now=now)
+
+    def take_due_batches(self) -> tuple[Sequence[str], float | None]:
+        """Take the batches that a worker should work on now; also seconds until the next one, None: never."""
+        with self.session() as (connection, now):
+            is_paused = bool(meta.get(connection, meta.PAUSED, False))
+            due, next_due = claims.take_due(connection, now, is_paused=is_paused)
+        return due, None if next_due is None else max(next_due - now, 0.0)
+
+    def sweep_batches(self, chosen: Identity | None = None, *, has_worker: bool = True) -> None:
+        """Free the batches of dead processes, end those without a use, forget the oldest closed ones.
+
+        `chosen`: the identity of the settings, also while a fallback is active. Without a worker, batches
+        that no worker has begun with are closed.
+        """
+        with self.session() as (connection, now):
+            claims.free_dead(connection, now)
+            outcomes.cancel_unwanted(connection, chosen, now)
+            if not has_worker:
+                outcomes.recall(connection, now)
+            with transaction(connection):
+                outcomes.prune(connection)
+
+    def cancel_backfill(self) -> int:
+        """Send nothing more of what a reindex or a new model wants; see `vectors.cancel_backfill`."""
+        with faults(self.path):
+            return vectors.cancel_backfill(self.connection, self._clock.now_ns())

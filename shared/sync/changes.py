@@ -1,0 +1,97 @@
+"""Compare a walk of the disk with the ledger, by names, sizes and times. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
+from memline.shared.sources.discover import DiscoveredFile, Discovery
+from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
+from memline.shared.sources.paths import is_transcript
+from memline.shared.values import value
+
+#: Outcomes that come from the content: with the same size and time they would come again.
+_BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
+
+
+@value
+class Changes:
+    """Groups ledger paths by what happened to their files.
+
+    Every path of the walk and of the ledger is in one of these, but for those in the ledger below a folder
+    that could not be listed: they may be there, so nothing is done.
+    """
+
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+    #: Transcripts that grew by less than is worth reading each time; they count as up to date.
+    growing: tuple[str, ...] = ()
+    #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
+    refused: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Count the files that the index is behind."""
+        return len(self.added) + len(self.changed) + len(self.removed) + len(self.refused)
+
+    def to_read(self, *, force: bool = False, tails: bool = True) -> tuple[str, ...]:
+        """Return the paths a chunk worker should read: those that changed in any way, with `force` all.
+
+        Without `tails` transcripts that grew only a little are left out.
+        """
+        growing = self.growing if tails or force else ()
+        changed = (*self.added, *self.changed, *growing, *self.removed, *self.refused)
+        return (*changed, *self.unchanged) if force else changed
+
+
+def compare(
+    discovery: Discovery,
+    ledger: Mapping[str, RecordedFile],
+    chunking: str,
+    *,
+    transcript_chunking: str = "",
+    growth: int = 0,
+) -> Changes:
+    """Compare a walk with the ledger. Pure; opens no file.
+
+    A file is unchanged when size and time are those of the ledger and its chunks were made with the present
+    settings (`chunking`; `transcript_chunking` for transcripts). What could not be read last time is tried
+    again every time. A transcript is growing while it is larger by less than `growth` bytes.
+    """
+    groups: dict[str, list[str]] = {field: [] for field in Changes.__dataclass_fields__}
+    present: set[str] = set()
+    for file in discovery.files:
+        present.add(file.path)
+        by = (transcript_chunking, growth) if is_transcript(file.path) else (chunking, 0)
+        groups[_change_of(file, ledger.get(file.path), *by)].append(file.path)
+    links = tuple(
+        file.path + "/" for file in discovery.files if file.problem and file.problem.outcome == SYMLINK
+    )
+    for path, recorded in ledger.items():
+        if path in present or discovery.is_unlisted(path):
+            continue
+        # Behind a link that the walk did not follow: read again, it would have the same outcome.
+        is_unchanged = recorded.outcome == SYMLINK and path.startswith(links)
+        groups["unchanged" if is_unchanged else "removed"].append(path)
+    return Changes(**{name: tuple(paths) for name, paths in groups.items()})
+
+
+def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: str, growth: int) -> str:
+    if file.problem is not None:
+        is_recorded = recorded is not None and recorded.outcome == file.problem.outcome
+        return "unchanged" if is_recorded else "refused"
+    if recorded is None:
+        return "added"
+    if (recorded.size, recorded.mtime_ns) != (file.size, file.mtime_ns):
+        is_growing = (
+            0 < file.size - recorded.size < growth
+            and recorded.outcome in (INDEXED, EMPTY)
+            and recorded.mtime_ns != PARTIALLY_READ
+            and recorded.chunking == chunking
+        )
+        return "growing" if is_growing else "changed"
+    if recorded.outcome == INDEXED:
+        return "unchanged" if recorded.chunking == chunking else "changed"
+    return "unchanged" if recorded.outcome in _BY_CONTENT else "changed"

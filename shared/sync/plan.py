@@ -1,0 +1,112 @@
+"""Plan a run: compare the disk with an index by names, sizes and times. No file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice, choose
+from memline.shared.index import batches, identities, ledger, meta, vectors
+from memline.shared.index.driver import reading_if_any
+from memline.shared.index.ledger import RecordedFile
+from memline.shared.index.vectors import Backlog
+from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
+from memline.shared.sources.discover import Discovery, discover
+from memline.shared.sources.paths import MEMORY, SESSIONS
+from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sync.changes import Changes, compare
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+@value
+class IndexState:
+    """Files and backlog of an index; the defaults are those of an agent without an index."""
+
+    files: Mapping[str, RecordedFile] = field(default_factory=dict)
+    backlog: Backlog = field(default_factory=Backlog)
+    #: Workspace the index was last brought up to date with; empty for none.
+    workspace: str = ""
+    #: Batches that are not closed; their texts, if any are left, are in `backlog`.
+    open_batches: int = 0
+    #: Whether search still uses the vectors of the model before.
+    is_changing_model: bool = False
+
+
+@value
+class Plan:
+    """What a run would do, and so how stale the index is."""
+
+    discovery: Discovery
+    changes: Changes
+    choice: Choice
+    index: IndexState
+    #: Workspace the index belonged to before, when it was another one.
+    moved_from: str = ""
+
+    @property
+    def total_files(self) -> int:
+        """Count the files on the disk that can be read."""
+        return sum(1 for file in self.discovery.files if file.problem is None)
+
+    def files(self, *, force: bool = False) -> list[tuple[str, int]]:
+        """List (ledger path, size) of what a chunk worker should read: what changed, with `force` all."""
+        return self.sized(self.changes.to_read(force=force))
+
+    def sized(self, paths: Iterable[str]) -> list[tuple[str, int]]:
+        """Pair the paths with the sizes of their files."""
+        sizes = {file.path: file.size for file in self.discovery.files}
+        return [(path, sizes.get(path, 0)) for path in paths]
+
+    @property
+    def behind(self) -> dict[str, int]:
+        """Count the files and vectors that the index lacks."""
+        return {"files": self.changes.count, "vectors": self.index.backlog.pending}
+
+    @property
+    def is_behind(self) -> bool:
+        return any(self.behind.values()) or self.index.is_changing_model
+
+
+def read_index_state(connection: Connection) -> IndexState:
+    """Read what a plan needs of an index."""
+    target = identities.target(connection)
+    active = identities.active(connection)
+    return IndexState(
+        files=ledger.recorded_files(connection),
+        backlog=vectors.backlog(connection, target.id) if target else Backlog(),
+        open_batches=len(batches.open_batches(connection)),
+        workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
+        is_changing_model=bool(active and target and active.id != target.id),
+    )
+
+
+def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Plan:
+    """Compare the disk, the files of all sources an agent has, with an index."""
+    memory = settings.memory
+    discovery = Discovery(files=(), issues=())
+    if MEMORY in memory.sources:
+        discovery = discover(settings.workspace, memory.extra_paths)
+    if SESSIONS in memory.sources and (folder := transcript_folder_of(settings)):
+        discovery = discovery.joined(folder.discover())
+    chunking = settings.memory.chunking
+    sessions = settings.memory.sync.sessions
+    changes = compare(
+        discovery,
+        index.files,
+        chunking_digest(chunking.tokens, chunking.overlap),
+        transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
+        growth=sessions.delta_bytes if sessions.delta_messages else 0,
+    )
+    return Plan(discovery=discovery, changes=changes, choice=choice, index=index)
+
+
+def plan_of(settings: AgentSettings) -> Plan:
+    """Compare the disk with the index of an agent, if there is one. Raises IndexFaults."""
+    with reading_if_any(settings.index_path) as reader:
+        index = read_index_state(reader) if reader else IndexState()
+    return make_plan(settings, choose(settings), index)

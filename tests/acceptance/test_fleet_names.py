@@ -1,0 +1,110 @@
+"""Several fleets on one Redis: each has its own notes, queues and workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import dramatiq
+import pytest
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import dead_letters, redis_client
+from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.redis_broker import FailMessages, FleetBroker
+from tests.support.fleet import Fleet
+from tests.support.redis_server import RedisServer
+from tests.support.workspace import Place, note, until
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> tuple[Place, Place]:
+    """Two users of one host, each with a note of their own."""
+    ours, theirs = Place(folder=tmp_path / "ours"), Place(folder=tmp_path / "theirs")
+    for number, place in enumerate((ours, theirs), 1):
+        place.configure()
+        place.write("MEMORY.md", note(number))
+    return ours, theirs
+
+
+def test_two_homes_on_one_redis_see_nothing_of_each_other(
+    homes: tuple[Place, Place], redis_server: RedisServer
+) -> None:
+    with Fleet(homes[0], redis_server.url) as ours, Fleet(homes[1], redis_server.url) as theirs:
+        theirs.start("chunk")
+        theirs.until_alive("chunk")
+        ours.start("chunk", "store", "query")
+        ours.until_alive("chunk", "store", "query")
+
+        assert ours.run("index").status == 0
+        missing = theirs.run("index")
+        theirs.start("store", "query")
+        theirs.until_alive("chunk", "store", "query")
+        assert theirs.run("index").status == 0
+
+        for fleet, own, other in ((ours, "word1", "word2"), (theirs, "word2", "word1")):
+            listed = fleet.run("queue", "--json").json
+            assert [worker["role"] for worker in listed["workers"]] == ["chunk", "query", "store"]
+            assert found(fleet, own) and not found(fleet, other)
+
+    assert missing.status != 0
+    assert "no worker takes messages from the queue 'store'" in missing.stderr
+
+
+def found(fleet: Fleet, word: str) -> bool:
+    hits = fleet.run("search", word, "--min-score", "0", "--json").json["results"]
+    return any(word in hit["snippet"] for hit in hits)
+
+
+def test_a_worker_of_another_home_is_refused_under_the_same_name(
+    homes: tuple[Place, Place], redis_server: RedisServer
+) -> None:
+    with (
+        Fleet(homes[0], redis_server.url, MEMLINE_QUEUE_NAME="shared") as ours,
+        Fleet(homes[1], redis_server.url, MEMLINE_QUEUE_NAME="shared") as theirs,
+    ):
+        ours.start("store")
+        until(lambda: redis_server.ask("GET", "memline:shared:owner") is not None)
+        theirs.start("query", "chunk")
+
+        assert theirs.ended("query") != 0
+        log = theirs.log("query")
+        assert "shared, is taken" in log and str(homes[0].home) in log and str(homes[1].home) in log
+        assert "queue.name" in log
+        # Files may lie on another host than their index.
+        until(lambda: b"chunk" in b"".join(redis_server.ask("KEYS", "memline:shared:serving:*")))
+
+
+def test_a_name_belongs_to_the_home_that_took_it_first(redis_server: RedisServer, tmp_path: Path) -> None:
+    address = f"{redis_server.url}#team"
+    redis_client.claim(address, tmp_path / "a")
+    redis_client.claim(address, tmp_path / "a")
+
+    with pytest.raises(QueueError, match=r"team, is taken .*/a; this worker is of .*/b") as error:
+        redis_client.claim(address, tmp_path / "b")
+
+    assert "redis-cli del memline:team:owner" in error.value.hint
+
+
+def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: RedisServer) -> None:
+    dramatiq.set_encoder(MessagePack())
+    ours, theirs = (
+        FleetBroker(f"{redis_server.url}#{name}", middleware=[FailMessages()]) for name in ("ours", "theirs")
+    )
+    for broker in (ours, theirs):
+        dramatiq.actor(lambda raw: None, broker=broker, queue_name="chunk", actor_name="work")
+    theirs.enqueue(
+        dramatiq.Message(
+            queue_name="chunk", actor_name="work", args=({},), kwargs={}, options={}, message_id="m"
+        )
+    )
+    for key in ("chunk", "chunk.msgs"):
+        redis_server.ask("RENAME", f"memline:theirs:{key}", f"memline:ours:{key}")
+
+    worker = dramatiq.Worker(ours, queues={"chunk"}, worker_timeout=200)
+    worker.start()
+    until(lambda: dead_letters.letters(ours.url) != [])
+    worker.stop()
+
+    (letter,) = dead_letters.letters(ours.url)
+    assert "'memline:theirs'" in letter.error and "'memline:ours'" in letter.error
+    assert dead_letters.letters(theirs.url) == []

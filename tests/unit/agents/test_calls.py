@@ -1,0 +1,118 @@
+"""The table of calls: every face is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from memline.producers.agents.calls import CALLER, CALLS, Call, input_schema, parse_texts, read
+from memline.producers.agents.tools import MemoryTools
+from memline.shared.errors import BadRequest
+
+SEARCH, GET, APPEND, CONTEXT = (CALLS[name].parameters for name in ("search", "get", "append", "context"))
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
+def test_each_call_is_a_method_with_words_and_a_valid_schema(call: Call) -> None:
+    assert callable(getattr(MemoryTools, call.name))
+    assert call.text and call.title and call.methods
+    Draft202012Validator.check_schema(call.answer)
+
+
+def test_only_append_writes_and_only_context_is_not_a_tool() -> None:
+    assert [call.name for call in CALLS.values() if call.writes] == ["append"]
+    assert [call.name for call in CALLS.values() if not call.is_tool] == ["context"]
+
+
+def refusal(parameters: Any, arguments: dict[str, Any]) -> str:
+    with pytest.raises(BadRequest) as caught:
+        read(parameters, arguments)
+    return f"{caught.value.message} | {caught.value.hint}"
+
+
+def test_arguments_are_returned_by_the_name_of_their_parameter() -> None:
+    found = read(GET, {"relPath": "MEMORY.md", "from": 3.0, "lines": None})
+
+    assert found == {"path": "MEMORY.md", "from": 3}
+    assert isinstance(found["from"], int)
+
+
+def test_both_names_of_a_parameter_may_be_given_when_they_say_the_same() -> None:
+    assert read(GET, {"relPath": "a.md", "path": "a.md"}) == {"path": "a.md"}
+    assert "are the same parameter and differ" in refusal(GET, {"path": "b.md", "relPath": "a.md"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "query is missing"),
+        ({"query": None}, "query is missing"),
+        ({"query": "q", "maxresults": 3}, "there is no parameter 'maxresults' | did you mean maxResults?"),
+        ({"query": "q", "max_results": 3}, "did you mean maxResults?"),
+        ({"query": "q", "sources": ["memory"]}, "did you mean source?"),
+        ({"query": "q", "xyzzy": 3}, "the parameters are: query, maxResults, minScore, source"),
+        ({"query": ["q"]}, "query: found an array, allowed: text"),
+        ({"query": 7}, "query: found the number 7, allowed: text"),
+        ({"query": "q", "maxResults": "5"}, 'maxResults: found "5", allowed: a whole number from 1 to 200'),
+        ({"query": "q", "maxResults": 0}, "from 1 to 200"),
+        ({"query": "q", "maxResults": 1e9}, "from 1 to 200"),
+        ({"query": "q", "maxResults": True}, "found true"),
+        ({"query": "q", "maxResults": 2.5}, "a whole number"),
+        ({"query": "q", "minScore": float("nan")}, "minScore: found"),
+        ({"query": "q", "minScore": -0.1}, "a number from 0 to 1"),
+        ({"query": "q", "corpus": "wiki"}, 'corpus: found "wiki", allowed: memory, sessions, all'),
+        ({"query": "q", "corpus": {"a": 1}}, "found an object"),
+        ({"query": "q", "maxResults": 10**400}, "found a huge number"),
+        ({"query": "q", "minScore": 10**400}, "found a huge number"),
+        ({"query": "q", "maxResults": float("inf")}, "allowed: a whole number from 1 to 200"),
+        ({"query": "q", "path": "*a" * 300}, "allowed: text of at most 500 characters"),
+    ],
+)
+def test_a_wrong_call_is_refused_with_a_hint(given: dict[str, Any], said: str) -> None:
+    assert said in refusal(SEARCH, given)
+
+
+def test_in_a_url_numbers_and_flags_are_texts() -> None:
+    texts = {"query": "7", "maxResults": "5", "minScore": "0.5"}
+    assert read(SEARCH, parse_texts(SEARCH, texts)) == {"query": "7", "maxResults": 5, "minScore": 0.5}
+    assert read(CONTEXT, parse_texts(CONTEXT, {"private": "true"})) == {"private": True}
+    assert "allowed: true or false" in refusal(CONTEXT, parse_texts(CONTEXT, {"private": "maybe"}))
+    wrong = parse_texts(SEARCH, {"query": "q", "maxResults": "five", "unknown": "x"})
+    assert "a whole number" in refusal(SEARCH, wrong)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("parameters", [SEARCH, GET, APPEND, CONTEXT, CALLER])
+@given(data=st.data())
+def test_any_argument_is_read_or_refused(parameters: Any, data: Any) -> None:
+    names = [name for one in parameters for name in (one.name, *one.aliases)]
+    given = data.draw(st.dictionaries(st.sampled_from(names) | st.text(max_size=9), json_values, max_size=4))
+
+    try:
+        texts = {name: text for name, text in given.items() if isinstance(text, str)}
+        found = read(parameters, {**given, **parse_texts(parameters, texts)})
+    except BadRequest as error:
+        assert error.message and error.hint
+    else:
+        assert found.keys() <= {one.name for one in parameters}
+
+
+def test_the_schema_that_a_model_reads_is_strict() -> None:
+    schema = input_schema(SEARCH)
+
+    assert schema["additionalProperties"] is False
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["maxResults"]["maximum"] == 200
+    assert schema["properties"]["path"]["maxLength"] == 500
+    assert schema["properties"]["source"]["enum"] == ["memory", "sessions", "all"]
+    assert all(one["description"].endswith(".") for one in schema["properties"].values())

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from memline.producers.agents import pool
+from memline.producers.agents.pool import Overloaded, Pool
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    """What calls wait for, for as long as the test lasts."""
+    held = threading.Event()
+    yield held
+    held.set()
+
+
+def test_the_result_and_the_error_of_a_call_are_passed_on() -> None:
+    calls = Pool(1, timeout_s=60)
+
+    assert anyio.run(calls.run, lambda: 5) == 5
+    with pytest.raises(ZeroDivisionError):
+        anyio.run(calls.run, lambda: 1 / 0)
+
+
+def test_a_call_that_takes_too_long_is_not_waited_for(held: threading.Event) -> None:
+    with pytest.raises(Overloaded, match=r"no answer within 0.05 s"):
+        anyio.run(Pool(1, timeout_s=0.05).run, held.wait)
+
+
+def test_a_call_that_too_many_wait_before_is_turned_away_at_once(
+    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "MAX_WAITING", 2)
+    calls = Pool(1, timeout_s=60)
+    done: list[bool] = []
+
+    async def call() -> None:
+        done.append(await calls.run(held.wait))
+
+    async def crowd() -> None:
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(call)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(Overloaded, match="too many calls at once"):
+                await calls.run(held.wait)
+            held.set()
+
+    anyio.run(crowd)
+
+    assert done == [True] * 3

@@ -1,0 +1,134 @@
+"""A job is polled until it ends: by itself, by time, by the operator, by a change of the model."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.batches.api import BatchResult
+from memline.shared.errors import ProviderLater, ProviderStop
+from memline.shared.index.batches import Batch
+from tests.support.batch_desk import TEXTS, Desk
+from tests.support.index_rows import CAPS, MODEL_B, answer, forget_vectors, vector_of
+
+
+def test_polls_become_rarer_up_to_a_minute(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+
+    waits = []
+    for _ in range(8):
+        due = desk.batch(batch.token).due
+        waits.append(due - desk.clock.now())
+        desk.clock.advance(waits[-1])
+        desk.step(batch.token)
+
+    assert [round(wait, 1) for wait in waits] == [10, 10, 15, 22.5, 33.8, 50.6, 60, 60]
+
+
+def test_a_poll_that_fails_says_nothing_of_the_batch(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.errors["get_job"] = [ProviderLater("500"), ProviderStop("bad key", hint="fix it", status=401)]
+
+    desk.run(batch.token, steps=1)
+    assert (desk.batch(batch.token).error, desk.batch(batch.token).action) == ("500", "")
+    desk.run(batch.token, steps=1)
+    assert (desk.batch(batch.token).error, desk.batch(batch.token).action) == ("bad key", "fix it")
+    desk.api.finish()
+    desk.run(batch.token)
+
+    assert desk.states() == {"ready": TEXTS}
+
+
+def test_a_job_the_provider_does_not_know_any_more_is_lost(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.errors["get_job"] = [ProviderStop("no such batch", status=404) for _ in range(2)]
+
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome) == ("closed", "lost")
+    assert desk.batch_health.failures == 1
+    assert desk.states() == {"wanted": TEXTS}
+    assert desk.plan().made == 0
+    assert len(desk.writer.lease(CAPS, credits=8, only_full=False, held=(0, 1))) == 1
+
+
+def test_what_takes_too_long_is_ended_and_what_was_finished_is_kept(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    rows = desk.api.job.rows[:5]
+    desk.api.job.results = [BatchResult(key=row.key, vector=vector_of(row.text)) for row in rows]
+    desk.clock.advance(desk.timeout_s)
+
+    after = desk.run(batch.token, steps=4)
+
+    assert desk.api.calls["cancel"] == 1
+    assert (after.state, after.outcome, after.stored) == ("closed", "timed out", 5)
+    assert desk.batch_health.failures == 1
+    assert desk.states() == {"ready": 5, "wanted": TEXTS - 5}
+    assert desk.plan().made == 0, "the rest goes out in requests"
+
+
+def test_a_job_that_cannot_be_ended_is_given_up_after_a_while(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.errors["cancel"] = [ProviderLater("500") for _ in range(99)]
+    desk.clock.advance(desk.timeout_s)
+
+    after = desk.run(batch.token, steps=40)
+
+    assert after.outcome == "timed out"
+    assert desk.states() == {"wanted": TEXTS}
+
+
+def test_a_batch_that_these_settings_do_not_lead_to_waits_until_its_time_is_over(
+    desk: Desk, batch: Batch
+) -> None:
+    desk.step(batch.token)
+    desk.unreachable = ProviderStop("no key", hint="set it")
+
+    desk.run(batch.token, steps=3)
+    waiting = desk.batch(batch.token)
+    desk.clock.advance(desk.timeout_s)
+    given_up = desk.run(batch.token, steps=12)
+
+    assert (waiting.state, waiting.error, waiting.action) == ("submitted", "no key", "set it")
+    assert (given_up.state, given_up.outcome) == ("closed", "timed out")
+    assert "left at the provider: no key" in given_up.error
+    assert desk.states() == {"wanted": TEXTS}
+    assert len(desk.api.jobs) == 1
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_batch_that_the_operator_cancels_gives_its_texts_back_to_requests(
+    desk: Desk, batch: Batch, steps: int
+) -> None:
+    desk.run(batch.token, steps=steps)
+
+    assert desk.request_cancel(batch.token)
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome, after.error) == ("closed", "cancelled", "by the operator")
+    assert desk.batch_health.failures == 0
+    assert desk.api.files == {}
+    assert desk.plan().made == 0
+    assert len(desk.writer.lease(CAPS, credits=8, only_full=False, held=(0, 1))) == 1
+
+
+def test_a_batch_of_the_model_before_is_ended_once_the_new_one_works(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.writer.retarget(MODEL_B)
+    desk.writer.sweep_batches(MODEL_B)
+    assert not desk.batch(batch.token).cancel_requested_at, "the name of the new model may be misspelt"
+    answer(desk.writer, desk.writer.lease(CAPS, credits=1, only_full=False))
+
+    desk.writer.sweep_batches(MODEL_B)
+
+    assert desk.batch(batch.token).cancel_reason == "the model was changed"
+
+
+def test_paying_for_everything_again_ends_the_batch_before(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+
+    forget_vectors(desk.writer)
+    desk.run(batch.token)
+
+    assert desk.api.job.state == "cancelled"
+    assert desk.batch(batch.token).state == "closed"
+    assert desk.states() == {"wanted": TEXTS}

@@ -1,0 +1,267 @@
+"""Batches end: what follows for their texts and for the breaker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from memline.shared.batches.api import BatchResult
+from memline.shared.batches.claims import free_dead
+from memline.shared.batches.outcomes import KEPT
+from memline.shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderRefused,
+    ProviderStop,
+    ProviderTooBig,
+)
+from memline.shared.index import batches
+from memline.shared.index.batches import Batch
+from memline.shared.index.driver import transaction
+from tests.support.batch_desk import TEXTS, Desk
+from tests.support.index_rows import BATCH_RULES
+
+
+def refuse(desk: Desk, token: str) -> None:
+    """The job of a batch fails for the tokens that the account has under way."""
+    desk.step(token)
+    error = ProviderTooBig("too many enqueued tokens")
+    desk.api.finish("failed", [], "too many enqueued tokens", error)
+    desk.run(token)
+
+
+# What a job made is paid for.
+
+
+@pytest.mark.parametrize(
+    "error", [ProviderLater("500"), ProviderBrokenAnswer("a web page"), ProviderStop("bad key", status=401)]
+)
+def test_what_a_job_made_is_asked_for_until_it_comes(desk: Desk, batch: Batch, error: ProviderError) -> None:
+    desk.step(batch.token)
+    desk.api.finish()
+    desk.api.errors["results"] = [error] * 20
+
+    after = desk.run(batch.token, steps=30)
+
+    assert (after.state, after.outcome, after.stored) == ("closed", "done", TEXTS)
+    assert desk.states() == {"ready": TEXTS}
+
+
+def test_what_a_job_made_is_given_up_when_its_time_is_over(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.finish()
+    desk.api.errors["results"] = [ProviderLater("500")] * 500
+
+    after = desk.run(batch.token, steps=100)
+
+    assert (after.state, after.outcome, after.error) == ("closed", "lost", "500")
+    assert 3_500 < desk.clock.now() - batch.created_at < 3_800
+    assert desk.batch_health.failures == 1
+    assert desk.states() == {"wanted": TEXTS}
+
+
+def test_a_file_that_is_gone_is_not_waited_for(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.finish()
+    desk.api.errors["results"] = [ProviderBrokenAnswer("no such file", status=404)] * 500
+
+    after = desk.run(batch.token, steps=20)
+
+    assert (after.state, after.outcome) == ("closed", "lost")
+    assert desk.clock.now() - batch.created_at < 120
+
+
+def test_the_operator_need_not_wait_for_what_a_job_made(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    desk.api.finish()
+    desk.api.errors["results"] = [ProviderLater("500")] * 500
+    desk.run(batch.token, steps=10)
+
+    assert desk.request_cancel(batch.token)
+    after = desk.run(batch.token)
+
+    assert (after.state, after.outcome, after.error) == ("closed", "cancelled", "by the operator")
+    assert desk.batch_health.failures == 0
+    assert desk.states() == {"wanted": TEXTS}
+
+
+def test_a_job_that_is_being_ended_is_looked_at_often_again(desk: Desk, batch: Batch) -> None:
+    desk.run(batch.token, steps=8)
+    desk.api.ends_slowly = True
+    batches.request_cancel(
+        desk.writer.connection, batch.token, reason="by the operator", now=desk.clock.now()
+    )
+
+    after = desk.step(batch.token)
+
+    assert after.due - desk.clock.now() == 10.0
+
+
+def test_a_provider_that_says_later_for_ever_gets_no_texts_for_ever(desk: Desk, batch: Batch) -> None:
+    desk.api.errors["create"] = [ProviderLater("busy", retry_after_s=60) for _ in range(500)]
+
+    after = desk.run(batch.token, steps=100)
+
+    assert (after.state, after.outcome) == ("closed", "failed")
+    assert 3_500 < desk.clock.now() - batch.created_at < 3_800
+    assert desk.batch_health.failures == 1
+
+
+def test_a_batch_is_not_taken_over_while_its_file_is_on_its_way(desk: Desk, batch: Batch) -> None:
+    freed: list[int] = []
+
+    def half_an_hour() -> None:
+        desk.clock.advance(1_800)
+        freed.append(free_dead(desk.writer.connection, desk.clock.now()))
+
+    desk.api.during["uploading"] = half_an_hour
+
+    desk.step(batch.token)
+
+    assert freed == [0]
+    assert desk.batch(batch.token).state == "submitted"
+
+
+def test_a_job_that_refuses_every_text_says_nothing_of_the_texts(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    error = ProviderRefused("this model takes no batches")
+    desk.api.finish("done", [BatchResult(key=row.key, error=error) for row in desk.api.job.rows])
+
+    after = desk.run(batch.token)
+
+    assert (after.outcome, after.error) == ("failed", "this model takes no batches")
+    assert desk.batch_health.failures == 1
+    assert desk.states() == {"wanted": TEXTS}
+
+
+# Too big.
+
+
+def test_a_job_above_a_cap_is_halved_until_it_fits(desk: Desk, batch: Batch) -> None:
+    refuse(desk, batch.token)
+
+    sizes = []
+    for _ in range(20):
+        desk.plan()
+        for each in desk.open():
+            sizes.append(each.rows)
+            desk.step(each.token)
+            if each.rows > TEXTS // 4:
+                refuse(desk, each.token)
+        desk.api.finish()
+        for each in desk.open():
+            desk.run(each.token)
+
+    assert desk.states() == {"ready": TEXTS}
+    assert sizes[:2] == [TEXTS // 2, TEXTS // 2]
+    assert set(sizes[2:]) == {TEXTS // 4}
+    assert desk.batch_health.failures == 0
+
+
+def test_a_day_after_a_refusal_the_provider_is_asked_for_more_again(desk: Desk, batch: Batch) -> None:
+    refuse(desk, batch.token)
+    desk.clock.advance(86_401)
+
+    assert desk.make().rows == TEXTS
+
+
+def test_halves_that_are_not_worth_a_batch_are_not_made(desk: Desk, batch: Batch) -> None:
+    desk.settings = replace(desk.settings, min_texts=TEXTS)
+    desk.api.errors["upload"].append(ProviderTooBig("too many rows"))
+
+    desk.run(batch.token, steps=2)
+
+    assert desk.batch(batch.token).outcome == "failed"
+    assert desk.batch_health.failures == 1
+
+
+def test_a_job_that_no_key_may_make_opens_the_breaker_at_once(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+    error = ProviderStop("no batches for you", hint="ask for them", status=403)
+    desk.api.finish("failed", [], "no batches for you", error)
+
+    desk.run(batch.token)
+
+    state = desk.batch_health
+    assert (state.state, state.reason, state.action) == ("open", "no batches for you", "ask for them")
+
+
+# The breaker.
+
+
+def test_a_batch_that_works_as_the_probe_of_an_open_breaker_closes_it(desk: Desk) -> None:
+    desk.open_breaker()
+    desk.clock.advance(BATCH_RULES.open_s + 1)
+    probe = desk.make()
+    assert (desk.batch_health.state, desk.batch_health.probe) == ("half_open", probe.token)
+
+    desk.step(probe.token)
+    desk.api.finish()
+    desk.run(probe.token)
+
+    assert (desk.batch_health.state, desk.batch_health.failures) == ("closed", 0)
+
+
+def test_a_batch_that_fails_as_the_probe_opens_the_breaker_for_longer(desk: Desk) -> None:
+    desk.open_breaker()
+    desk.clock.advance(BATCH_RULES.open_s + 1)
+    probe = desk.make()
+
+    desk.step(probe.token)
+    desk.api.finish("failed", [], "it broke again")
+    desk.run(probe.token)
+
+    state = desk.batch_health
+    assert (state.state, state.reason, state.opens) == ("open", "it broke again", 2)
+
+
+def test_a_probe_that_is_cancelled_lets_another_batch_be_the_probe(desk: Desk) -> None:
+    desk.open_breaker()
+    desk.clock.advance(BATCH_RULES.open_s + 1)
+    probe = desk.make()
+    batches.request_cancel(
+        desk.writer.connection, probe.token, reason="by the operator", now=desk.clock.now()
+    )
+
+    desk.run(probe.token)
+
+    assert (desk.batch_health.state, desk.batch_health.probe) == ("open", "")
+    assert desk.batch_health.probe_at <= desk.clock.now()
+
+
+# Ends without a provider.
+
+
+def test_a_batch_that_no_worker_is_there_to_begin_with_is_recalled(desk: Desk, batch: Batch) -> None:
+    desk.writer.sweep_batches(has_worker=False)
+    # A lease without an open batch ends with the next sweep.
+    desk.writer.sweep()
+
+    assert (desk.batch(batch.token).state, desk.batch(batch.token).outcome) == ("closed", "cancelled")
+    assert desk.states() == {"wanted": TEXTS}
+
+
+def test_a_batch_that_was_begun_is_not_recalled(desk: Desk, batch: Batch) -> None:
+    desk.step(batch.token)
+
+    desk.writer.sweep_batches(has_worker=False)
+
+    assert desk.batch(batch.token).state == "submitted"
+
+
+def test_only_the_last_closed_batches_are_kept(desk: Desk, batch: Batch) -> None:
+    connection = desk.writer.connection
+    with transaction(connection):
+        connection.executemany(
+            "INSERT INTO batches (token, identity_id, state, created_at, closed_at)"
+            " VALUES (?, ?, 'closed', 0, ?)",
+            ((f"old {number}", batch.identity_id, number) for number in range(KEPT + 5)),
+        )
+
+    desk.writer.sweep_batches()
+
+    kept = batches.latest(connection, 1_000)
+    assert len(kept) == KEPT + 1
+    assert "old 4" not in {each.token for each in kept}

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+
+from memline.producers import cli
+from memline.producers.cli.options import Invocation, command
+from memline.shared.config.load import Options
+from memline.shared.errors import ConfigError, MemlineError
+
+
+@pytest.fixture
+def probe(monkeypatch: pytest.MonkeyPatch) -> list[Options]:
+    """A command `probe` that only notes the global options it was given."""
+    seen: list[Options] = []
+
+    @command(name="probe")
+    @click.option("--fail", type=click.Choice(["hint", "usage", "disk", "interrupt", "status"]))
+    def probe_command(invocation: Invocation, fail: str | None) -> int | None:
+        seen.append(invocation.options)
+        match fail:
+            case "hint":
+                raise MemlineError("it broke", hint="memline doctor")
+            case "usage":
+                raise ConfigError("no such thing")
+            case "disk":
+                raise OSError(28, "No space left on device", "/full/x")
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "status":
+                return 1
+        return None
+
+    module = type(sys)("probe")
+    module.command = probe_command  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "probe", module)
+    monkeypatch.setitem(cli.COMMANDS, "probe", ("probe:command", "Probe."))
+    return seen

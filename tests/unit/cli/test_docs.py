@@ -1,0 +1,114 @@
+"""What the pages and the hints of errors tell a user to type exists: every command and every option."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from memline.producers.cli import COMMANDS, PROGRAM, cli
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
+SOURCES = sorted(path for name in ("producers", "shared", "workers") for path in ROOT.glob(f"{name}/**/*.py"))
+
+#: Where a command line ends: at a pipe, a comment, another command, a placeholder or two spaces.
+END = re.compile(r"\s*(?:[|;&#`<>){\"…,]|\s\s|$)")
+
+#: A word that is meant as a command's name; COMMAND and … are placeholders.
+WORD = re.compile(r"[a-z]+")
+
+
+def lines_of(page: Path) -> Iterator[str]:
+    """What a page shows as a command: after `memline ` in inline code, and in lines of code blocks."""
+    text = page.read_text("utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    for code in re.findall(r"`([^`\n]+)`", prose):
+        if code.startswith(f"{PROGRAM} "):
+            yield code.removeprefix(f"{PROGRAM} ")
+    for block in blocks:
+        for line in block.splitlines():
+            if match := re.match(rf"(?:\$ )?(?:[A-Z_]+=\S+ )*{PROGRAM} (.*)", line.strip()):
+                yield match[1]
+
+
+def unknown(line: str) -> str:
+    """The first word of a command line that does not exist; empty when all do."""
+    context = click.Context(cli, info_name=PROGRAM)
+    command: click.Command = cli
+    known = {option for parameter in cli.params for option in parameter.opts} | {"--help", "-h"}
+    takes_value = {option for p in cli.params if not getattr(p, "is_flag", False) for option in p.opts}
+    words = iter(re.split(r"\s+", line[: END.search(line).start()].strip()))  # type: ignore[union-attr]
+    for word in words:
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            if name not in known:
+                return word
+            if name in takes_value and "=" not in word:
+                next(words, "")
+        elif isinstance(command, click.Group):
+            if not WORD.fullmatch(word):
+                return ""
+            found = command.get_command(context, word)
+            if found is None:
+                return word
+            command = found
+            known |= {option for p in command.params for option in (*p.opts, *p.secondary_opts)}
+            takes_value |= {o for p in command.params if not getattr(p, "is_flag", False) for o in p.opts}
+    return ""
+
+
+COMMAND_LINES = [
+    pytest.param(line, id=f"{page.relative_to(ROOT)}: {line}") for page in PAGES for line in lines_of(page)
+]
+
+
+def test_the_page_of_commands_is_what_the_commands_say() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "cli_docs.py"))
+
+    is_current = script["PAGE"].read_text("utf-8") == script["page"]()
+
+    assert is_current, f"docs/cli.md is out of date; run: {script['REGENERATE']}"
+
+
+@pytest.mark.parametrize("line", COMMAND_LINES)
+def test_every_command_of_a_page_exists(line: str) -> None:
+    assert unknown(line) == "", f"memline {line}"
+
+
+def test_every_command_that_an_error_tells_to_type_exists() -> None:
+    hints = [
+        (path.relative_to(ROOT).as_posix(), match)
+        for path in SOURCES
+        for match in re.findall(rf'(?:hint|action|fix)=f?"{PROGRAM} ([^"]+)"', path.read_text("utf-8"))
+    ]
+
+    wrong = [(path, hint) for path, hint in hints if unknown(hint)]
+
+    assert len(hints) > 10
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("index --force --json", ""),
+        ("--agent work queue dead --match '*'", ""),
+        ("indx", "indx"),
+        ("index --forced", "--forced"),
+        ("queue dade", "dade"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(line: str, word: str) -> None:
+    assert unknown(line) == word
+
+
+def test_the_page_of_commands_has_every_command() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+    assert re.findall(r"^## memline ([a-z]+)$", page, re.MULTILINE) == list(COMMANDS)

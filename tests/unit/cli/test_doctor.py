@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memline.producers.cli import run
+from tests.support.workspace import Place
+
+
+def test_each_problem_comes_with_the_command_that_fixes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Place(folder=tmp_path / "user", memory={"provider": "openai"})
+
+    assert run(place.arguments("doctor")) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    problem = next(number for number, line in enumerate(lines) if line.startswith("FAIL "))
+    assert lines[problem + 1].startswith("     try: ")
+
+
+def test_a_configuration_that_cannot_be_used_is_a_finding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.json5"
+    file.write_text("{ agents: 7 }")
+
+    assert run(["--config", str(file), "doctor", "--json"]) == 1
+
+    assert json.loads(capsys.readouterr().out)[-1]["level"] == "problem"

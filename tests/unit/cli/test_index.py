@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from memline.producers.cli import index, run
+from memline.producers.runs.index_run import IndexReport, RunProgress
+from tests.support.workspace import Place
+
+COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)
+VECTORS = {"embedded": 2, "cached": 1, "pending": 0, "failed": 3}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("MEMORY.md", "# Notes\n")
+    return place
+
+
+def test_a_run_prints_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(place.arguments("index")) == 0
+
+    output = capsys.readouterr()
+    assert output.out.startswith("Memory index updated (main): 1 added, 0 changed, 0 removed, 0 unchanged.\n")
+    assert "keyword search only (no embedding provider)" in output.out
+
+
+def test_verbose_names_the_files_and_the_provider(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(place.arguments("index", "--verbose")) == 0
+
+    notes = capsys.readouterr().err
+    assert "Provider: none" in notes
+    assert "  added    MEMORY.md\n" in notes
+
+
+def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    failures = [{"path": f"{name}.md", "reason": "it is refused"} for name in ("a", "b", "a", "c", "d", "e")]
+    report = IndexReport(
+        agent="main",
+        files=COUNTS,
+        chunks=6,
+        vectors=VECTORS,
+        provider="openai",
+        model="m",
+        seconds=1.0,
+        failures=[*failures, {"path": "", "textHash": "ff", "reason": "too long"}],
+        warning="3 vectors wait",
+        action="memline queue resume",
+    )
+
+    index._print(report)
+
+    output = capsys.readouterr()
+    assert "2 embedded, 1 cached, 0 pending, 3 failed (openai m)" in output.out
+    assert output.err.splitlines() == [
+        "  failed: a.md, b.md, c.md and 2 more: it is refused",
+        "  failed: ff: too long",
+        "  3 vectors wait",
+        "Try: memline queue resume",
+    ]
+
+
+def test_without_a_terminal_a_long_wait_is_said_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    with index.progress_bar("main") as show:
+        for second in range(150):
+            now[0] = float(second)
+            show(RunProgress(waiting="a rate limit"))
+
+    assert capsys.readouterr().err == "main: a rate limit\n" * 2

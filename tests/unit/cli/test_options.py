@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from memline.producers import cli
+from memline.producers.cli.options import Invocation, examples, print_json, print_result, stop_event
+from memline.shared.config.load import Options
+from memline.shared.errors import ConfigError
+
+
+def test_global_options_stand_before_or_after_the_name(probe: list[Options]) -> None:
+    before = ["--config", "c", "--home", "h", "--workspace", "w", "--agent", "a"]
+
+    assert cli.run([*before, "probe"]) == 0
+    assert cli.run(["probe", *before]) == 0
+
+    for options in probe:
+        assert (options.config, options.home, options.workspace, options.agent) == (
+            Path("c"),
+            Path("h"),
+            Path("w"),
+            "a",
+        )
+
+
+def test_an_option_after_the_name_wins_over_the_same_before_it(probe: list[Options]) -> None:
+    cli.run(["--agent", "a", "--home", "h", "probe", "--agent", "b"])
+
+    assert (probe[0].agent, probe[0].home) == ("b", Path("h"))
+
+
+def test_an_option_of_one_run_is_forgotten_in_the_next(probe: list[Options]) -> None:
+    cli.run(["--agent", "a", "probe"])
+    cli.run(["probe"])
+
+    assert probe[1].agent is None
+
+
+def test_examples_keep_their_lines() -> None:
+    assert examples("a", "b") == "\b\nExamples:\n  a\n  b"
+
+
+def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": "記憶"})
+    print_json({"a": "\udcff"})
+
+    kept, escaped = capsys.readouterr().out.split("}\n", 1)
+    assert "記憶" in kept
+    assert "\\udcff" in escaped
+
+
+def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
+    invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
+
+    with pytest.raises(ConfigError):
+        _ = invocation.loaded
+
+    (tmp_path / "nowhere").write_text("{}")
+    assert invocation.loaded is invocation.loaded
+
+
+def test_a_result_is_json_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result({"a": 1}, True, ["a is 1"])
+    print_result({"a": 1}, False, ["a is 1"])
+
+    assert capsys.readouterr().out == '{\n  "a": 1\n}\na is 1\n'
+
+
+def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    with stop_event() as stop:
+        is_set_before = stop.is_set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The first bytecode after a signal runs its handler.
+        is_set_after = stop.wait(5)
+
+    assert (is_set_before, is_set_after) == (False, True)
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.cli import run
+from memline.producers.reports import fleet_state
+from memline.shared.queue import dead_letters
+from memline.shared.queue.dead_letters import DeadLetter
+from tests.support.workspace import Place, remote
+
+REPORT: dict[str, Any] = {
+    "queues": [
+        {
+            "name": "embed",
+            "waiting": 3,
+            "inFlight": 2,
+            "delayed": 0,
+            "dead": 1,
+            "oldestSeconds": 400.0,
+            "ratePerMinute": 60.0,
+        }
+    ],
+    "backlog": {"wanted": 9, "leased": 4, "failed": 1, "etaSeconds": 13.0},
+    "agents": [],
+    "workerFailure": None,
+    "workers": [{"role": "embed", "host": "one", "pid": 7, "version": "1", "lastSeenSeconds": 2.0}],
+    "providers": [
+        {
+            "name": "openai",
+            "agentId": "main",
+            "state": "paused",
+            "reason": "no quota",
+            "action": "memline queue resume",
+            "modes": [],
+        }
+    ],
+}
+
+LETTERS = [
+    DeadLetter(id="1", queue="store", actor="store_files", agent="main", error="disk is full", age_s=60.0)
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
+
+
+@pytest.fixture
+def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet whose Redis is not asked."""
+    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
+    monkeypatch.setattr(fleet_state, "fleet_state", lambda *_: REPORT)
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, match: LETTERS if match in "*disk*" else [])
+
+
+def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
+    assert run(args) == status
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("fleet")
+def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = output(capsys, "queue")
+
+    assert "Backlog: 9 wanted, 4 leased, 1 failed, about 13 s left" in shown
+    assert "Provider openai (main): paused, no quota (try: memline queue resume)" in shown
+    assert json.loads(output(capsys, "queue", "--json")) == REPORT
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("condition", "is_met"),
+    [
+        ("oldest>300", True),
+        ("oldest < 300", False),
+        ("waiting>2", True),
+        ("dead>1", False),
+        ("backlog>12", True),
+        ("failed>0.5", True),
+        ("workers<2", True),
+        ("paused>0", True),
+        ("open>0", False),
+    ],
+)
+def test_a_condition_that_holds_is_named_and_fails(
+    capsys: pytest.CaptureFixture[str], condition: str, is_met: bool
+) -> None:
+    assert run(["queue", "--fail-if", condition]) == int(is_met)
+
+    assert (f"{condition} holds" in capsys.readouterr().err) is is_met
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--fail-if", "age>3"), "is not a valid condition"),
+        (("--fail-if", "oldest=3"), "is not a valid condition"),
+        (("--watch", "--json"), "without --json and --fail-if"),
+        (("--watch", "--fail-if", "dead>0"), "without --json and --fail-if"),
+    ],
+)
+def test_options_that_make_no_sense_are_wrong_usage(
+    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str
+) -> None:
+    assert run(["queue", *args]) == 2
+
+    assert words in capsys.readouterr().err
+
+
+def test_without_a_queue_it_says_what_to_look_at_instead(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(place.arguments("queue")) == 1
+
+    assert "Try: memline status" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("fleet")
+def test_dead_messages_are_listed_with_their_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = output(capsys, "queue", "dead")
+
+    assert "store/store_files  main  60 s ago\n    disk is full" in listed
+    assert output(capsys, "queue", "dead", "--match", "nothing") == "No dead messages.\n"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_dead_messages_are_put_back_or_removed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "requeue", lambda _url, letters: len(letters))
+    monkeypatch.setattr(dead_letters, "drop", lambda _url, letters: len(letters))
+
+    assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 1}
+    assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 messages are removed.\n"
+
+
+def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = output(capsys, *place.arguments("queue", "pause", "--provider", "openai", "--mode", "batch"))
+    resumed = json.loads(output(capsys, *place.arguments("queue", "resume", "--json")))
+
+    assert shown == "main: embedding by batches with openai is paused.\n"
+    assert (resumed[0]["agentId"], resumed[0]["paused"]) == ("main", False)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memline.producers.cli import run
+from memline.producers.runs.loop_errors import FILES, LoopErrors
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("memory/notes.md", "# Notes\n")
+    return place
+
+
+def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(place.arguments("status"))
+    before = capsys.readouterr().out
+    run(place.arguments("status", "--index"))
+    after = capsys.readouterr().out
+
+    assert "  Dirty:       yes: 1 files and 0 vectors behind (memline index)\n" in before
+    assert "  Indexed:     1/1 files · 1 chunks\n" in after
+    assert "  Dirty:       no\n" in after
+    assert "  Embeddings:  unavailable: " in after
+
+
+def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.index()
+    with LoopErrors().guard(place.agent, FILES):
+        raise OSError(13, "Permission denied", "/notes")
+
+    run(place.arguments("status"))
+
+    assert (
+        "  Trouble:     files: /notes: permission denied (try: memline doctor)\n" in capsys.readouterr().out
+    )
+
+
+def test_verbose_names_every_file_that_is_left_out(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.write("memory/binary.md", b"\0\1")
+    place.index()
+
+    run(place.arguments("status", "--verbose", "--json"))
+
+    (report,) = json.loads(capsys.readouterr().out)
+    assert [file["path"] for file in report["files"]] == ["memory/binary.md"]

@@ -1,0 +1,82 @@
+"""No note, file name or error commands the terminal of the user who reads about it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from memline.producers.cli import run
+from memline.producers.cli.options import printable
+from tests.support.workspace import Place
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+#: A title of the window, a colour by ESC and by the C1 form of CSI, a bell, and a step back.
+EVIL = "plugh \x1b]0;title\x07 \x1b[95mred\x9b31m\x08\x7f"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("memory/evil\x1b[95m.md", f"# Title\n\n{EVIL}\n")
+    place.write("memory/bad\x9b31m.md", b"\0\1\2")
+    return place
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("index", "--verbose"),
+        ("search", "plugh"),
+        ("search", "plugh", "--explain"),
+        ("search", "plugh", "--json"),
+        ("status", "--verbose"),
+        ("status", "--verbose", "--json"),
+        ("get", "memory/evil\x1b[95m.md"),
+        ("get", "memory/none\x1b[95m.md"),
+        ("doctor",),
+    ],
+    ids=" ".join,
+)
+def test_control_characters_are_written_out(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    if args[0] != "index":
+        place.index()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    run(place.arguments(*args))
+
+    output = capsys.readouterr()
+    # The colours of our own: bold, red, green, yellow, cyan, and their end.
+    shown = re.sub(r"\x1b\[(?:0|1|3[1236])m", "", output.out) + output.err
+    assert shown
+    assert CONTROL.search(shown) is None
+
+
+def test_get_gives_a_pipe_the_text_as_it_is(place: Place) -> None:
+    assert EVIL in place.run("get", "memory/evil\x1b[95m.md").stdout
+
+
+def test_json_keeps_the_text_itself(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    run(place.arguments("get", "memory/evil\x1b[95m.md", "--json"))
+
+    assert EVIL in json.loads(capsys.readouterr().out)["text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("tab\tand\nline\r\n", "tab\tand\nline\r\n"),
+        ("over\rwritten", "over\\x0dwritten"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b31m", "\\x9b31m"),
+        ("記憶 ü", "記憶 ü"),
+    ],
+)
+def test_only_what_a_terminal_obeys_is_written_out(text: str, shown: str) -> None:
+    assert printable(text) == shown

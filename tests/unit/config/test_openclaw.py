@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memline.shared.config.check import Issues, RawConfig
+from memline.shared.config.openclaw import read_qmd
+from memline.shared.config.schema import ExtraPath
+
+
+def layer(memory: dict[str, Any]) -> tuple[dict[str, Any], Issues]:
+    issues = Issues()
+    raw = RawConfig(content={"memory": memory}, name="f", env={}, issues=issues)
+    return dict(read_qmd(raw)), issues
+
+
+def test_without_the_qmd_backend_its_settings_mean_nothing() -> None:
+    found, issues = layer({"backend": "builtin", "qmd": {"paths": [{"path": "x"}]}})
+
+    assert (found, issues.problems, issues.warnings) == ({}, [], [])
+
+
+def test_what_means_the_same_is_taken_over() -> None:
+    found, issues = layer(
+        {
+            "backend": "qmd",
+            "qmd": {
+                "paths": [{"path": "~/notes", "name": "notes", "pattern": "*.md"}],
+                "limits": {"maxResults": 9},
+                "sessions": {"enabled": True},
+                "update": {"interval": "90m"},
+            },
+        }
+    )
+
+    assert found == {
+        "extraPaths": ((ExtraPath(path="~/notes", pattern="*.md"),), "f: memory.qmd.paths"),
+        "query.maxResults": (9, "f: memory.qmd.limits.maxResults"),
+        "experimental.sessionMemory": (True, "f: memory.qmd.sessions.enabled"),
+        "sources": (("memory", "sessions"), "f: memory.qmd.sessions.enabled"),
+        "sync.intervalMinutes": (90, "f: memory.qmd.update.interval"),
+    }
+    assert not issues.problems
+
+
+def test_what_has_no_effect_is_named() -> None:
+    _, issues = layer({"backend": "qmd", "qmd": {"command": "qmd", "limits": {"timeoutMs": 1}}})
+
+    assert any("command, limits.timeoutMs" in warning for warning in issues.warnings)
+
+
+@pytest.mark.parametrize(
+    ("interval", "minutes"), [("5m", 5), ("1h", 60), (7, 7), ("30s", 1), ("0m", 0), ("1d", 1440)]
+)
+def test_intervals_are_durations(interval: object, minutes: int) -> None:
+    found, _ = layer({"backend": "qmd", "qmd": {"update": {"interval": interval}}})
+
+    assert found["sync.intervalMinutes"][0] == minutes
+
+
+@pytest.mark.parametrize(
+    ("qmd", "place"),
+    [
+        ({"update": {"interval": "soon"}}, "f: memory.qmd.update.interval"),
+        ({"limits": {"maxResults": "9"}}, "f: memory.qmd.limits.maxResults"),
+        ({"paths": "x"}, "f: memory.qmd.paths"),
+        ("x", "f: memory.qmd"),
+    ],
+)
+def test_an_invalid_value_is_reported_with_its_place_in_qmd(qmd: object, place: str) -> None:
+    _, issues = layer({"backend": "qmd", "qmd": qmd})
+
+    assert issues.problems[0].message.startswith(f"{place}: found")

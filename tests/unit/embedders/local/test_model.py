@@ -1,0 +1,311 @@
+"""A real model in this process, beside vectors that another implementation computed from the same weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.shared.config.schema import Local
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.gguf import read_head
+from memline.shared.embedders.local.model import LlamaModel, LocalEmbedder, _library, shared_model
+from memline.shared.embedders.protocol import Identity
+from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
+from tests.support.local_model import MODEL, gguf, needs_model
+from tests.unit.embedders.conftest import make_settings
+
+#: Texts, their tokens and their vectors, computed by a plain BERT in float64 with a tokenizer of its own. The
+#: last text has three windows.
+REFERENCES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[3] / "fixtures/minilm_vectors.json").read_text()
+)
+
+LONG = REFERENCES[-1]["text"]
+
+ODD_TEXTS = ["", " \n\t", "\0", "a\0b", "\ud800", "\U0010ffff\ufffe", "\u200b", "\ufeff", "e\u0301" * 2000]
+ODD_TEXTS += ["x" * 5_000, "[CLS] [SEP] <|endoftext|>", "한국어 " * 800, "👩‍👩‍👧‍👦" * 600, "\u202eabc"]
+
+
+def local(**memory: Any) -> LocalEmbedder:
+    choice = choose(make_settings(local=Local(model_path=str(MODEL)), **memory))
+    embedder = choice.build()
+    assert isinstance(embedder, LocalEmbedder)
+    return embedder
+
+
+def cosine(one: bytes, other: Any) -> float:
+    return sum(a * b for a, b in zip(array("f", one), other, strict=True))
+
+
+@pytest.fixture
+def embedder() -> Iterator[LocalEmbedder]:
+    made = local()
+    yield made
+    made.close()
+
+
+@needs_model
+@pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference["text"][:12])
+def test_vectors_agree_with_those_of_another_implementation(
+    embedder: LocalEmbedder, reference: dict[str, Any]
+) -> None:
+    (document,) = embedder.embed_documents([reference["text"]])
+    query = embedder.embed_query(reference["text"], timeout_s=10)
+
+    assert cosine(document, reference["vector"]) >= 0.99
+    # This model has no prompts.
+    assert query == document
+
+
+@needs_model
+def test_a_text_has_the_same_vector_in_any_company(embedder: LocalEmbedder) -> None:
+    texts = [reference["text"] for reference in REFERENCES]
+
+    together = embedder.embed_documents(texts)
+
+    assert together[::-1] == embedder.embed_documents(texts[::-1])
+    assert together == [embedder.embed_documents([text])[0] for text in texts]
+
+
+@needs_model
+def test_the_end_of_a_long_text_counts(embedder: LocalEmbedder) -> None:
+    one, other = embedder.embed_documents([LONG + " zebra", LONG + " The reactor is on fire." * 20])
+
+    assert 0.5 < cosine(one, array("f", other)) < 0.999
+
+
+@needs_model
+@pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:6]))
+def test_odd_texts_have_a_vector_like_any_other(embedder: LocalEmbedder, text: str) -> None:
+    (vector,) = embedder.embed_documents([text])
+
+    numbers = array("f", vector)
+    assert len(numbers) == 384
+    assert math.fsum(x * x for x in numbers) == pytest.approx(1, abs=1e-5)
+
+
+@needs_model
+def test_prompts_go_before_texts_and_questions_as_the_family_wants() -> None:
+    digest = read_head(MODEL).digest
+    choice = choose(make_settings(local=Local(model_path=str(MODEL))))
+    place = choice.endpoint
+    assert place
+    plain = LocalEmbedder(identity=Identity(provider="local", model="m", endpoint=digest), endpoint=place)
+    dressed = LocalEmbedder(
+        identity=Identity(provider="local", model="m", endpoint=digest, scheme="e5"),
+        endpoint=place,
+    )
+
+    assert dressed.embed_documents(["a cat"]) == plain.embed_documents(["passage: a cat"])
+    assert [dressed.embed_query("a cat", timeout_s=9)] == plain.embed_documents(["query: a cat"])
+    # Every window of a long text has its prompt.
+    assert cosine(dressed.embed_documents([LONG])[0], array("f", plain.embed_documents([LONG])[0])) < 0.99999
+    plain.close()
+    dressed.close()
+
+
+@needs_model
+def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length() -> None:
+    short = local(output_dimensionality=64)
+    whole = local()
+
+    (vector,) = short.embed_documents(["a cat"])
+    numbers = array("f", whole.embed_documents(["a cat"])[0])[:64]
+
+    assert len(vector) == 4 * 64
+    assert cosine(vector, numbers) == pytest.approx(math.sqrt(sum(x * x for x in numbers)), abs=1e-5)
+    short.close()
+    whole.close()
+
+
+@needs_model
+def test_more_dimensions_than_the_model_has_are_a_stop() -> None:
+    embedder = local(output_dimensionality=1000)
+
+    with pytest.raises(ProviderStop, match="384 dimensions, not 1000") as caught:
+        embedder.embed_query("x", timeout_s=9)
+
+    assert "outputDimensionality" in caught.value.hint
+    embedder.close()
+
+
+@needs_model
+def test_embedders_of_one_file_share_a_model_until_the_last_is_closed() -> None:
+    one, other = local(), local()
+    digest = read_head(MODEL).digest
+    for embedder in (one, other):
+        embedder.embed_query("load", timeout_s=9)
+    model = weakref.ref(shared_model(MODEL, digest))
+
+    one.close()
+    one.close()
+    assert shared_model(MODEL, digest) is model()
+    other.close()
+    assert model() is None
+
+
+@needs_model
+def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedder) -> None:
+    texts = [f"note number {number} about {number * 7}" for number in range(40)]
+    expected = embedder.embed_documents(texts)
+    found: dict[int, list[bytes]] = {}
+
+    def work(first: int) -> None:
+        found[first] = embedder.embed_documents(texts[first : first + 10])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 40, 10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [vector for first in sorted(found) for vector in found[first]] == expected
+
+
+@needs_model
+def test_a_question_does_not_wait_longer_than_its_time() -> None:
+    model = LlamaModel(MODEL, threads=1)
+
+    with model._exclusive(-1), pytest.raises(ProviderLater, match="busy"):
+        model.embed("", "a question", timeout_s=0.01)
+
+    assert len(model.embed("", "a question", timeout_s=1)) == 4 * 384
+
+
+@needs_model
+def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbedder) -> None:
+    embedder.embed_query("load", timeout_s=10)
+    done: list[str] = []
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        embedder.embed_documents([LONG] * 20)
+        done.append("request")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    embedder.embed_query("where?", timeout_s=30)
+    done.append("question")
+    thread.join()
+
+    assert done == ["question", "request"]
+
+
+@needs_model
+def test_a_forked_process_loads_a_model_of_its_own(embedder: LocalEmbedder) -> None:
+    program = f"""
+import os, sys
+from pathlib import Path
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local import model
+from memline.shared.config.schema import Local
+from tests.unit.embedders.conftest import make_settings
+# OpenMP waits for ever for threads that a fork has lost.
+model._threads = 2
+embedder = choose(make_settings(local=Local(model_path={str(MODEL)!r}))).build()
+before = embedder.embed_query("hello", timeout_s=9)
+child = os.fork()
+if not child:
+    same = embedder.embed_query("hello", timeout_s=9) == before
+    embedder.close()
+    os._exit(0 if same else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    root = Path(__file__).parents[4]
+
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, timeout=60)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@needs_model
+@pytest.mark.parametrize("cut", [100, 5_000_000, 25_282_000])
+def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path: Path, cut: int) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(MODEL.read_bytes()[:cut])
+
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderStop, match="ends too early"):
+        embedder.embed_documents(["x"])
+    embedder.close()
+
+
+@needs_model
+@pytest.mark.parametrize("architecture", ["bert", "no-such-architecture"])
+def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(
+    tmp_path: Path, architecture: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf(general__architecture=architecture, **{f"{architecture}__pooling_type": 1}))
+
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderStop, match=r"cannot be loaded \(.+\)") as caught:
+        embedder.embed_documents(["x"])
+    embedder.close()
+    assert caught.value.hint
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_model
+def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf())
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+    os.unlink(model)
+    model.write_bytes(MODEL.read_bytes())
+
+    with pytest.raises(ProviderStop, match="has changed"):
+        embedder.embed_query("x", timeout_s=1)
+    embedder.close()
+
+
+def test_without_the_library_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    _library.cache_clear()
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf())
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderError, match="llama-cpp-python is not installed") as caught:
+        embedder.embed_query("x", timeout_s=1)
+
+    assert isinstance(caught.value, ProviderStop)
+    assert "pip install 'memline[local]'" in caught.value.hint
+    embedder.close()
+
+
+def test_vectors_with_unknown_prompts_are_not_asked_for(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf())
+    choice = choose(make_settings(local=Local(model_path=str(model))))
+    assert choice.endpoint
+
+    with pytest.raises(ProviderStop, match="prompts that are not known: later-family"):
+        LocalEmbedder(
+            identity=Identity(provider="local", model="m", scheme="later-family"),
+            endpoint=choice.endpoint,
+        )
+
+
+def test_no_texts_are_no_work(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf())
+
+    assert choose(make_settings(local=Local(model_path=str(model)))).build().embed_documents([]) == []

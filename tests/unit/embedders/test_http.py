@@ -1,0 +1,296 @@
+"""HTTP to a provider: attempts and time limits, certificates, and files of any length without the key."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.embedders.endpoint import Endpoint
+from memline.shared.embedders.http import HttpClient, Upload
+from memline.shared.embedders.openai import OpenAIEmbedder
+from memline.shared.embedders.protocol import MAX_ATTEMPTS, Identity, limit_attempts
+from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
+from tests.support.embedding_server import EmbeddingServer
+from tests.unit.embedders.conftest import KEY, Connect
+
+#: What is asked for.
+TEXTS = ("alpha notes", "beta plan", "gamma list", "delta word")
+
+Ask = Callable[[str], HttpClient]
+
+
+@pytest.fixture
+def ask(clock: ManualClock) -> Iterator[Ask]:
+    made: list[HttpClient] = []
+
+    def make(url: str) -> HttpClient:
+        endpoint = Endpoint(
+            provider="openai", base_url=url, public=False, key=KEY, headers={"x-team": "notes"}
+        )
+        made.append(HttpClient(endpoint, timeout_s=10, clock=clock))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def test_a_redirect_at_the_same_place_keeps_the_key(ask: Ask) -> None:
+    with EmbeddingServer(key=KEY) as server:
+        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n", b"two\n"]))
+        server.batches.control({"faults": {"output": [f"redirect:/v1/files/{file.id}/content"]}})
+
+        got = b"".join(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+
+    assert got == b"one\ntwo\n"
+
+
+def test_a_circle_of_redirects_ends(ask: Ask) -> None:
+    with EmbeddingServer() as server:
+        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
+        server.batches.control({"faults": {"output": f"redirect:/v1/files/{file.id}/content"}})
+
+        with pytest.raises(ProviderStop):
+            list(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+
+        assert server.batches.calls["output"] <= 5
+
+
+@pytest.mark.parametrize("target", ["ftp://example.com/x", "http://", "http://[", "//", "file:///etc/passwd"])
+def test_a_redirect_to_nowhere_is_an_error(ask: Ask, target: str) -> None:
+    with EmbeddingServer() as server:
+        file = server.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
+        server.batches.control({"faults": {"output": f"redirect:{target}"}})
+
+        with pytest.raises(ProviderError) as caught:
+            list(ask(server.url).download(f"/files/{file.id}/content", what="content"))
+
+    assert caught.value.kind in ("stop", "later")
+
+
+def test_no_other_call_follows_a_redirect(ask: Ask) -> None:
+    with EmbeddingServer() as server, EmbeddingServer() as other:
+        server.batches.control({"faults": {"list": f"redirect:{other.url}/batches"}})
+        client = ask(server.url)
+
+        reply = client.get("/batches", what="list")
+
+        assert client.error(reply).kind == "stop"
+        assert not other.batches.calls
+
+
+def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask: Ask) -> None:
+    with EmbeddingServer() as server:
+        server.batches.control({"faults": {"create": "500", "look": "500", "delete": "reset"}})
+        client = ask(server.url)
+
+        with pytest.raises(ProviderLater):
+            client.post("/batches", {}, what="create", once=True)
+        with pytest.raises(ProviderLater):
+            client.get("/batches/x", what="look")
+        with pytest.raises(ProviderLater):
+            client.delete("/files/x", what="delete")
+
+        assert server.batches.calls == {"create": 1, "look": MAX_ATTEMPTS, "delete": MAX_ATTEMPTS}
+
+
+def test_a_body_is_sent_piece_by_piece_with_its_size(ask: Ask) -> None:
+    sent = [b'--b\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n', b"--b\r\n"]
+    sent += [b'Content-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n']
+    sent += [b"x" * 999 + b"\n"] * 3000 + [b"\r\n--b--\r\n"]
+    with EmbeddingServer() as server:
+        content = Upload(
+            content_type="multipart/form-data; boundary=b",
+            size=sum(map(len, sent)),
+            pieces=lambda: iter(sent),
+        )
+
+        client = ask(server.url)
+        file = client.json(client.upload("/files", content, what="upload"))
+
+    assert file["bytes"] == 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("base", "expected"),
+    [
+        ("http://127.0.0.1/v1beta", "http://127.0.0.1/upload/v1beta/files"),
+        ("http://127.0.0.1/proxy/v1beta", "http://127.0.0.1/proxy/upload/v1beta/files"),
+        ("http://127.0.0.1", "http://127.0.0.1/upload/files"),
+        ("http://127.0.0.1/v1beta?a=1", "http://127.0.0.1/upload/v1beta/files?a=1&b=2"),
+    ],
+)
+def test_the_word_of_a_service_is_put_before_the_version(ask: Ask, base: str, expected: str) -> None:
+    query = {"b": 2} if "?" in expected else None
+
+    assert str(ask(base)._url("/files", query, "upload")) == expected
+
+
+def test_retry_after_is_handed_on_and_no_attempt_is_made_before(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    for fault, seconds in (("429:60", 60.0), ("503:30", 30.0), ("429", None)):
+        server.control({"fault": fault, "clear_log": True})
+
+        with pytest.raises(ProviderLater) as caught:
+            connect(server.url).embed_documents(TEXTS)
+
+        assert caught.value.retry_after_s == seconds
+        assert len(server.requests) == 1
+
+
+def test_retry_after_may_be_a_date(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": f"429:{formatdate(4_000_000_000, usegmt=True)}"})
+
+    with pytest.raises(ProviderLater) as caught:
+        connect(server.url).embed_documents(TEXTS)
+
+    assert caught.value.retry_after_s
+    assert caught.value.retry_after_s > 3600
+
+
+@pytest.mark.parametrize("fault", ["500", "close"])
+def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts(
+    server: EmbeddingServer, connect: Connect, fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    with pytest.raises(ProviderLater):
+        connect(server.url).embed_documents(TEXTS)
+
+    assert len(server.requests) == 3
+
+
+class HurriedClock(ManualClock):
+    """Each look at it takes a second."""
+
+    def now(self) -> float:
+        self.advance(1)
+        return super().now()
+
+
+def test_an_answer_that_comes_too_slowly_is_given_up(
+    server: EmbeddingServer,
+) -> None:
+    embedder = OpenAIEmbedder(
+        identity=Identity(provider="openai", model="m"),
+        endpoint=Endpoint(provider="openai", base_url=server.url, public=False),
+        timeout_s=1.5,
+        clock=HurriedClock(),
+    )
+
+    with pytest.raises(ProviderLater, match=r"no answer within 1\.5 s"):
+        embedder.embed_documents(TEXTS)
+
+    embedder.close()
+
+
+def test_a_server_on_this_machine_is_not_asked_through_a_proxy(
+    server: EmbeddingServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+
+    assert connect(server.url).embed_documents(TEXTS)
+
+
+def test_no_server_at_all_is_later_and_names_the_address(connect: Connect) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+
+    with pytest.raises(ProviderLater) as caught:
+        connect(f"http://127.0.0.1:{port}/v1").embed_documents(TEXTS)
+
+    assert f"http://127.0.0.1:{port}" in caught.value.hint
+
+
+def test_the_caller_may_allow_a_single_attempt(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": "500"})
+
+    with pytest.raises(ProviderLater), limit_attempts(1), limit_attempts(3):
+        connect(server.url).embed_documents(["x"])
+
+    assert len(server.requests) == 1
+
+
+class TlsServer:
+    """An HTTPS server whose certificate only those trust who have its file."""
+
+    certificate = Path(__file__).parents[2] / "fixtures/untrusted.pem"
+
+    def __init__(self) -> None:
+        self.connections = 0
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._context = context
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            try:
+                with self._context.wrap_socket(connection, server_side=True) as trusted:
+                    trusted.recv(65536)
+                    trusted.sendall(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+            except OSError:
+                connection.close()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def tls_server() -> Iterator[TlsServer]:
+    running = TlsServer()
+    yield running
+    running.close()
+
+
+def test_an_untrusted_certificate_stops_at_once_and_says_how_to_trust_it(
+    tls_server: TlsServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"https://127.0.0.1:{tls_server.port}/v1"
+
+    with pytest.raises(
+        ProviderStop, match=f"the certificate of https://127.0.0.1:{tls_server.port}"
+    ) as caught:
+        ask(url).post("/embeddings", {})
+    refused = tls_server.connections
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
+    trusted = ask(url).post("/embeddings", {})
+
+    assert refused == 1
+    assert "SSL_CERT_FILE" in caught.value.hint
+    assert trusted.status == 401
+
+
+def test_a_redirect_from_a_plain_address_to_one_with_tls_is_verified_by_the_usual_roots(
+    tls_server: TlsServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls_server.certificate))
+    with EmbeddingServer() as plain:
+        file = plain.batches.jobs._store("x", "output", 0, lambda: iter([b"one\n"]))
+        target = f"https://127.0.0.1:{tls_server.port}/file"
+        plain.batches.control({"faults": {"output": f"redirect:{target}"}})
+
+        with pytest.raises(ProviderStop) as caught:
+            list(ask(plain.url).download(f"/files/{file.id}/content", what="content"))
+
+    assert caught.value.status == 401

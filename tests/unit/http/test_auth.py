@@ -1,0 +1,260 @@
+"""Who is answered at all: names in Host, origins of pages, addresses that are served."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from starlette.datastructures import Headers
+from starlette.types import Message
+
+from memline.producers.http.auth import (
+    MAX_CLIENTS,
+    MAX_WRONG_TOKENS,
+    Authenticator,
+    Guard,
+    OriginCheck,
+    PerMinute,
+)
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Serve
+from memline.shared.errors import AccessDenied
+
+
+async def nothing(*_: object) -> None: ...
+
+
+def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
+    """The status of a POST from this address; 0 when it got through."""
+    sent: list[Message] = []
+    waiting = list(messages or ({"type": "http.request"},))
+
+    async def receive() -> Message:
+        return waiting.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/search",
+        "client": (address, 1),
+        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {token}".encode())],
+    }
+    anyio.run(guard, scope, receive, send)
+    return next((message["status"] for message in sent if "status" in message), 0)
+
+
+def test_a_remote_client_that_guesses_tokens_has_to_wait_even_with_the_right_one() -> None:
+    serve = Serve(token="a-token-of-tests")
+    guard = Guard(nothing, serve=serve, authenticator=Authenticator(serve, default_agent="main"))
+
+    answers = [asked(guard, "10.0.0.9", "wrong-token") for _ in range(MAX_WRONG_TOKENS + 1)]
+
+    assert answers == [401] * MAX_WRONG_TOKENS + [429]
+    assert asked(guard, "10.0.0.9", serve.token) == 429
+    assert asked(guard, "10.0.0.8", serve.token) == 0
+
+
+def test_a_request_that_ends_in_the_middle_is_not_acted_upon() -> None:
+    guard = Guard(nothing, serve=Serve(), authenticator=Authenticator(Serve(), default_agent="main"))
+    half = {"type": "http.request", "body": b'{"text": "x"}', "more_body": True}
+
+    assert asked(guard, "127.0.0.1", "", half, {"type": "http.disconnect"}) == 400
+    assert asked(guard, "127.0.0.1", "", half, {"type": "http.request", "body": b" "}) == 0
+
+
+def refused(serve: Serve, **headers: str) -> int:
+    """The status that a request with these headers is refused with; 0 when it is not."""
+
+    check = OriginCheck(nothing, serve=serve)
+    answer = check.check(Headers({name.replace("_", "-"): text for name, text in headers.items()}))
+    return answer.status_code if answer else 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:7843", "[::1]", "LocalHost:1"])
+def test_loopback_is_answered_by_its_names(host: str) -> None:
+    assert refused(Serve(), host=host) == 0
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "127.0.0.2", "10.0.0.1", "localhost.evil.example", "a b", "[::", ""),
+        *("me@localhost", "localhost#evil", "localhost/evil", "localhost:x", "localhost:1:2", "locálhost"),
+    ],
+)
+def test_other_names_are_not_answered_on_loopback(host: str) -> None:
+    assert refused(Serve(), host=host) == 421
+
+
+def test_a_name_that_is_allowed_is_answered() -> None:
+    serve = Serve(allowed_hosts=("Memory.Example",))
+
+    assert refused(serve, host="memory.example:443") == 0
+    assert refused(serve, host="other.example") == 421
+
+
+def test_on_all_addresses_an_address_is_a_name_and_a_foreign_name_is_not() -> None:
+    serve = Serve(host="0.0.0.0", token="a-token-of-tests")
+
+    assert refused(serve, host="192.168.1.5:7843") == 0
+    assert refused(serve, host="evil.example") == 421
+
+
+def test_with_names_given_only_these_are_answered_on_all_addresses() -> None:
+    serve = Serve(host="0.0.0.0", token="a-token-of-tests", allowed_hosts=("memory.example",))
+
+    assert refused(serve, host="192.168.1.5") == 421
+    assert refused(serve, host="memory.example") == 0
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:7843", 0),
+        ("https://localhost:7843", 0),
+        ("http://localhost:3000", 403),
+        ("http://localhost", 403),
+        ("null", 403),
+        ("https://notes.example", 0),
+        ("https://notes.example.evil", 403),
+        ("https://evil.example/://localhost:7843", 403),
+    ],
+)
+def test_pages_are_answered_by_their_origin(origin: str, status: int) -> None:
+    serve = Serve(allowed_origins=("https://notes.example",))
+
+    assert refused(serve, host="localhost:7843", origin=origin) == status
+
+
+def test_two_origin_headers_are_refused() -> None:
+    check = OriginCheck(nothing, serve=Serve())
+    own = (b"origin", b"http://localhost")
+
+    answers = [
+        check.check(Headers(raw=[(b"host", b"localhost"), *origins]))
+        for origins in ([own], [own, (b"origin", b"http://evil.example")])
+    ]
+
+    assert [answer.status_code if answer else 0 for answer in answers] == [0, 403]
+
+
+@pytest.mark.parametrize(
+    ("site", "status"), [("same-origin", 0), ("none", 0), ("cross-site", 403), ("same-site", 403)]
+)
+def test_a_request_without_an_origin_is_judged_by_what_the_browser_says(site: str, status: int) -> None:
+    assert refused(Serve(), host="localhost", sec_fetch_site=site) == status
+
+
+ALL, MAIN, WORK = "token-for-all", "token-for-main", "token-for-work"
+SERVE = Serve(token=ALL, tokens={"main": MAIN, "work": WORK})
+
+
+def authenticator(serve: Serve = SERVE) -> Authenticator:
+    return Authenticator(serve, default_agent="main")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_without_tokens_every_client_may_ask() -> None:
+    access = authenticator(Serve()).access({}, "127.0.0.1")
+
+    assert access is not None
+    assert (access.client, access.caller().agent, access.caller("work").agent) == (
+        "127.0.0.1",
+        "main",
+        "work",
+    )
+
+
+def test_the_token_for_all_opens_every_agent() -> None:
+    access = authenticator().access(bearer(ALL), "x")
+
+    assert access is not None
+    assert (access.caller().agent, access.caller("work").agent) == ("main", "work")
+
+
+def test_the_token_of_an_agent_opens_that_one_alone() -> None:
+    access = authenticator().access(bearer(WORK), "x")
+
+    assert access is not None
+    assert (access.client, access.caller().agent) == ("tokens.work", "work")
+    for other in ("main", "nobody", "../work", "Work"):
+        with pytest.raises(AccessDenied, match="this token does not open the agent"):
+            access.caller(other)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer(""),
+        bearer("wrong-token"),
+        bearer(ALL[:-1]),
+        bearer(ALL + "x"),
+        {"authorization": ALL},
+        {"authorization": f"Basic {ALL}"},
+        {"authorization": "Bearer"},
+        bearer("\udcff"),
+    ],
+)
+def test_nothing_else_opens_anything(headers: dict[str, str]) -> None:
+    assert authenticator().access(headers, "x") is None
+
+
+def test_the_scheme_may_be_written_in_any_case() -> None:
+    assert authenticator().access({"authorization": f"bearer {ALL}"}, "x") is not None
+
+
+def test_an_empty_token_never_matches_one_that_is_not_set() -> None:
+    assert authenticator(Serve(tokens={"main": MAIN})).access(bearer(""), "x") is None
+
+
+def test_so_many_requests_are_allowed_in_any_minute() -> None:
+    clock = ManualClock()
+    limits = PerMinute(3, monotonic=clock.now)
+
+    assert [limits.take("a") for _ in range(3)] == [0, 0, 0]
+    clock.advance(45)
+    assert limits.take("a") == 15
+    clock.advance(15.001)
+    assert [limits.take("a") for _ in range(3)] == [0, 0, 0]
+    assert limits.take("a") > 0
+
+
+def test_a_request_that_was_refused_does_not_count() -> None:
+    clock = ManualClock()
+    limits = PerMinute(1, monotonic=clock.now)
+    limits.take("a")
+    for _ in range(10):
+        clock.advance(5.9)
+        assert limits.take("a") > 0
+
+    clock.advance(2)
+    assert limits.take("a") == 0
+
+
+def test_clients_do_not_count_for_each_other() -> None:
+    limits = PerMinute(1)
+
+    assert (limits.take("a"), limits.take("b")) == (0, 0)
+    assert limits.take("a") > 0
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    limits = PerMinute(0)
+
+    assert {limits.take("a") for _ in range(1_000)} == {0.0}
+    assert not limits._times
+
+
+def test_clients_that_stay_silent_are_forgotten() -> None:
+    limits = PerMinute(5)
+
+    for number in range(MAX_CLIENTS + 500):
+        limits.take(str(number))
+
+    assert len(limits._times) == MAX_CLIENTS

@@ -1,0 +1,52 @@
+"""The status and the words of each kind of error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from memline.producers.agents.pool import Overloaded
+from memline.producers.http.responses import JsonResponse, response_to, too_many
+from memline.shared.errors import (
+    AccessDenied,
+    BadRequest,
+    ConfigError,
+    IndexMissing,
+    MemlineError,
+    PathNotAllowed,
+    UnknownAgent,
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        (BadRequest, 400),
+        (UnknownAgent, 404),
+        (AccessDenied, 403),
+        (PathNotAllowed, 403),
+        (IndexMissing, 503),
+        (Overloaded, 503),
+        (ConfigError, 500),
+        (MemlineError, 500),
+    ],
+)
+def test_each_kind_of_error_has_its_status(kind: type[MemlineError], status: int) -> None:
+    response = response_to(kind("it failed", hint="do this"))
+
+    assert response.status_code == status
+    assert json.loads(bytes(response.body)) == {"error": "it failed", "hint": "do this"}
+    assert ("retry-after" in response.headers) == (kind is Overloaded)
+
+
+def test_retry_after_is_in_whole_seconds() -> None:
+    assert too_many(0.2, "requests").headers["retry-after"] == "1"
+    assert too_many(59.9, "requests").headers["retry-after"] == "60"
+
+
+def test_lone_surrogates_are_replaced_and_no_cache_keeps_an_answer() -> None:
+    response = JsonResponse({"text": "\ud800"})
+
+    assert json.loads(bytes(response.body)) == {"text": "?"}
+    assert response.headers["cache-control"] == "no-store"

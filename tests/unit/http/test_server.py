@@ -1,0 +1,47 @@
+"""Where the HTTP server may listen, and with which uvicorn."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from memline.producers.http import server
+from memline.producers.http.server import is_loopback, listen, require_token, run, url_of
+from memline.shared.config.schema import Serve
+from memline.shared.errors import ConfigError, MemlineError
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("localhost", True), ("0.0.0.0", False)],
+)
+def test_loopback_is_known_by_its_address(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+    if not loopback:
+        with pytest.raises(ConfigError, match="a token is needed"):
+            require_token(Serve(host=host))
+        require_token(Serve(host=host, tokens={"main": "a-token-of-tests"}))
+
+
+def test_an_address_in_use_is_an_error_that_offers_another_port() -> None:
+    with listen(Serve(port=0)) as opened:
+        port = opened.getsockname()[1]
+        assert url_of(opened) == f"http://127.0.0.1:{port}"
+
+        with pytest.raises(MemlineError, match="cannot listen") as caught:
+            listen(Serve(port=port))
+
+    assert caught.value.hint == f"memline serve --port {port + 1}"
+
+
+def test_a_uvicorn_that_is_built_otherwise_is_refused_with_the_versions_that_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "_UVICORN_INTERNALS", ("gone",))
+
+    with socket.socket() as opened, pytest.raises(MemlineError, match="is not supported") as caught:
+        run(lambda *_: None, opened, threading.Event())  # type: ignore[arg-type,return-value]
+
+    assert "uvicorn>=" in caught.value.hint

@@ -1,0 +1,34 @@
+"""The ledger keeps a row for every file, also for a while after it was removed."""
+
+from __future__ import annotations
+
+from memline.shared.index import ledger
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import file_row
+
+
+def test_a_removed_file_is_not_counted_and_forgotten_after_a_while(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", at=1))
+    writer.store_file(file_row("b.md", at=1, outcome="not_text"))
+    writer.store_file(file_row("a.md", at=5, outcome=ledger.REMOVED))
+
+    assert ledger.outcome_counts(writer.connection) == {"not_text": 1}
+    assert list(ledger.recorded_files(writer.connection)) == ["b.md"]
+    assert ledger.entry(writer.connection, "a.md") is not None
+    ledger.forget_removed(writer.connection, before_ns=6)
+    assert ledger.entry(writer.connection, "a.md") is None
+
+
+def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples", at=7))
+
+    assert ledger.observation(writer.connection, "a.md") == (7, True)
+    assert ledger.observation(writer.connection, "unknown.md") == (0, False)
+
+
+def test_files_of_other_sources_are_noticed(writer: IndexWriter) -> None:
+    writer.store_file(file_row("a.md", "apples"))
+
+    assert ledger.has_others(writer.connection, ["sessions"])
+    assert not ledger.has_others(writer.connection, ["memory"])
+    assert ledger.source_counts(writer.connection) == [("memory", 1, 1)]

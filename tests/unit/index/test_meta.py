@@ -1,0 +1,12 @@
+"""Single values of an index."""
+
+from __future__ import annotations
+
+from memline.shared.index import meta
+from memline.shared.store import IndexWriter
+
+
+def test_the_workspace_is_a_value_of_the_index(writer: IndexWriter) -> None:
+    meta.put(writer.connection, meta.WORKSPACE, "/notes")
+
+    assert meta.get(writer.connection, meta.WORKSPACE) == "/notes"

@@ -1,0 +1,117 @@
+"""An index of an older release is opened as it is: every row stays, and nothing is embedded again."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import Connection
+
+import pytest
+from sqlite_utils import Database
+
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import batches, driver, identities, ledger, vectors
+from memline.shared.index.chunks import text_hash
+from memline.shared.index.migrations import migrations
+from memline.shared.scheduling import health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import CAPS, vector_of
+
+MODEL = Identity(provider="openai", model="a")
+READY = ("apples", "pears")
+
+
+def old_index(path: Path, *, before: str) -> Connection:
+    """An index as a release made it that did not know the migration `before` yet."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection: Connection = driver.library().connect(str(path), isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA application_id = {driver.APPLICATION_ID}")
+    database = Database(connection, recursive_triggers=False, execute_plugins=False)
+    migrations.apply(database, stop_before=before)
+    return connection
+
+
+def fill(connection: Connection) -> None:
+    """Rows in every table of schema 4, by its own column names."""
+    insert = connection.execute
+    insert("INSERT INTO files VALUES (1, 'a.md', 'memory', 9, 8, 'h', 7, 'indexed', '', 'c1')")
+    insert("INSERT INTO files VALUES (2, 's.jsonl', 'sessions', 9, 8, 'h', 7, 'empty', '', 'c1')")
+    insert("INSERT INTO identities VALUES (1, ?, 'openai', 'a', '', 0, '', 'http://x', 4, 1.0)", (MODEL.key,))
+    for number, text in enumerate((*READY, "plums", "figs", "dates"), 1):
+        insert(
+            "INSERT INTO chunks VALUES (?, 1, ?, ?, ?, '', ?, '', ?)",
+            (number, number, number, number, text, text_hash(text)),
+        )
+    insert("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+    columns = "(identity_id, text_hash, state, live, backfill, lease, error, embedding, due)"
+    for row in (
+        *((1, text_hash(text), "ready", 1, 0, None, "", vector_of(text)) for text in READY),
+        (1, text_hash("gone"), "ready", 0, 0, None, "", vector_of("gone")),
+        (1, text_hash("plums"), "leased", 1, 1, "lease", "", None),
+        (1, text_hash("figs"), "failed", 1, 0, None, "refused", None),
+        (1, text_hash("dates"), "wanted", 1, 2, None, "", None),
+    ):
+        insert(f"INSERT INTO vectors {columns} VALUES (?, ?, ?, ?, ?, ?, ?, ?, 9e9)", row)
+    insert("INSERT INTO leases VALUES ('lease', 1, 'elsewhere:1:1', 9e9, 1)")
+    columns = "(token, identity_id, state, said, calling_at, looked_at, cancel_asked, created_at)"
+    insert(f"INSERT INTO batches {columns} VALUES ('t', 1, 'submitted', 'running', 2, 3, 4, 1)")
+    insert(f"INSERT INTO batches {columns} VALUES ('u', 1, 'filling', '', 0, 0, 0, 2)")
+    insert("INSERT INTO providers (name, mode, hold_until, by_hand) VALUES ('openai', 'requests', 5, 1)")
+    insert("INSERT INTO transcripts VALUES (2, 10, 1, '{}', 'title', 1, 0, '2026-01-01', '2026-01-02')")
+    values = {"active_identity": 1, "target_identity": 1, "batch_mark": 3, "misfits": '{"count": 1}'}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", ((k, str(v)) for k, v in values.items()))
+
+
+def test_every_row_of_schema_4_is_kept_and_nothing_is_wanted_again(path: Path) -> None:
+    with closing(old_index(path, before="m005_names_of_batch_columns")) as old:
+        fill(old)
+
+    with closing(IndexWriter(path)) as writer:
+        connection = writer.connection
+        writer.retarget(MODEL, "http://x")
+        writer.sweep()
+
+        target = identities.target(connection)
+        assert target is not None
+        assert vectors.backlog(connection, target.id) == vectors.Backlog(
+            leased=1, ready=2, failed=1, cancelled=1
+        )
+        kept = connection.execute("SELECT text_hash, embedding FROM vectors WHERE state = 'ready'").fetchall()
+        assert dict(kept) == {text_hash(text): vector_of(text) for text in (*READY, "gone")}
+        assert vectors.count_cached(connection) == 1
+        assert [entry.outcome for entry in ledger.entries(connection).values()] == ["indexed", "empty"]
+        assert connection.execute("SELECT count(*) FROM chunks").fetchone()[0] == 5
+        assert connection.execute("SELECT rowid FROM chunks_fts ('pears')").fetchone()[0] == 2
+        batch, other = batches.open_batches(connection)
+        assert other.state == "intent"
+        assert (batch.provider_state, batch.call_started_at, batch.polled_at) == ("running", 2, 3)
+        assert batch.cancel_requested_at == 4
+        state = health.read(connection, "openai")
+        assert (state.retry_at, state.manual) == (5, True)
+        assert ledger.session_days(connection) == {2: ("2026-01-01", "2026-01-02")}
+        assert writer.lease(CAPS, credits=8, only_full=False) == []
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_reader_brings_an_older_index_up_to_date_first(path: Path) -> None:
+    with closing(old_index(path, before="m005_names_of_batch_columns")) as old:
+        fill(old)
+
+    with closing(driver.open_reader(path)) as reader:
+        assert vectors.count_ready(reader) == 3
+        with pytest.raises(driver.library().OperationalError, match="readonly"):
+            reader.execute("DELETE FROM vectors")
+
+
+def test_a_paused_provider_of_schema_1_keeps_its_pause_and_its_caps(path: Path) -> None:
+    with closing(old_index(path, before="m002_batches")) as old:
+        old.execute(
+            "INSERT INTO providers VALUES ('openai', 'paused', 'no quota', 'pay', 0, 0, 64, 0, 1750000000)"
+        )
+
+    with closing(IndexWriter(path)) as writer:
+        state = health.read(writer.connection, "openai")
+
+    assert (state.state, state.reason, state.action, state.max_rows) == ("open", "no quota", "pay", 64)
+    assert state.probe_at == 1_750_000_000

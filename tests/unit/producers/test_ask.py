@@ -1,0 +1,73 @@
+"""What a search does before it answers: changed files are stored, within a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers import ask
+from memline.producers.ask import catch_up
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
+from memline.shared.embedders.choice import choose
+from memline.shared.search.staleness import DiskState
+
+
+def look(tmp_path: Path, *, may_write: bool = True, on_search: bool = True) -> DiskState:
+    settings = AgentSettings(
+        agent="main",
+        workspace=tmp_path / "notes",
+        index_path=tmp_path / "index.sqlite",
+        state_dir=tmp_path,
+        memory=MemorySearch(provider="none", sync=Sync(on_search=on_search)),
+    )
+    return catch_up(settings, choose(settings), clock=ManualClock(), may_write=may_write)
+
+
+@pytest.fixture(autouse=True)
+def notes(tmp_path: Path) -> Path:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "MEMORY.md").write_text("One.\n")
+    (notes / "memory.md").write_text("Two.\n")
+    return notes
+
+
+def test_changed_files_are_stored_and_nothing_is_behind(tmp_path: Path) -> None:
+    assert look(tmp_path).files_behind == 0
+    assert (tmp_path / "index.sqlite").exists()
+
+
+@pytest.mark.parametrize("options", [{"may_write": False}, {"on_search": False}])
+def test_where_a_search_does_not_write_files_are_counted_as_behind(
+    tmp_path: Path, options: dict[str, bool]
+) -> None:
+    assert look(tmp_path, **options).files_behind == 2
+    assert not (tmp_path / "index.sqlite").exists()
+
+
+def test_what_does_not_fit_into_the_time_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ask, "CATCH_UP_S", -1.0)
+
+    assert look(tmp_path).files_behind == 2
+
+
+def test_an_index_of_another_workspace_is_left_alone_and_named(tmp_path: Path) -> None:
+    look(tmp_path)
+    (tmp_path / "notes").rename(tmp_path / "moved")
+    (tmp_path / "notes").symlink_to(tmp_path / "moved")
+    settings = AgentSettings(
+        agent="main",
+        workspace=tmp_path / "moved",
+        index_path=tmp_path / "index.sqlite",
+        state_dir=tmp_path,
+        memory=MemorySearch(provider="none"),
+    )
+
+    state = catch_up(settings, choose(settings), clock=ManualClock())
+
+    assert f"another workspace, {tmp_path / 'notes'}" in state.warning
+    assert state.action == f"memline --workspace {tmp_path / 'moved'} index"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import time
+
+import msgspec
+import redis
+
+from memline.shared.queue import dead_letters
+from tests.unit.queue.conftest import URL
+
+
+def dead_letter(
+    server: redis.Redis, queue: str, name: str, *, agent: str = "main", error: str = "", ago_s: float = 0
+) -> None:
+    """Put a dead letter as the broker leaves it."""
+    options = {"error": error, "retries": 3}
+    message = {"actor_name": f"{queue}_it", "args": [{"agent": agent}], "options": options}
+    server.zadd(f"memline:{queue}.XQ", {name: (time.time() - ago_s) * 1000})
+    server.hset(f"memline:{queue}.XQ.msgs", name, msgspec.msgpack.encode(message))
+
+
+def names(match: str = "*") -> list[str]:
+    return [letter.id for letter in dead_letters.letters(URL, match=match)]
+
+
+def test_letters_are_listed_oldest_first_with_what_they_were_and_why(
+    redis_server: redis.Redis,
+) -> None:
+    dead_letter(redis_server, "store", "b", error="OSError: disk full", ago_s=10)
+    dead_letter(redis_server, "store", "a", agent="work", error="no", ago_s=20)
+
+    old, young = dead_letters.letters(URL)
+
+    assert (old.id, old.queue, old.actor, old.agent, old.error) == ("a", "store", "store_it", "work", "no")
+    assert young.error == "OSError: disk full"
+    assert 19 < old.age_s < 25
+
+
+def test_letters_are_found_by_queue_actor_agent_error_or_id(redis_server: redis.Redis) -> None:
+    dead_letter(redis_server, "store", "one", error="OSError: disk full")
+    dead_letter(redis_server, "embed", "two", agent="work", error="ValueError: no")
+
+    assert names("store") == ["one"]
+    assert names("embed_*") == ["two"]
+    assert names("work") == ["two"]
+    assert names("*disk*") == ["one"]
+    assert names("t*") == ["two"]
+    assert names("nothing") == []
+
+
+def test_a_letter_that_cannot_be_decoded_is_listed_too(redis_server: redis.Redis) -> None:
+    for name, data in {"noise": b"\xc1", "a list": b"\x90", "no arguments": b"\x80"}.items():
+        redis_server.zadd("memline:chunk.XQ", {name: 1})
+        redis_server.hset("memline:chunk.XQ.msgs", name, data)
+
+    errors = {letter.id: letter.error for letter in dead_letters.letters(URL)}
+
+    assert errors == {
+        "noise": "the message cannot be decoded",
+        "a list": "the message cannot be decoded",
+        "no arguments": "",
+    }
+
+
+def test_a_letter_that_is_put_back_waits_at_the_end_of_its_queue_and_is_dead_no_more(
+    redis_server: redis.Redis,
+) -> None:
+    dead_letter(redis_server, "store", "one", error="OSError: disk full")
+    dead_letter(redis_server, "store", "two")
+    redis_server.rpush("memline:store", "before")
+    letters = dead_letters.letters(URL, match="one")
+
+    first, second = dead_letters.requeue(URL, letters), dead_letters.requeue(URL, letters)
+
+    assert (first, second) == (1, 0)
+    assert redis_server.lrange("memline:store", 0, -1) == [b"before", b"one"]
+    stored = msgspec.msgpack.decode(redis_server.hget("memline:store.msgs", "one"))
+    assert stored["options"] == {}
+    assert names() == ["two"]
+
+
+def test_a_letter_that_is_dropped_leaves_nothing(redis_server: redis.Redis) -> None:
+    dead_letter(redis_server, "store", "one", error="OSError: disk full")
+    letters = dead_letters.letters(URL)
+
+    assert (dead_letters.drop(URL, letters), dead_letters.drop(URL, letters)) == (1, 0)
+    assert redis_server.keys() == []
+
+
+def test_errors_of_one_agent_since_a_moment(redis_server: redis.Redis) -> None:
+    began = time.time()
+    dead_letter(redis_server, "store", "before", error="old", ago_s=60)
+    dead_letter(redis_server, "store", "other", agent="work", error="not ours")
+    dead_letter(redis_server, "store", "ours", error="new")
+
+    assert dead_letters.errors_since(redis_server, "store", "main", began - 1) == ["new"]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import redis
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import redis_client
+from memline.shared.queue.redis_client import RetryPolicy
+from tests.unit.queue.conftest import URL
+
+
+class Flaky:
+    """A call that fails so many times."""
+
+    def __init__(self, times: int, error: Exception) -> None:
+        self.calls = 0
+        self._times = times
+        self._error = error
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self._times:
+            raise self._error
+        return "done"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.ConnectionError("refused"),
+        redis.TimeoutError("slow"),
+        redis.exceptions.OutOfMemoryError("full"),
+        redis.exceptions.BusyLoadingError("loading"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_trouble_that_passes_is_waited_for(error: Exception) -> None:
+    call = Flaky(2, error)
+
+    assert RetryPolicy(URL, max_wait_s=30)(call) == "done"
+    assert call.calls == 3
+
+
+def test_trouble_that_does_not_pass_is_told_at_once() -> None:
+    call = Flaky(5, redis.AuthenticationError("WRONGPASS"))
+
+    with pytest.raises(QueueError, match="refuses the password"):
+        RetryPolicy(URL, max_wait_s=30)(call)
+    assert call.calls == 1
+
+
+def test_without_a_time_to_wait_there_is_one_try() -> None:
+    call = Flaky(5, redis.ConnectionError("refused"))
+
+    with pytest.raises(QueueError, match="cannot be reached"):
+        RetryPolicy(URL)(call)
+    assert call.calls == 1
+
+
+def test_the_wait_ends_for_calls_that_wait_already_when_the_process_must_end() -> None:
+    policy = RetryPolicy(URL, max_wait_s=600)
+    call = Flaky(10_000, redis.ConnectionError("refused"))
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            policy(call)
+        except QueueError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    policy.stop_after(0.05)
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert len(errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://127.0.0.1:6379/zero", "'zero' is not a valid database number"),
+        ("http://127.0.0.1:6379/0", "not a valid Redis URL"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_without_its_password(url: str, words: str) -> None:
+    with pytest.raises(QueueError, match=words) as error:
+        redis_client.client(url.replace("://", "://:hunter2@"))
+
+    assert "hunter2" not in error.value.message

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import threading
+
+from memline.shared.errors import QueueError
+from memline.shared.queue.sweep_timer import SweepTimer
+
+
+def test_a_sweep_that_could_not_be_sent_is_sent_again() -> None:
+    done, tries = threading.Event(), []
+
+    def send_sweep(agent: str, deep: bool) -> None:
+        tries.append((agent, deep))
+        if len(tries) == 1:
+            raise QueueError("Redis is away")
+        done.set()
+
+    timer = SweepTimer(send_sweep, every_s=0.02)
+    timer.start()
+    timer.watch("main")
+
+    assert done.wait(5)
+    timer.stop()
+    assert tries[:2] == [("main", True), ("main", True)]
+
+
+def test_an_agent_is_swept_when_that_is_due_and_not_before() -> None:
+    done = threading.Event()
+    sent: list[tuple[str, bool]] = []
+    timer = SweepTimer(lambda agent, deep: (sent.append((agent, deep)), done.set()), every_s=3600)
+    timer.start()
+    timer.schedule("later", 3600)
+
+    timer.schedule("main", 0)
+
+    assert done.wait(5)
+    timer.stop()
+    assert sent == [("main", False)]

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports import breakers
+from memline.shared.index import meta
+from memline.shared.index.driver import transaction
+from memline.shared.scheduling import health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, batch_failed, fail, file_row, lease_all
+from tests.support.workspace import Place, remote
+
+NOW = 1_750_000_000.0
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
+
+
+@pytest.fixture
+def writer(place: Place) -> Iterator[IndexWriter]:
+    opened = IndexWriter.of(place.agent)
+    opened.retarget(MODEL_A)
+    opened.store_file(file_row("a.md", "apples"))
+    yield opened
+    opened.close()
+
+
+def may_batch(writer: IndexWriter) -> bool:
+    with transaction(writer.connection):
+        return health.may_batch(writer.connection, "openai", NOW)
+
+
+def stop_batches(writer: IndexWriter) -> None:
+    with transaction(writer.connection):
+        for _ in range(2):
+            batch_failed(writer.connection, "it expired", NOW)
+
+
+def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+
+    requests, batch = breakers.of_index(writer.connection, place.agent)
+
+    assert (requests["mode"], requests["state"], requests["nextProbe"]) == ("requests", "closed", None)
+    assert batch == {
+        "provider": "openai",
+        "mode": "batch",
+        "state": "open",
+        "failures": 2,
+        "limit": 2,
+        "since": NOW,
+        "nextProbe": NOW + 1800,
+        "holdUntil": None,
+        "pausedByHand": False,
+        "reason": "it expired",
+        "action": "memline queue resume --mode batch",
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "when"), [(-1, "with the next text"), (60, "in 60 s"), (600, "in 10 min"), (7200, "in 2.0 h")]
+)
+def test_a_line_says_when_it_is_asked_again_and_what_to_type(
+    place: Place, writer: IndexWriter, seconds: float, when: str
+) -> None:
+    stop_batches(writer)
+    requests, batch = breakers.of_index(writer.connection, place.agent)
+
+    assert breakers.words(requests, NOW) == ""
+    assert breakers.words(batch, batch["nextProbe"] - seconds) == (
+        f"batch stopped, asked again {when}: it expired (try: memline queue resume --mode batch)"
+    )
+
+
+def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: IndexWriter) -> None:
+    breakers.pause(place.agent, mode="batch")
+    paused = may_batch(writer), len(lease_all(writer))
+    breakers.resume(place.agent, mode="batch")
+
+    assert paused == (False, 1)
+    assert may_batch(writer)
+
+
+def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWriter) -> None:
+    breakers.pause(place.agent)
+    paused = may_batch(writer), lease_all(writer)
+    breakers.resume(place.agent)
+
+    assert paused == (False, [])
+    assert may_batch(writer)
+    assert meta.get(writer.connection, meta.PAUSED) is None
+
+
+def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+    fail(writer, lease_all(writer)[0], "stop")
+
+    requests, batch = breakers.resume(place.agent, mode="batch")
+
+    assert (requests["state"], batch["state"]) == ("open", "closed")
+    assert may_batch(writer)
+
+
+def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+
+    breakers.resume(place.agent, provider="gemini")
+    still = breakers.of_index(writer.connection, place.agent)[1]["state"]
+    found = breakers.pause(place.agent, provider="gemini", mode="requests")
+
+    assert still == "open"
+    assert [one["provider"] for one in found if one["pausedByHand"]] == ["gemini"]
+    assert len(lease_all(writer)) == 1

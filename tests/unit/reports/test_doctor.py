@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports import doctor
+from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
+from memline.producers.runs.loop_errors import FLUSH, LoopErrors
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
+from memline.shared.store import IndexWriter
+from tests.support.workspace import Place, remote
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("memory/notes.md", "# Notes\n")
+    return place
+
+
+def levels(findings: list[Finding]) -> set[str]:
+    return {finding.level for finding in findings}
+
+
+def troubles(place: Place) -> list[Finding]:
+    return [finding for finding in examine_agent(place.agent) if finding.level != "ok"]
+
+
+def test_an_installation_with_everything_has_no_finding_to_fix() -> None:
+    findings = list(examine_installation())
+
+    assert "problem" not in levels(findings)
+    assert findings[0].what.startswith("SQLite ")
+    assert findings[0]._asdict() == {"level": "ok", "what": findings[0].what, "fix": ""}
+
+
+def test_a_healthy_agent_has_no_trouble(place: Place) -> None:
+    assert [finding.what for finding in troubles(place)] == [
+        "agent main: nothing is indexed yet",
+        "agent main: 1 files and 0 vectors are behind",
+    ]
+
+    place.index()
+
+    assert troubles(place) == []
+
+
+def test_a_workspace_that_is_missing_is_the_only_finding(place: Place) -> None:
+    place.workspace.rename(place.folder / "elsewhere")
+
+    (finding,) = examine_agent(place.agent)
+
+    assert (finding.level, finding.fix) == ("problem", "memline --workspace DIR index")
+
+
+def test_a_provider_that_was_named_and_has_no_key_is_a_problem(place: Place) -> None:
+    place.configure(provider="openai")
+    place.index()
+
+    (finding,) = troubles(place)
+
+    assert "keyword search only" in finding.what
+    assert "OPENAI_API_KEY" in finding.fix
+
+
+def test_an_open_breaker_is_a_problem_and_one_of_batches_a_warning(place: Place) -> None:
+    place.configure(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
+    writer = IndexWriter.of(place.agent)
+    with writer.session() as (connection, now):
+        opened = Health(state="open", reason="bad key", action="check the key", probe_at=now + 60)
+        health.write(connection, "openai", opened, now)
+        health.write(connection, "openai", opened, now, health.BATCH)
+    writer.close()
+
+    found = {(each.level, each.what, each.fix) for each in troubles(place)}
+
+    assert ("problem", "agent main: no requests to openai: bad key", "check the key") in found
+    assert (
+        "warning",
+        "agent main: no batch to openai (requests go on): bad key",
+        "check the key",
+    ) in found
+
+
+def test_what_up_cannot_go_on_with_is_a_problem(place: Place) -> None:
+    place.index()
+    with LoopErrors().guard(place.agent, FLUSH):
+        raise OSError(13, "Permission denied", "/sessions")
+
+    (finding,) = troubles(place)
+
+    assert finding.what.endswith("cannot go on with its flush: /sessions: permission denied")
+    assert finding.fix == "memline doctor"
+
+
+def test_a_disk_that_is_nearly_full_is_a_warning(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.index()
+    monkeypatch.setattr(doctor, "LOW_DISK_BYTES", 2**62)
+
+    (finding,) = troubles(place)
+
+    assert "MiB are free" in finding.what

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url
+from memline.shared.errors import QueueError
+from memline.shared.index.driver import transaction
+from memline.shared.scheduling import health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
+from tests.support.workspace import Place, remote
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
+
+
+def test_without_a_queue_there_is_no_fleet(place: Place) -> None:
+    with pytest.raises(QueueError, match="there is no queue") as raised:
+        fleet_state(place.settings, [place.agent])
+
+    assert "memline status" in raised.value.hint
+
+
+def test_the_queue_is_the_configured_one(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("MEMLINE_QUEUE_NAME", "team")
+
+    assert queue_url(place.settings) == "redis://127.0.0.1:1/0#team"
+
+
+def test_an_agent_without_an_index_has_no_state(place: Place) -> None:
+    assert agent_state(place.agent) is None
+
+
+def test_the_state_of_an_agent_counts_vectors_and_names_its_provider_first(place: Place) -> None:
+    writer = IndexWriter.of(place.agent)
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", "apples"))
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("b.md", "pears"))
+    with transaction(writer.connection):
+        health.set_paused(writer.connection, "voyage", True, 0.0, health.REQUESTS)
+    writer.close()
+
+    state = agent_state(place.agent)
+
+    assert state is not None
+    assert (state["vectors"]["ready"], state["vectors"]["wanted"], state["requestsOut"]) == (1, 1, 0)
+    first, second = state["providers"]
+    assert (first["name"], first["state"]) == ("openai", "ok")
+    assert (second["name"], second["state"], second["reason"]) == ("voyage", "paused", "paused manually")
+    assert second["action"] == "memline queue resume"
+
+
+@pytest.mark.parametrize(("wanted", "leased", "rate", "seconds"), [(30, 10, 4.0, 10.0), (0, 0, 4.0, None)])
+def test_the_time_left_is_known_when_something_is_pending_at_a_known_rate(
+    wanted: int, leased: int, rate: float, seconds: float | None
+) -> None:
+    assert eta_s({"wanted": wanted, "leased": leased}, rate) == seconds
+    assert eta_s({"wanted": wanted, "leased": leased}, 0.0) is None

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports import metrics
+from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import QueueError
+from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.queue import depth
+from memline.shared.queue.depth import Fleet, QueueDepth
+from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import answer, lease_all
+from tests.support.workspace import Place, note, remote
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A workspace of a fleet: its Redis is not asked here."""
+    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr(depth, "read", lambda _url: FLEET)
+    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
+
+
+def queue(name: str, **counts: float) -> QueueDepth:
+    found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
+    return QueueDepth(name=name, **{**found, **counts})  # type: ignore[arg-type]
+
+
+def worker(name: str, *queues: str, threads: int, busy_s: float = 0.0) -> WorkerInfo:
+    return WorkerInfo(
+        id=name,
+        threads_of=dict.fromkeys(queues, threads),
+        host="one",
+        pid=len(name),
+        version="1",
+        started=0,
+        last_seen=0,
+        busy_s=busy_s,
+    )
+
+
+FLEET = Fleet(
+    queues=(
+        queue("embed", waiting=3, in_flight=2, delayed=1, dead=4, oldest_s=1.5, rate_per_minute=120),
+        queue("store"),
+    ),
+    workers=(
+        worker("a", "embed", threads=4, busy_s=9.5),
+        worker("bb", "embed", threads=8),
+        worker("ccc", "embed", "store", threads=1),
+    ),
+    used_memory=1_048_576,
+)
+
+
+def scraped(place: Place) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    return samples(page(FleetCollector(place.settings, [place.agent])))
+
+
+def samples(text: str) -> dict[str, float]:
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name.removeprefix(PREFIX): float(value) for name, value in lines}
+
+
+def fill(place: Place) -> None:
+    """An index with vectors in every state: two ready, two out, one wanted and one cancelled."""
+    index = IndexWriter.of(place.agent)
+    index.retarget(choose(place.agent).identity)
+    for number, path in enumerate(("ready.md", "out.md")):
+        index.store_file(_file(path, f"{path} 1", f"{path} 2", at=number + 1))
+        requests = lease_all(index)
+        if path == "ready.md":
+            answer(index, requests)
+    index.store_file(_file("backfill.md", "cancelled", at=3), is_backfill=True)
+    index.cancel_backfill()
+    index.store_file(_file("wanted.md", "wanted", at=4), is_backfill=True, asked_ns=2**62)
+    index.close()
+
+
+def _file(path: str, *texts: str, at: int) -> FileRow:
+    chunks = tuple(Chunk(start_line=n, end_line=n, text=text) for n, text in enumerate(texts, 1))
+    return FileRow(path=path, source="memory", outcome="indexed", observed_ns=at, chunks=chunks)
+
+
+def test_queues_workers_and_redis_are_reported(place: Place) -> None:
+    found = scraped(place)
+
+    assert found["redis_up"] == 1
+    assert found["redis_memory_bytes"] == 1_048_576
+    assert found['queue_messages{queue="embed",state="waiting"}'] == 3
+    assert found['queue_messages{queue="embed",state="in_flight"}'] == 2
+    assert found['queue_messages{queue="embed",state="delayed"}'] == 1
+    assert found['queue_messages{queue="embed",state="dead"}'] == 4
+    assert found['queue_oldest_seconds{queue="embed"}'] == 1.5
+    assert found['queue_messages_per_second{queue="embed"}'] == 2
+    assert found['workers{role="embed"}'] == 3
+    assert found['worker_threads{role="embed"}'] == 13
+    assert found['workers{role="store"}'] == 1
+    assert found['worker_busy_seconds_total{host="one",pid="1",role="embed"}'] == 9.5
+
+
+def test_the_rows_of_an_agent_are_reported(place: Place) -> None:
+    fill(place)
+
+    found = scraped(place)
+
+    assert found['index_up{agent="main"}'] == 1
+    states = ("ready", "leased", "wanted", "cancelled", "failed")
+    assert [found[f'vectors{{agent="main",state="{state}"}}'] for state in states] == [2, 2, 1, 1, 0]
+    assert found['vectors_backfill{agent="main"}'] == 1
+    assert found['requests_out{agent="main"}'] == 1
+    assert found['vectors_embedded_total{agent="main"}'] == 2
+    assert found['vectors_per_second{agent="main"}'] > 0
+    assert found['provider_paused{agent="main",provider="openai"}'] == 0
+
+
+def test_a_provider_in_trouble_is_reported(place: Place) -> None:
+    fill(place)
+    index = IndexWriter.of(place.agent)
+    ill = Health(state="open", failures=3, retry_at=metrics.time.time() + 60)
+    health.write(index.connection, "openai", ill, 0.0)
+    index.close()
+
+    found = scraped(place)
+
+    labels = '{agent="main",provider="openai"}'
+    assert found[f"provider_paused{labels}"] == 1
+    assert found[f"provider_failures{labels}"] == 3
+    assert 50 < found[f"provider_hold_seconds{labels}"] <= 60
+
+
+def test_files_behind_are_counted_once_a_minute(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write("MEMORY.md", note(1))
+    collector = FleetCollector(place.settings, [place.agent])
+    assert samples(page(collector))['files_behind{agent="main"}'] == 1
+
+    place.write("memory/two.md", note(2))
+    assert samples(page(collector))['files_behind{agent="main"}'] == 1
+
+    monkeypatch.setattr(metrics, "SCAN_EVERY_S", 0.0)
+    assert samples(page(collector))['files_behind{agent="main"}'] == 2
+
+
+def test_without_an_index_there_is_nothing_wrong(place: Place) -> None:
+    found = scraped(place)
+
+    assert found['index_up{agent="main"}'] == 1
+    assert not any(name.startswith("vectors") for name in found)
+
+
+def test_an_unreachable_redis_hides_no_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_url: str) -> Fleet:
+        raise QueueError("Redis cannot be reached")
+
+    monkeypatch.setattr(depth, "read", refuse)
+
+    found = scraped(place)
+
+    assert found["redis_up"] == 0
+    assert found['index_up{agent="main"}'] == 1
+    assert not any(name.startswith("queue") for name in found)
+
+
+def test_a_damaged_index_hides_no_queues(place: Place) -> None:
+    place.index_path.parent.mkdir(parents=True)
+    place.index_path.write_bytes(b"damaged" * 1_000)
+
+    found = scraped(place)
+
+    assert found['index_up{agent="main"}'] == 0
+    assert found["redis_up"] == 1
+
+
+def test_without_a_queue_only_the_rows_are_reported(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MEMLINE_QUEUE_URL")
+
+    found = scraped(place)
+
+    assert 'index_up{agent="main"}' in found
+    assert not any(name.startswith(("redis", "queue", "worker")) for name in found)
+
+
+def test_every_metric_is_in_the_operators_page_with_the_same_words() -> None:
+    text = (ROOT / "docs" / "fleet.md").read_text("utf-8")
+
+    documented = dict(re.findall(rf"^\| `{PREFIX}(\w+)` \|[^|]*\| (.+?) \|$", text, re.MULTILINE))
+
+    assert documented == METRICS
+
+
+def test_every_metric_of_the_dashboard_and_the_alerts_exists() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "deploy").glob("*/*") if path.is_file()]
+
+    used = {name for text in texts for name in re.findall(rf"\b{PREFIX}(\w+)", text)}
+
+    assert used - {"queue", "config"} <= set(METRICS)
+    assert {"queue_messages", "vectors", "redis_up"} <= used

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports.status import collect, digest, left_out_files, retriable_provider
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("MEMORY.md", "# Notes\n\nThe queue is Redis.\n")
+    return place
+
+
+def test_the_keys_are_the_same_with_and_without_an_index(place: Place) -> None:
+    without = collect(place.agent)
+    place.index()
+    indexed = collect(place.agent)
+
+    assert without["status"].keys() == indexed["status"].keys()
+    assert without["status"]["vector"].keys() | {"table"} == indexed["status"]["vector"].keys()
+    assert (without["status"]["dirty"], indexed["status"]["dirty"]) == (True, False)
+    assert without["scan"]["totalFiles"] == 1
+    assert indexed["status"]["sourceCounts"] == [{"source": "memory", "files": 1, "chunks": 1}]
+
+
+def test_an_index_that_cannot_be_read_is_an_error_with_what_to_do(place: Place) -> None:
+    place.index()
+    place.index_path.write_bytes(b"this is not a database " * 1_000)
+
+    status = collect(place.agent)["status"]
+
+    assert "is damaged" in status["error"]
+    assert status["action"].startswith("memline index")
+    assert status["files"] == 0
+
+
+def test_deep_says_that_nothing_embeds_and_why(place: Place) -> None:
+    place.configure(provider="openai")
+
+    probe = collect(place.agent, deep=True)["embeddingProbe"]
+
+    assert not probe["ok"]
+    assert "No API key" in probe["error"]
+    assert "OPENAI_API_KEY" in probe["action"]
+
+
+def test_files_that_are_left_out_are_named_with_the_reason(place: Place) -> None:
+    assert left_out_files(place.agent) == []
+    place.write("memory/binary.md", b"\0\1\2")
+    place.index()
+
+    (file,) = left_out_files(place.agent)
+
+    assert file["path"] == "memory/binary.md"
+    assert file["reason"]
+
+
+@pytest.mark.parametrize(
+    ("breakers", "provider"),
+    [
+        ([], "openai"),
+        ([{"provider": "openai", "pausedByHand": False, "nextProbe": 9.0}], "openai"),
+        ([{"provider": "openai", "pausedByHand": False, "nextProbe": 11.0}], ""),
+        ([{"provider": "openai", "pausedByHand": True, "nextProbe": None}], ""),
+    ],
+)
+def test_the_chosen_provider_can_be_tried_again_after_its_cooldown(
+    breakers: list[dict[str, object]], provider: str
+) -> None:
+    body = {"fallback": {"from": "openai"}, "identity": {}, "breakers": breakers}
+
+    assert retriable_provider({**body, "identity": {"target": {}}}, 10.0) == provider
+    assert retriable_provider({**body, "fallback": None}, 10.0) == ""
+
+
+def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place) -> None:
+    before = digest(place.agent, collect(place.agent))
+    place.index()
+    after = digest(place.agent, collect(place.agent))
+
+    assert before["warning"] == "1 files and 0 vectors are not in the index yet"
+    assert before["action"].startswith("memline index")
+    assert (after["warning"], after["mode"], after["stale"]) == ("", "keyword", False)
+
+
+def test_the_digest_names_a_provider_that_cannot_be_used(place: Place) -> None:
+    place.configure(provider="voyage")
+
+    assert "voyage" in digest(place.agent, collect(place.agent))["warning"].lower()
+
+
+def test_the_cache_is_what_no_chunk_needs_any_more(place: Place) -> None:
+    writer = IndexWriter.of(place.agent)
+    writer.retarget(MODEL_A)
+    for number, text in enumerate(("apples", "pears")):
+        writer.store_file(file_row("a.md", text, at=number + 1))
+        answer(writer, lease_all(writer))
+    writer.close()
+
+    cache = collect(place.agent)["status"]["cache"]
+
+    assert (cache["entries"], cache["cached"]) == (2, 1)

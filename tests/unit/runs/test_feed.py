@@ -1,0 +1,27 @@
+"""Files are handed to the chunk workers a window at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.producers.runs import feed
+from memline.shared.clock import ManualClock
+
+
+def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    enqueued: list[object] = []
+    monkeypatch.setattr(feed, "enqueue_files", lambda *args, **_: enqueued.append(args))
+    monkeypatch.setattr(feed.time, "monotonic", clock.now)
+    feeder = feed.FileFeeder("main", [("a.md", 1)], scanned_ns=0)
+
+    times = []
+    for second in range(600):
+        before = len(enqueued)
+        feeder.advance(None)
+        times += [second] * (len(enqueued) - before)
+        clock.advance(1)
+
+    assert times == [0, 11, 32, 73, 154, 315]

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memline.producers.runs import index_run
+from memline.producers.runs.index_run import IndexRun, prepare
+from memline.shared.errors import IndexReplaced
+from tests.support.workspace import Place
+
+
+def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Place) -> None:
+    place.write("memory/binary.md", b"\0\1\2")
+
+    report = place.index()
+
+    assert report.files == {
+        "seen": 2,
+        "added": 2,
+        "changed": 0,
+        "removed": 0,
+        "unchanged": 0,
+        "failed": 1,
+    }
+    assert (report.provider, report.chunks) == ("none", 1)
+    assert report.failures[0]["path"] == "memory/binary.md"
+    assert report.failed
+
+
+def test_a_run_that_finds_nothing_to_do_starts_no_workers(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.index()
+    monkeypatch.setattr(IndexRun, "work", lambda *_, **__: pytest.fail("workers were started"))
+
+    report = place.index()
+
+    assert (report.failed, report.files["unchanged"]) == (False, 1)
+
+
+def test_another_workspace_is_named_in_the_plan(place: Place) -> None:
+    place.index()
+    other = replace(place.agent, workspace=place.folder)
+
+    assert prepare(place.agent).moved_from == ""
+    assert prepare(other).moved_from == str(place.workspace)
+    assert prepare(other).moved_from == ""
+
+
+def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place: Place) -> None:
+    place.configure(provider="openai")
+
+    report = place.index()
+
+    assert report.failed
+    assert "No API key" in report.warning
+    assert "OPENAI_API_KEY" in report.action
+
+
+def test_an_index_that_is_replaced_again_and_again_ends_the_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced(*_: Any, **__: Any) -> None:
+        raise IndexReplaced("the index was replaced", hint="memline index")
+
+    monkeypatch.setattr(IndexRun, "work", replaced)
+    notes: list[str] = []
+
+    with pytest.raises(IndexReplaced):
+        place.index(on_note=notes.append)
+
+    assert notes == ["the index was replaced; the run begins again."] * index_run.MAX_RESTARTS
+
+
+def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = IndexRun.work
+    runs: list[IndexRun] = []
+
+    def delete_first(run: IndexRun, *args: Any, **options: Any) -> None:
+        runs.append(run)
+        if len(runs) == 1:
+            place.index_path.unlink()
+        work(run, *args, **options)
+
+    monkeypatch.setattr(IndexRun, "work", delete_first)
+    notes: list[str] = []
+
+    report = place.index(on_note=notes.append)
+
+    assert "was deleted or replaced during the run" in notes[0]
+    assert (report.failed, report.chunks) == (False, 1)

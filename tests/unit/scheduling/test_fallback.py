@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import identities, meta, vectors
+from memline.shared.index.rows import LearnedCaps
+from memline.shared.scheduling import fallback, health
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
+
+GEMINI = Identity(provider="gemini", model="g")
+
+
+def chosen(of: Identity) -> Choice:
+    return Choice(requested="openai", provider=of.provider, model=of.model, identity=of, caps=CAPS)
+
+
+FIRST, SECOND = chosen(MODEL_A), chosen(GEMINI)
+
+
+def target(writer: IndexWriter) -> Identity:
+    row = identities.target(writer.connection)
+    assert row is not None
+    return row.identity
+
+
+def start(writer: IndexWriter, second: Choice | None = SECOND) -> None:
+    with writer.session() as (connection, now):
+        fallback.start(connection, writer.vec, FIRST, second, now)
+
+
+def switch_if_needed(writer: IndexWriter, second: Choice) -> None:
+    with writer.session() as (connection, now):
+        fallback.switch_if_needed(connection, writer.vec, FIRST, second, now)
+
+
+def switch_back(writer: IndexWriter) -> None:
+    with writer.session() as (connection, now):
+        fallback.switch_back(connection, writer.vec, FIRST, now)
+
+
+@pytest.fixture
+def stopped(writer: IndexWriter) -> IndexWriter:
+    """An index whose provider stopped with two of three texts embedded, and whose fallback is active."""
+    start(writer, SECOND)
+    writer.store_file(file_row("a.md", "apples", "pears"))
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("b.md", "plums"))
+    fail(writer, lease_all(writer)[0], "stop")
+    switch_if_needed(writer, SECOND)
+    return writer
+
+
+def work_as(writer: IndexWriter, of: Choice) -> None:
+    """Embed all that is wanted of a provider."""
+    assert target(writer) == of.identity
+    while requests := lease_all(writer):
+        answer(writer, requests)
+
+
+def test_the_fallback_takes_over_when_the_breaker_opens_and_says_why(stopped: IndexWriter) -> None:
+    assert target(stopped) == GEMINI
+    assert meta.get(stopped.connection, meta.FALLBACK) == {"from": "openai", "reason": "it was stop"}
+
+
+def test_a_restart_keeps_the_fallback_while_the_primary_cools_down(
+    stopped: IndexWriter, path: Path, clock: ManualClock
+) -> None:
+    with closing(IndexWriter(path, clock=clock)) as again:
+        start(again, SECOND)
+
+        assert fallback.is_fallback_active(again.connection, FIRST, SECOND)
+        assert target(again) == GEMINI
+
+
+def test_a_restart_after_the_cooldown_puts_the_primary_on_trial(
+    stopped: IndexWriter, clock: ManualClock
+) -> None:
+    work_as(stopped, SECOND)
+    clock.advance(health.REQUEST_RULES.open_s)
+    running = target(stopped)
+
+    start(stopped, SECOND)
+
+    assert running == GEMINI, "not without a restart"
+    assert target(stopped) == MODEL_A
+    assert meta.get(stopped.connection, meta.FALLBACK) is None
+    (request,) = lease_all(stopped)
+    fail(stopped, request, "later")
+    switch_if_needed(stopped, SECOND)
+    assert target(stopped) == GEMINI, "one failure on trial is enough"
+
+
+def test_an_operator_gets_the_primary_back_at_once(stopped: IndexWriter) -> None:
+    switch_back(stopped)
+
+    assert target(stopped) == MODEL_A
+    assert not health.read(stopped.connection, "openai").paused
+
+
+def test_nothing_is_paid_for_twice_however_often_they_alternate(
+    stopped: IndexWriter, clock: ManualClock
+) -> None:
+    work_as(stopped, SECOND)
+    embedded = meta.get(stopped.connection, meta.EMBEDDED_TOTAL)
+
+    for _ in range(3):
+        switch_back(stopped)
+        work_as(stopped, FIRST)
+        stopped.sweep()
+        stopped.store_file(file_row("c.md", f"new at {clock.now()}", at=int(clock.now())))
+        fail(stopped, lease_all(stopped)[0], "stop")
+        switch_if_needed(stopped, SECOND)
+        work_as(stopped, SECOND)
+        stopped.sweep()
+        clock.advance(10)
+
+    # The text that the first lacked, the new texts at the fallback, all but the last of them at the first.
+    assert meta.get(stopped.connection, meta.EMBEDDED_TOTAL) == embedded + 1 + 3 + 2
+
+
+def test_a_cache_of_nothing_keeps_the_vectors_of_both(path: Path, clock: ManualClock) -> None:
+    with closing(IndexWriter(path, clock=clock, cache_entries=0)) as writer:
+        start(writer, SECOND)
+        writer.store_file(file_row("a.md", "apples"))
+        answer(writer, lease_all(writer))
+        writer.store_file(file_row("b.md", "plums"))
+        fail(writer, lease_all(writer)[0], "stop")
+        switch_if_needed(writer, SECOND)
+        work_as(writer, SECOND)
+        writer.sweep()
+
+        assert vectors.count_ready(writer.connection) == 3
+
+
+def test_a_fallback_that_is_no_longer_configured_is_left(stopped: IndexWriter) -> None:
+    start(stopped, None)
+
+    assert target(stopped) == MODEL_A
+    assert meta.get(stopped.connection, meta.FALLBACK_PAIR) is None
+
+
+def test_caps_are_kept_while_the_fallback_is_active(writer: IndexWriter) -> None:
+    start(writer, SECOND)
+    writer.store_file(file_row("a.md", "apples"))
+    (request,) = lease_all(writer)
+    writer.store_vectors(MODEL_A, request.lease, [], LearnedCaps(max_rows=7))
+
+    use(writer, SECOND)
+    use(writer, FIRST)
+
+    assert health.read(writer.connection, "openai").max_rows == 7

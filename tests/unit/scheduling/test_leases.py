@@ -1,0 +1,102 @@
+"""Requests are packed, bounded and given back when their worker is gone."""
+
+from __future__ import annotations
+
+from memline.shared.clock import ManualClock
+from memline.shared.index.vectors import Backlog
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import leases
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import (
+    CAPS,
+    MODEL_A,
+    answer,
+    backlog,
+    fail,
+    file_row,
+    lease_all,
+)
+
+
+def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"{'word ' * 8}{n}" for n in range(10))))
+    caps = RequestCaps(max_rows=4, max_tokens=33, max_text_tokens=100)
+
+    requests = writer.lease(caps, credits=10, only_full=False)
+
+    assert [len(request.texts) for request in requests] == [3, 3, 3, 1]
+
+
+def test_a_request_that_is_not_full_waits_while_another_is_in_flight(wanting: IndexWriter) -> None:
+    first = wanting.lease(CAPS, credits=4, only_full=True)
+    wanting.store_file(file_row("b.md", "plums"))
+
+    assert len(first) == 1
+    assert wanting.lease(CAPS, credits=4, only_full=True) == []
+    assert len(wanting.lease(CAPS, credits=4, only_full=False)) == 1
+
+
+def test_no_more_requests_are_in_flight_than_there_are_credits(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
+    one_row = RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100)
+
+    first = writer.lease(one_row, credits=3, only_full=False)
+    second = writer.lease(one_row, credits=3, only_full=False)
+    answer(writer, first[:1])
+    third = writer.lease(one_row, credits=3, only_full=False)
+
+    assert (len(first), len(second), len(third)) == (3, 0, 1)
+
+
+def test_the_texts_of_an_expired_lease_are_sent_again(wanting: IndexWriter, clock: ManualClock) -> None:
+    first = lease_all(wanting)
+    clock.advance(leases.LEASE_S + 1)
+
+    wanting.sweep()
+    second = lease_all(wanting)
+
+    assert [r.texts for r in second] == [r.texts for r in first]
+    assert [r.lease for r in second] != [r.lease for r in first]
+
+
+def test_a_failure_of_an_old_lease_does_not_touch_the_new_one(
+    wanting: IndexWriter, clock: ManualClock
+) -> None:
+    (old,) = lease_all(wanting)
+    clock.advance(leases.LEASE_S + 1)
+    wanting.sweep()
+    (new,) = lease_all(wanting)
+
+    fail(wanting, old, "refused")
+
+    assert backlog(wanting).leased == 2
+    answer(wanting, [new])
+    assert backlog(wanting) == Backlog(ready=2)
+
+
+def test_leases_of_a_dead_process_are_free_at_the_next_start(wanting: IndexWriter) -> None:
+    lease_all(wanting)
+    host = leases.current_owner().split(":")[0]
+    wanting.connection.execute("UPDATE leases SET owner = ?", (f"{host}:{2**22 - 1}:1",))
+
+    wanting.recover()
+
+    assert backlog(wanting) == Backlog(wanted=2)
+
+
+def test_leases_of_a_living_process_stay_at_the_next_start(wanting: IndexWriter) -> None:
+    lease_all(wanting)
+
+    wanting.recover()
+
+    assert backlog(wanting).leased == 2
+
+
+def test_the_tokens_of_leases_name_the_requests_in_flight(wanting: IndexWriter) -> None:
+    assert leases.tokens(wanting.connection) == []
+
+    requests = lease_all(wanting)
+
+    assert leases.tokens(wanting.connection) == [request.lease for request in requests]

@@ -1,0 +1,133 @@
+"""The vectors of a new model are built beside the old ones, and search switches when they are complete."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from memline.shared.embedders.choice import Choice
+from memline.shared.index import identities, vectors
+from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.scheduling import model_change
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import (
+    MODEL_A,
+    MODEL_B,
+    answer,
+    fail,
+    file_row,
+    lease_all,
+    nearest,
+    use,
+    vector_of,
+)
+
+
+def active_model(writer: IndexWriter) -> str:
+    active = identities.active(writer.connection)
+    assert active is not None
+    return active.identity.model
+
+
+class TestChangingTheModel:
+    def test_search_keeps_the_old_vectors_until_the_new_ones_are_complete(self, wanting: IndexWriter) -> None:
+        answer(wanting, lease_all(wanting))
+
+        wanting.retarget(MODEL_B)
+
+        assert self.active_model(wanting) == "a"
+        (request,) = lease_all(wanting)
+        assert request.identity == MODEL_B
+        half, rest = request.texts[:1], request.texts[1:]
+        for texts in (half, rest):
+            assert self.active_model(wanting) == "a"
+            rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in texts]
+            wanting.store_vectors(MODEL_B, request.lease, rows, LearnedCaps())
+        assert self.active_model(wanting) == "b"
+        assert nearest(wanting, "pears")[0] == "pears"
+
+    def test_going_back_takes_the_vectors_from_the_cache(self, wanting: IndexWriter) -> None:
+        answer(wanting, lease_all(wanting))
+        wanting.retarget(MODEL_B)
+        answer(wanting, lease_all(wanting))
+        wanting.sweep()
+        assert vectors.count_cached(wanting.connection) == 2
+
+        wanting.retarget(MODEL_A)
+
+        assert self.active_model(wanting) == "a"
+        assert lease_all(wanting) == []
+        assert nearest(wanting, "apples")[0] == "apples"
+
+    def test_a_model_that_fails_for_all_texts_does_not_take_over(self, wanting: IndexWriter) -> None:
+        answer(wanting, lease_all(wanting))
+        wanting.retarget(MODEL_B)
+
+        fail(wanting, lease_all(wanting)[0], "refused")
+
+        assert self.active_model(wanting) == "a"
+
+    def test_without_a_provider_nothing_is_wanted_and_nothing_lost(self, wanting: IndexWriter) -> None:
+        answer(wanting, lease_all(wanting))
+
+        wanting.retarget(None)
+        wanting.store_file(file_row("b.md", "plums"))
+
+        assert self.active_model(wanting) == "a"
+        assert lease_all(wanting) == []
+        wanting.retarget(MODEL_A)
+        assert [text.text for request in lease_all(wanting) for text in request.texts] == ["plums"]
+
+    @staticmethod
+    def active_model(writer: IndexWriter) -> str:
+        active = identities.active(writer.connection)
+        assert active is not None
+        return active.identity.model
+
+
+def test_search_stays_with_the_old_model_when_many_texts_fail_under_the_new(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(10))))
+    answer(writer, lease_all(writer))
+
+    writer.retarget(MODEL_B)
+    from memline.shared.index.rows import VectorRow
+
+    (request,) = lease_all(writer)
+    first = request.texts[0]
+    writer.store_vectors(
+        MODEL_B, request.lease, [VectorRow(hash=first.hash, vector=vector_of(first.text))], LearnedCaps()
+    )
+    fail(writer, request, "refused")
+
+    assert active_model(writer) == "a"
+
+
+def test_an_identity_that_is_used_again_meanwhile_is_not_turned_into_cache(
+    writer: IndexWriter, path: Path
+) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", "apples"))
+    answer(writer, lease_all(writer))
+    writer.retarget(MODEL_B)
+    answer(writer, lease_all(writer))
+    with closing(IndexWriter(path)) as other:
+        other.retarget(MODEL_A)
+
+    model_change.cache_retired(writer.connection)
+
+    target = identities.target(writer.connection)
+    assert target is not None and target.identity == MODEL_A
+    assert vectors.backlog(writer.connection, target.id).ready == 1
+
+
+def test_a_process_without_a_provider_changes_nothing_for_the_others(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+
+    use(writer, Choice(requested="auto", provider="none", reason="no key"))
+    writer.store_file(file_row("a.md", "apples"))
+
+    assert len(lease_all(writer)) == 1
+
+    use(writer, Choice(requested="none", provider="none"))
+    assert identities.target(writer.connection) is None

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memline.shared.search.filters import day_bounds, files_within
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import SearchRequest
+from tests.unit.search.conftest import Notes
+
+NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
+
+
+def passing(notes: Notes, index: SearchIndex, **options: str) -> set[str]:
+    request = SearchRequest(query="x", **options)
+    with index.snapshot() as connection:
+        ids = set(files_within(connection, request, day_bounds(request, NOW)))
+        return {path for row_id, path in connection.execute("SELECT id, path FROM files") if row_id in ids}
+
+
+@pytest.fixture
+def filled(notes: Notes) -> Notes:
+    feb_1 = datetime(2026, 2, 1, tzinfo=UTC).timestamp()
+    notes.add("MEMORY.md", "x", mtime=feb_1)
+    notes.add("memory/2026-02-10.md", "x", mtime=0)
+    notes.add("memory/work/2026-01-05-plan.md", "x", mtime=feb_1)
+    notes.add("sessions/a.jsonl", "x", source="sessions", mtime=feb_1)
+    return notes
+
+
+@pytest.mark.parametrize(
+    ("glob", "paths"),
+    [
+        ("memory/*.md", {"memory/2026-02-10.md"}),
+        ("memory/**", {"memory/2026-02-10.md", "memory/work/2026-01-05-plan.md"}),
+        ("memory/", {"memory/2026-02-10.md", "memory/work/2026-01-05-plan.md"}),
+        ("**/*.md", {"MEMORY.md", "memory/2026-02-10.md", "memory/work/2026-01-05-plan.md"}),
+        ("*-plan.md", {"memory/work/2026-01-05-plan.md"}),
+        ("memory/2026-02-1?.md", {"memory/2026-02-10.md"}),
+        ("./MEMORY.md", {"MEMORY.md"}),
+        ("[", set()),
+    ],
+)
+def test_a_path_glob_stays_within_a_folder_unless_it_says_otherwise(
+    filled: Notes, index: SearchIndex, glob: str, paths: set[str]
+) -> None:
+    assert passing(filled, index, path_glob=glob) == paths
+
+
+def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:
+    assert passing(filled, index, source="sessions") == {"sessions/a.jsonl"}
+
+
+def test_the_day_in_the_name_wins_over_the_time_of_the_file(filled: Notes, index: SearchIndex) -> None:
+    assert passing(filled, index, since="2026-02-02") == {"memory/2026-02-10.md"}
+    assert passing(filled, index, until="2026-01-31") == {"memory/work/2026-01-05-plan.md"}
+    assert passing(filled, index, since="4w", until="2026-02-01") == {"MEMORY.md", "sessions/a.jsonl"}

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
+from memline.shared.errors import ConfigError, ProviderLater
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.retrieve import QueryVector, retrieve
+from tests.unit.search.conftest import Notes
+
+#: 2026-03-12 12:00 UTC.
+NOON = 1_773_316_800.0
+
+
+def ask(index: SearchIndex, question: str, settings: Query | None = None, **options: object) -> Answer:
+    return retrieve(index, SearchRequest(query=question, **options), settings or Query())  # type: ignore[arg-type]
+
+
+def test_a_hit_cites_its_file_and_lines(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "# Redis\n\nThe timeout is 5 s.")
+
+    (hit,) = ask(index, "redis timeout").hits
+
+    assert hit.citation == "memory/a.md#L1-L3"
+    assert (hit.score, hit.text_score, hit.vector_score) == (1.0, 1.0, 0.0)
+    assert hit.snippet == "# Redis\n\nThe timeout is 5 s."
+
+
+def test_a_single_line_is_cited_with_one_number(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+
+    assert ask(index, "redis").hits[0].citation == "memory/a.md#L1"
+
+
+def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+
+    plain = ask(index, "redis").to_json()
+
+    assert plain == {
+        "results": [
+            {
+                "path": "memory/a.md",
+                "startLine": 1,
+                "endLine": 1,
+                "score": 1.0,
+                "vectorScore": 0.0,
+                "textScore": 1.0,
+                "snippet": "Redis.",
+                "source": "memory",
+                "citation": "memory/a.md#L1",
+            }
+        ],
+        "totalResults": 1,
+        "backend": "builtin",
+        "provider": "none",
+        "model": "",
+        "mode": "keyword",
+        "fallback": None,
+        "stale": False,
+        "behind": {"files": 0, "vectors": 0},
+        "warning": "",
+        "action": "",
+        "notice": "",
+    }
+
+
+def test_without_a_provider_there_is_no_warning(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+
+    answer = ask(index, "redis")
+
+    assert (answer.mode, answer.warning, answer.action) == ("keyword", "", "")
+
+
+def test_with_vectors_both_retrievers_answer(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Kestrels nest in the old barn.")
+    notes.add("memory/b.md", "The invoice is due.")
+    notes.embed()
+
+    answer = retrieve(
+        index, SearchRequest(query="kestrels barn", explain=True), Query(), embed_query=notes.vector
+    )
+
+    assert answer.mode == "hybrid"
+    hit = answer.hits[0]
+    assert hit.path == "memory/a.md"
+    assert hit.score == pytest.approx((hit.text_score + hit.vector_score) / 2, abs=1e-5)
+
+
+def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/kestrel.md", "Kestrels nest in the old barn.")
+    notes.embed()
+
+    answer = retrieve(
+        index,
+        SearchRequest(query="kestrel.md barn xyz", explain=True),
+        Query(),
+        embed_query=notes.vector,
+    )
+
+    explanation = answer.to_json()["results"][0]["explain"]
+    assert explanation["terms"] == ["kestrel.md", "kestrel", "barn"]
+    assert explanation["bm25"] < 0
+    assert explanation["keyword"] == 1.0
+    assert (explanation["keywordRank"], explanation["vectorRank"]) == (1, 1)
+    assert 0 < explanation["cosine"] < 1
+    assert explanation["named"] == "name"
+    assert explanation["decay"] == 1.0
+    assert explanation["mmr"] is None
+    assert explanation["fusion"] == "weighted"
+    assert "explain" not in ask(index, "barn").to_json()["results"][0]
+
+
+def failing(text: str) -> QueryVector:
+    raise ProviderLater("openai answered 429", hint="wait a minute, then search again")
+
+
+def test_when_the_question_cannot_be_embedded_keyword_hits_are_returned_with_a_warning(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+
+    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=failing)
+
+    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
+    assert answer.mode == "keyword"
+    assert "openai answered 429" in answer.warning
+    assert answer.action == "wait a minute, then search again"
+
+
+def test_a_vector_of_other_dimensions_is_not_compared(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+
+    def embed_query(text: str) -> QueryVector:
+        return QueryVector(embedding=bytes(12), identity_id=notes.vector("x").identity_id)
+
+    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=embed_query)
+
+    assert answer.mode == "keyword"
+    assert "3 dimensions, the index 32" in answer.warning
+    assert answer.action == "memline index"
+
+
+def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+
+    def switch(text: str) -> QueryVector:
+        vector = notes.vector(text)
+        notes.embedder = type(notes.embedder)(dims=32, model="other")
+        notes.embed()
+        return vector
+
+    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=switch)
+
+    assert answer.mode == "keyword"
+    assert answer.action == "search again"
+
+
+def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+    base = Answer(
+        provider="openai",
+        model="text-embedding-3-small",
+        fallback={"from": "voyage", "reason": "no key"},
+        behind=Behind(files=2, vectors=5),
+        warning="the key is refused",
+        action="export OPENAI_API_KEY=…",
+    )
+
+    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=failing, base=base)
+
+    plain = answer.to_json()
+    assert plain["stale"] is True
+    assert plain["behind"] == {"files": 2, "vectors": 5}
+    assert plain["warning"].startswith("the key is refused; ")
+    assert plain["action"] == "export OPENAI_API_KEY=…"
+    assert plain["fallback"] == {"from": "voyage", "reason": "no key"}
+
+
+def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Kestrels nest in the old barn.")
+    notes.add("memory/b.md", "The invoice is due.")
+    notes.embed()
+
+    strict = retrieve(
+        index,
+        SearchRequest(query="invoice kestrelish", min_score=1.0),
+        Query(),
+        embed_query=notes.vector,
+    )
+    lax = retrieve(
+        index,
+        SearchRequest(query="invoice kestrelish", min_score=-1.0),
+        Query(),
+        embed_query=notes.vector,
+    )
+
+    assert [hit.path for hit in strict.hits] == ["memory/b.md"]
+    assert {hit.path for hit in lax.hits} == {"memory/a.md", "memory/b.md"}
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+@pytest.mark.parametrize("mmr", [False, True])
+def test_fewer_hits_are_a_prefix_of_more(
+    notes: Notes, opened: Callable[..., SearchIndex], fusion: str, mmr: bool
+) -> None:
+    for n in range(80):
+        notes.add(f"memory/{n}.md", f"kestrel {'barn ' * (n % 5)} field {n % 7} note {n % 3}")
+    notes.embed()
+    index = opened(long_lived=True)
+    settings = Query(hybrid=Hybrid(fusion=fusion, mmr=Mmr(enabled=mmr)))
+
+    def citations(wanted: int) -> list[str]:
+        request = SearchRequest(query="kestrel barn", max_results=wanted)
+        return [hit.citation for hit in retrieve(index, request, settings, embed_query=notes.vector).hits]
+
+    most = citations(70)
+
+    assert len(most) == 70
+    for wanted in (1, 2, 6, 10, 33):
+        assert citations(wanted) == most[:wanted]
+
+
+def test_equal_hits_come_in_the_order_of_path_and_line(notes: Notes, index: SearchIndex) -> None:
+    for path in ("memory/c.md", "memory/a.md", "memory/b.md"):
+        notes.add(path, "The same words.")
+
+    paths = [hit.path for hit in ask(index, "same words").hits]
+
+    assert paths == ["memory/a.md", "memory/b.md", "memory/c.md"]
+
+
+def test_without_hybrid_only_vectors_answer(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+    settings = Query(hybrid=Hybrid(enabled=False))
+
+    by_meaning = retrieve(index, SearchRequest(query="redis"), settings, embed_query=notes.vector)
+    by_words = ask(index, "redis", settings)
+
+    assert (by_meaning.mode, by_meaning.hits[0].text_score) == ("vector", 0.0)
+    assert by_words.mode == "keyword"
+
+
+def test_recency_puts_the_newer_of_two_equal_notes_first(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/2025-03-12.md", "The standup moved to nine.")
+    notes.add("memory/2026-03-10.md", "The standup moved to nine.")
+    notes.add("MEMORY.md", "The standup moved to nine.")
+    settings = Query(hybrid=Hybrid(temporal_decay=TemporalDecay(enabled=True)))
+
+    answer = retrieve(index, SearchRequest(query="standup moved"), settings, clock=ManualClock(NOON))
+
+    assert [hit.path for hit in answer.hits] == [
+        "MEMORY.md",
+        "memory/2026-03-10.md",
+        "memory/2025-03-12.md",
+    ]
+
+
+def test_filters_limit_the_answer(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/2026-02-10.md", "The standup moved.")
+    notes.add("memory/2026-03-10.md", "The standup moved.")
+    clock = ManualClock(NOON)
+
+    recent = retrieve(index, SearchRequest(query="standup", since="7d"), Query(), clock=clock)
+    older = retrieve(index, SearchRequest(query="standup", until="2026-02-28"), Query(), clock=clock)
+
+    assert [hit.path for hit in recent.hits] == ["memory/2026-03-10.md"]
+    assert [hit.path for hit in older.hits] == ["memory/2026-02-10.md"]
+    with pytest.raises(ConfigError):
+        ask(index, "standup", since="soon")
+
+
+def test_a_file_that_is_named_comes_first(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/deploy-notes.md", "Steps for the rollout.")
+    notes.add("memory/x.md", "deploy notes deploy notes deploy notes")
+
+    assert ask(index, "memory/deploy-notes.md").hits[0].path == "memory/deploy-notes.md"
+    assert ask(index, "deploy-notes.md").hits[0].path == "memory/deploy-notes.md"
+
+
+def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
+    empty = ask(index, "redis")
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+
+    assert (empty.warning, empty.action) == ("the index holds no notes", "memline index")
+    assert ask(index, "   \x00 ").notice == "the question is empty"
+    assert ask(index, "?!").notice == "the question has no word to look for"
+    assert ask(index, "xylophone").notice == "nothing in the notes matches"
+    assert "no file is within the filters" in ask(index, "redis", source="sessions").notice
+    weak = retrieve(index, SearchRequest(query="quokka", min_score=1.0), Query(), embed_query=notes.vector)
+    assert "weaker than minScore 1" in weak.notice
+
+
+def test_without_full_text_search_the_vectors_go_on(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+    notes.writer.connection.execute("DROP TABLE chunks_fts")
+
+    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=notes.vector)
+
+    assert answer.mode == "vector"
+    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
+    assert "keywords were not searched" in answer.warning
+    assert answer.action == "memline doctor"

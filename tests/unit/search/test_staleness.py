@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.search.staleness import (
+    BACKGROUND_AFTER_S,
+    BACKGROUND_LONGEST_S,
+    LONGEST_S,
+    SHARE,
+    DiskState,
+    Staleness,
+)
+from tests.support.workspace import until
+
+
+class Looks:
+    """Looks that take `took_s`, and are counted."""
+
+    def __init__(self, took_s: float) -> None:
+        self.clock = ManualClock()
+        self.took_s = took_s
+        self.count = 0
+        self.staleness = Staleness(self.look, monotonic=self.clock.now)
+
+    def look(self) -> DiskState:
+        self.count += 1
+        # Storing what changed takes longer than finding it.
+        self.clock.advance(10 * self.took_s)
+        return DiskState(files_behind=self.count, look_s=self.took_s)
+
+
+def test_the_first_question_looks() -> None:
+    looks = Looks(0.01)
+
+    assert looks.staleness.state().files_behind == 1
+
+
+def test_a_look_is_taken_again_when_the_last_one_has_been_paid_for() -> None:
+    looks = Looks(0.01)
+    looks.staleness.state()
+
+    looks.clock.advance(0.01 * SHARE - 0.001)
+    assert looks.staleness.state().files_behind == 1
+    looks.clock.advance(0.002)
+    assert looks.staleness.state().files_behind == 2
+
+
+def test_the_slowest_look_is_taken_again_after_a_few_seconds() -> None:
+    looks = Looks(30.0)
+    looks.staleness.state()
+
+    looks.clock.advance(LONGEST_S + 0.001)
+
+    assert looks.staleness.state().files_behind == 2
+
+
+def test_after_a_change_of_our_own_a_look_is_taken_at_once() -> None:
+    looks = Looks(0.01)
+    looks.staleness.state()
+
+    looks.staleness.look_now()
+
+    assert looks.staleness.state().files_behind == 2
+
+
+def test_a_caller_that_finds_another_thread_looking_takes_the_last_state() -> None:
+    looks = Looks(0.01)
+    looks.staleness.state()
+    looks.clock.advance(10)
+    is_looking, go_on = threading.Event(), threading.Event()
+
+    def slow_look() -> DiskState:
+        is_looking.set()
+        go_on.wait(10)
+        return DiskState(files_behind=99)
+
+    looks.staleness._look = slow_look
+    other = threading.Thread(target=looks.staleness.state)
+    other.start()
+    is_looking.wait(10)
+
+    assert looks.staleness.state().files_behind == 1
+    go_on.set()
+    other.join()
+    assert looks.staleness.state().files_behind == 99
+
+
+def test_an_error_of_a_look_is_raised_and_the_next_question_looks_again() -> None:
+    looks = Looks(0.01)
+
+    def broken() -> DiskState:
+        raise IndexCorrupt("damaged")
+
+    looks.staleness._look = broken
+    with pytest.raises(IndexCorrupt):
+        looks.staleness.state()
+
+    looks.staleness._look = looks.look
+    assert looks.staleness.state().files_behind == 1
+
+
+class BackgroundLooks:
+    """Looks in the background that are counted; each may be delayed or made to fail."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.count = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error: IndexFault | None = None
+        self.staleness = Staleness(self.look, background=True, monotonic=self.clock.now)
+
+    def look(self) -> DiskState:
+        self.gate.wait(10)
+        if self.error is not None:
+            raise self.error
+        self.count += 1
+        return DiskState(files_behind=self.count)
+
+    def files_behind(self) -> int:
+        return self.staleness.state().files_behind
+
+
+def test_in_the_background_a_look_is_good_for_a_while() -> None:
+    looks = BackgroundLooks()
+
+    assert [looks.files_behind(), looks.files_behind()] == [1, 1]
+    assert looks.count == 1
+
+
+def test_a_search_that_finds_the_look_too_old_looks_itself() -> None:
+    looks = BackgroundLooks()
+    looks.files_behind()
+
+    looks.clock.advance(BACKGROUND_LONGEST_S)
+
+    assert looks.files_behind() == 2
+
+
+def test_a_look_that_is_getting_old_is_renewed_while_no_search_waits() -> None:
+    looks = BackgroundLooks()
+    looks.files_behind()
+    looks.gate.clear()
+    looks.clock.advance(BACKGROUND_AFTER_S)
+
+    assert [looks.files_behind(), looks.files_behind()] == [1, 1]
+    looks.gate.set()
+
+    until(lambda: looks.files_behind() == 2, "the second look")
+    assert looks.count == 2
+
+
+def test_a_failed_look_in_the_background_is_raised_by_the_next_search_that_looks() -> None:
+    looks = BackgroundLooks()
+    looks.files_behind()
+    looks.error = IndexFault("the disk is gone")
+    looks.clock.advance(BACKGROUND_AFTER_S)
+    assert looks.files_behind() == 1
+
+    until(lambda: not looks.staleness._looking.locked(), "the end of the failed look")
+    looks.clock.advance(BACKGROUND_LONGEST_S)
+    with pytest.raises(IndexFault):
+        looks.files_behind()
+
+    looks.error = None
+    assert looks.files_behind() == 2

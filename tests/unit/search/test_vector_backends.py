@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from memline.shared.config.schema import Query
+from memline.shared.index import driver, vec
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.retrieve import retrieve
+from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec
+from tests.unit.search.conftest import Notes
+
+WORDS = ["redis", "timeout", "garden", "kestrel", "bread", "flour"]
+WORDS += ["invoice", "train", "ticket", "battery", "solar", "violin"]
+needs_vec = pytest.mark.skipif(
+    not driver.can_load_extensions(), reason="this SQLite library cannot load sqlite-vec"
+)
+
+
+@pytest.fixture
+def filled(notes: Notes) -> Notes:
+    for n in range(60):
+        words = [WORDS[(n * step) % len(WORDS)] for step in (1, 5, 7)]
+        folder = "home" if n % 5 == 0 else "work"
+        notes.add(f"memory/{folder}/{n:02d}.md", f"note {n}: {' '.join(words)}")
+    notes.add("memory/work/copy.md", "note 7: " + " ".join(WORDS[(7 * step) % 12] for step in (1, 5, 7)))
+    notes.embed()
+    return notes
+
+
+class Ways:
+    """The same index, opened so that each backend is used."""
+
+    def __init__(self, opened: Callable[..., SearchIndex]) -> None:
+        self._opened = opened
+
+    def open(self, way: type) -> SearchIndex:
+        return self._opened(long_lived=way is NumpyMatrix)
+
+
+@pytest.fixture
+def ways(opened: Callable[..., SearchIndex]) -> Ways:
+    return Ways(opened)
+
+
+def way_of(index: SearchIndex, notes: Notes) -> type:
+    with index.snapshot() as connection:
+        return type(index.vector_backend(connection, notes.active, notes.question("x")))
+
+
+def ask(index: SearchIndex, notes: Notes, question: str, **options: object) -> tuple[Hit, ...]:
+    request = SearchRequest(query=question, max_results=20, min_score=0.0, **options)  # type: ignore[arg-type]
+    return retrieve(index, request, Query(), embed_query=notes.vector).hits
+
+
+QUESTIONS: list[tuple[str, dict[str, str]]] = [
+    ("kestrel in the garden", {}),
+    ("battery invoice", {"path_glob": "memory/home/**"}),
+    ("something about music", {}),
+    ("train", {"source": "memory", "path_glob": "memory/work/*.md"}),
+    ("train", {"source": "sessions"}),
+]
+
+
+@needs_vec
+def test_both_backends_give_the_same_hits(filled: Notes, ways: Ways) -> None:
+    by_matrix = ways.open(NumpyMatrix)
+    expected = [ask(by_matrix, filled, question, **options) for question, options in QUESTIONS]
+    assert way_of(by_matrix, filled) is NumpyMatrix
+
+    other = ways.open(SqliteVec)
+    found = [ask(other, filled, question, **options) for question, options in QUESTIONS]
+
+    assert way_of(other, filled) is SqliteVec
+    for mine, theirs in zip(found, expected, strict=True):
+        assert [(hit.citation, hit.snippet) for hit in mine] == [
+            (hit.citation, hit.snippet) for hit in theirs
+        ]
+        assert [hit.score for hit in mine] == pytest.approx([hit.score for hit in theirs], abs=2e-6)
+        assert [hit.vector_score for hit in mine] == pytest.approx(
+            [hit.vector_score for hit in theirs], abs=2e-6
+        )
+
+
+@needs_vec
+@pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
+def test_a_filter_comes_before_the_best_are_chosen(filled: Notes, ways: Ways, way: type) -> None:
+    index = ways.open(way)
+    active = filled.active
+
+    with index.snapshot() as connection:
+        ids = [row[0] for row in connection.execute("SELECT id FROM files WHERE path LIKE '%/home/%'")]
+        backend = index.vector_backend(connection, active, filled.question("redis"))
+        everywhere = backend.top(5, None)
+        at_home = backend.top(5, str(ids))
+
+    assert len(at_home) == 5
+    assert {found[0] for found in at_home} != {found[0] for found in everywhere}
+
+
+@needs_vec
+@pytest.mark.parametrize("way", [SqliteVec, NumpyMatrix])
+def test_a_text_in_two_files_is_a_hit_in_both(filled: Notes, ways: Ways, way: type) -> None:
+    hits = ask(ways.open(way), filled, "note 7 " + " ".join(WORDS[(7 * step) % 12] for step in (1, 5, 7)))
+
+    assert {"memory/work/07.md", "memory/work/copy.md"} <= {hit.path for hit in hits[:4]}
+
+
+@needs_vec
+def test_a_hit_of_the_keyword_retriever_alone_gets_its_true_cosine(filled: Notes, ways: Ways) -> None:
+    index = ways.open(SqliteVec)
+    query = filled.question("nothing of the kind")
+    active = filled.active
+
+    with index.snapshot() as connection:
+        backend = index.vector_backend(connection, active, query)
+        everything = dict(backend.top(4_096, None))
+        some = list(everything)[-3:]
+
+        looked_up = backend.cosines(some)
+
+    assert looked_up == pytest.approx({one: everything[one] for one in some}, abs=1e-6)
+
+
+def test_without_the_extension_a_one_shot_search_uses_the_matrix(
+    filled: Notes, opened: Callable[..., SearchIndex]
+) -> None:
+    index = opened(vec_enabled=False)
+
+    assert way_of(index, filled) is NumpyMatrix
+    assert index.vec_error == "store.vector.enabled is off"
+
+
+@needs_vec
+def test_without_numpy_a_long_lived_process_uses_the_extension(
+    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "memline.shared.index.matrix", None)
+
+    assert way_of(opened(long_lived=True), filled) is SqliteVec
+
+
+def test_a_table_that_is_out_of_date_is_not_searched(
+    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vec, "usable", lambda connection, identity_id: False)
+
+    assert way_of(opened(), filled) is NumpyMatrix
+
+
+def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
+    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "memline.shared.index.matrix", None)
+    request = SearchRequest(query="kestrel garden")
+
+    answer = retrieve(opened(vec_enabled=False), request, Query(), embed_query=filled.vector)
+
+    assert answer.mode == "keyword"
+    assert answer.hits
+    assert "numpy is missing, and sqlite-vec: store.vector.enabled is off" in answer.warning
+    assert answer.action == "memline doctor"

@@ -1,0 +1,60 @@
+"""What counts as a heading, a fenced block and front matter, and which headings are in force."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.sources.markdown import Trail, outline
+
+
+def trail_at_the_end(text: str) -> str:
+    lines = text.split("\n")
+    return Trail(outline(lines).headings).at(len(lines) - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "trail"),
+    [
+        ("# A\n## B\ntext", "A > B"),
+        ("# A\n## B\n# C\ntext", "C"),
+        ("# A\n### B\n## C\ntext", "A > C"),
+        ("  ## B ##  \ntext", "B"),
+        ("# C# is a language\ntext", "C# is a language"),
+        ("#tag is no heading\ntext", ""),
+        ("    # indented code\ntext", ""),
+        ("####### seven\ntext", ""),
+        ("#\ntext", ""),
+        ("Big\n===\n\nSmall\n---\ntext", "Big > Small"),
+        ("above\n\n---\n\ntext", ""),
+        ("- item\n---\ntext", ""),
+        ("# A\n```\n# comment\n```\ntext", "A"),
+        ("# A\n~~~\n# comment\n```\n# more\n~~~\n## B\ntext", "A > B"),
+        ("# A\n- ```sh\n  # comment\n  ```\n## B\ntext", "A > B"),
+        ("# A\n````\n```\n# comment\n````\ntext", "A"),
+        ("# A\n```\n# never closed", "A"),
+        ("# A\n`code` and ``` in a line\n## B\ntext", "A > B"),
+        ('---\ntitle: "The Plan"\ntags: [x]\n---\n# Goals\ntext', "The Plan > Goals"),
+        ("---\ntitle: Goals\n---\n# Goals\ntext", "Goals"),
+        ("---\ntags:\n  - a\n---\ntext", ""),
+        ("---\nA line of prose.\n\n# Real\n---\ntext", "Real"),
+        ("---\ntitle: never closed\n# A\ntext", "A"),
+    ],
+)
+def test_the_trail_names_the_headings_in_force(text: str, trail: str) -> None:
+    assert trail_at_the_end(text) == trail
+
+
+def test_a_heading_is_in_force_on_its_own_line() -> None:
+    trail = Trail(outline(["intro", "# A", "x", "## B"]).headings)
+
+    assert [trail.at(line) for line in range(4)] == ["", "A", "A", "A > B"]
+
+
+def test_an_endless_title_is_shortened() -> None:
+    assert len(trail_at_the_end("# " + "x" * 5000)) == 160
+
+
+def test_fences_have_their_first_and_last_line() -> None:
+    shape = outline(["a", "```", "b", "```", "c", "~~~", "d"])
+
+    assert shape.fences == ((1, 3), (5, 6))

@@ -1,0 +1,277 @@
+"""Which names are memory: notes, globs of `extraPaths`, transcripts."""
+
+from __future__ import annotations
+
+import os
+import time
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.paths import (
+    MemoryPaths,
+    Pattern,
+    is_transcript,
+    is_transcript_name,
+    printable,
+    source_of,
+)
+
+SCOPE = MemoryPaths(
+    Path("/ws"),
+    [
+        ExtraPath(path="docs"),
+        ExtraPath(path="/vault", pattern="notes/**/*.{md,markdown}"),
+        ExtraPath(path="~/log.md"),
+        ExtraPath(path="../other/.hidden"),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "MEMORY.md",
+        "memory.md",
+        "memory/a.md",
+        "memory/x/y/a.md",
+        "docs/a.md",
+        "/vault/notes/x/a.markdown",
+        "/other/.hidden/a.md",
+        "memory/.private.md",
+        "memory/日本.md",
+    ],
+)
+def test_memory_files_are_located_by_their_path(path: str) -> None:
+    located = SCOPE.locate(path)
+
+    assert located is not None
+    assert located.path == path
+    assert located.absolute == os.path.join("/ws", path)
+
+
+@pytest.mark.parametrize(
+    ("path", "known_as"),
+    [
+        ("./memory/a.md", "memory/a.md"),
+        ("memory//x/../a.md", "memory/a.md"),
+        ("/ws/memory/a.md", "memory/a.md"),
+        ("../vault/notes/a.md", "/vault/notes/a.md"),
+    ],
+)
+def test_other_spellings_lead_to_the_same_file(path: str, known_as: str) -> None:
+    located = SCOPE.locate(path)
+
+    assert located is not None
+    assert located.path == known_as
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "README.md",
+        "memory",
+        "memory/a.txt",
+        "memory/a.markdown",
+        "memory/../secret.md",
+        "../ws2/memory/a.md",
+        "/etc/passwd",
+        "memory/.git/a.md",
+        "memory/node_modules/p/README.md",
+        "memory/._a.md",
+        "memory/.#a.md",
+        "memory/a.md\0.txt",
+        "memory/\udcff.md",
+        "/vault/a.md",
+        "/vault/notes/.obsidian/a.md",
+        "docs-private/a.md",
+        "/other/a.md",
+    ],
+)
+def test_everything_else_is_not_memory(path: str) -> None:
+    assert SCOPE.locate(path) is None
+
+
+def test_a_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    memory_paths = MemoryPaths(Path("~/ws"), [ExtraPath(path="~/log.md"), ExtraPath(path=" ")])
+
+    assert memory_paths.workspace == "/home/me/ws"
+    located = memory_paths.locate("/home/me/log.md")
+    assert located is not None
+    assert located.anchor == "/home/me"
+    assert len(memory_paths.extras) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "anchor"),
+    [
+        ("memory/a.md", "/ws"),
+        ("docs/a.md", "/ws"),
+        ("/vault/notes/a.md", "/"),
+        ("/other/.hidden/a.md", "/other"),
+    ],
+)
+def test_the_trusted_folder_is_the_one_above_what_is_named(path: str, anchor: str) -> None:
+    located = SCOPE.locate(path)
+
+    assert located is not None
+    assert located.anchor == anchor
+
+
+@pytest.mark.parametrize(
+    ("folder", "concerns"),
+    [
+        ("/ws", True),
+        ("/ws/memory", True),
+        ("/ws/memory/x", True),
+        ("/ws/memory/.git", False),
+        ("/ws/memory/.git/objects", False),
+        ("/ws/src", False),
+        ("/vault", True),
+        ("/", True),
+        ("/other", True),
+        ("/other/.hidden/x", True),
+    ],
+)
+def test_folders_that_can_change_the_memory(folder: str, concerns: bool) -> None:
+    assert SCOPE.concerns_folder(folder) is concerns
+
+
+def test_names_that_are_not_utf_8_are_shown_without_loss() -> None:
+    assert printable("caf\u00e9.md") == "caf\u00e9.md"
+    assert printable(os.fsdecode(b"caf\xe9\\.md")) == "caf\\xe9\\\\.md"
+    assert printable("a\\xe9.md") == "a\\xe9.md"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl",
+        "abc-topic-12.jsonl",
+        "a.b.jsonl",
+        "réunion.jsonl",
+        "abc.jsonl.reset.2026-02-10T10-00-00.000Z",
+        "abc.jsonl.deleted.2026-02-10T10-00-00.000Z",
+    ],
+)
+def test_transcripts_and_their_archives_are_known_by_name(name: str) -> None:
+    assert is_transcript_name(name)
+    assert source_of(f"sessions/{name}") == "sessions"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sessions.json",
+        "abc.jsonl.bak",
+        "abc.jsonl.reset.2026-02-10T10-00-00.000Z.bak.1",
+        "abc.jsonl.bak.2026-02-10T10-00-00.000Z",
+        "abc.jsonl.bak-123-456",
+        "abc.jsonl.lock",
+        "abc.jsonl.tmp",
+        "abc.jsonl.reset.2026-02-10T10-00-00.000Z.gz",
+        "abc.jsonl.reset.2026-02-10.md",
+        "abc.jsonl.reset.",
+        "abc.checkpoint.083d379f-f105-59a4-a278-e9c0ac7b7f85.jsonl",
+        "abc.trajectory.jsonl",
+        "abc.bak.jsonl",
+        ".abc.jsonl",
+        ".jsonl",
+        "abc.JSONL",
+        "abc.jsonl.resets.1",
+        "notes.md",
+        "",
+    ],
+)
+def test_backups_checkpoints_locks_and_other_files_are_not_transcripts(name: str) -> None:
+    assert not is_transcript_name(name)
+    assert source_of(f"sessions/{name}") == "memory"
+
+
+def test_only_paths_right_below_sessions_are_transcripts() -> None:
+    assert is_transcript("sessions/a.jsonl")
+    for path in ("a.jsonl", "sessions/x/a.jsonl", "/sessions/a.jsonl", "memory/a.jsonl", "sessions/"):
+        assert not is_transcript(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "matches"),
+    [
+        ("**/*.md", "a.md", True),
+        ("**/*.md", "x/y/a.md", True),
+        ("**/*.md", "a.txt", False),
+        ("*.md", "a.md", True),
+        ("*.md", "x/a.md", False),
+        ("./notes/*.md", "notes/a.md", True),
+        ("/notes/*.md", "notes/a.md", True),
+        ("notes/**", "notes/x/a.md", True),
+        ("notes/**", "notes", False),
+        ("notes/", "notes/x/a.md", True),
+        ("**/decisions/**/*.md", "a/decisions/b/c.md", True),
+        ("**/decisions/**/*.md", "decisions/c.md", True),
+        ("**/**/**/*.md", "c.md", True),
+        ("202?-*.md", "2026-02-10.md", True),
+        ("202?-*.md", "2026/02-10.md", False),
+        ("[ab]*.md", "b1.md", True),
+        ("[!ab]*.md", "b1.md", False),
+        ("[!ab]*.md", "c1.md", True),
+        ("[.md", "[.md", True),
+        ("[z-a].md", "a.md", False),
+        ("[&&a--b].md", "b.md", True),
+        ("[.-0]x", "/x", False),
+        ("*.{md,markdown}", "a.markdown", True),
+        ("{a,b}/{c,d}.md", "b/d.md", True),
+        ("{a,b}/{c,d}.md", "b/e.md", False),
+        ("a+b(1).md", "a+b(1).md", True),
+        ("a.md", "aXmd", False),
+        ("**", "a/b.md", True),
+        ("日本/*.md", "日本/会議.md", True),
+        ("*.md", "new\nline.md", True),
+    ],
+)
+def test_a_pattern_matches_like_a_shell(pattern: str, path: str, matches: bool) -> None:
+    assert Pattern(pattern).matches(path) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "depth", "name", "enters"),
+    [
+        ("*.md", 0, "x", False),
+        ("**/*.md", 5, "x", True),
+        ("notes/*.md", 0, "notes", True),
+        ("notes/*.md", 0, "other", False),
+        ("notes/*.md", 1, "deeper", False),
+        ("notes/**/*.md", 3, "deeper", True),
+        ("{a,b}/*.md", 0, "b", True),
+        ("{a,b}/*.md", 0, "c", False),
+        ("**", 0, "x", True),
+    ],
+)
+def test_folders_without_a_possible_match_are_not_entered(
+    pattern: str, depth: int, name: str, enters: bool
+) -> None:
+    assert Pattern(pattern).enters(depth, name) is enters
+
+
+def test_hostile_patterns_are_harmless() -> None:
+    before = time.process_time()
+
+    assert not Pattern("{" + ",".join("ab") * 50 + "}" * 50).matches("x.md")
+    assert not Pattern("*" * 200 + "x").matches("a" * 200)
+    assert not Pattern("**/" * 30 + "x").matches("a/" * 60 + "y")
+    assert not Pattern("{a,b}" * 20).matches("x")
+    assert not Pattern("?*" * 20 + "*z").matches("a" * 200)
+    assert not Pattern("**/" + "*a" * 30).matches("a" * 200 + "b")
+
+    assert time.process_time() - before < 1.0
+
+
+@given(st.text("ab*?[]!-", min_size=1), st.text("ab]-!", min_size=1))
+def test_within_a_folder_a_pattern_is_that_of_a_shell(pattern: str, name: str) -> None:
+    assert Pattern(pattern).matches(name) is fnmatchcase(name, pattern)

@@ -1,0 +1,334 @@
+"""Secrets are redacted wherever people and agents write them."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memline.shared.sources import redaction
+from memline.shared.sources.redaction import redact
+
+#: Behind every prefix: letters of both cases and digits, as keys have them.
+BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
+
+KEYS = [
+    f"sk-{BODY}",
+    f"sk-proj-{BODY}",
+    f"sk-ant-api03-{BODY}",
+    f"sk_live_{BODY}",
+    f"ghp_{BODY}",
+    f"gho_{BODY}",
+    f"github_pat_{BODY}",
+    f"glpat-{BODY}",
+    f"xoxb-{BODY}",
+    f"xapp-1-{BODY}",
+    f"gsk_{BODY}",
+    f"AIza{BODY}",
+    f"pplx-{BODY}",
+    f"npm_{BODY}",
+    f"hf_{BODY}",
+    f"SG.{BODY}.{BODY}",
+    f"AKIA{BODY[:16].upper()}",
+    f"eyJhbGciOiJIUzI1NiJ9.{BODY}.{BODY}",
+    f"123456789:{BODY}{BODY}",
+    f"MTk4NjIyNDgzNDcxOTI1MjQ4.Gh7jK9.{BODY}ab3",
+]
+
+ANNOUNCED = [
+    "OPENAI_API_KEY={}",
+    "MY_TOKEN: {}",
+    "export DB_PASSWD='{}'",
+    "client_secret = {}",
+    "password={}",
+    "password: {}",
+    "Password: '{} with spaces'",
+    '{{"apiKey": "{}"}}',
+    '{{"accessToken":"{}"}}',
+    '{{"refreshToken" : "{}"}}',
+    '{{"body": "{{\\"password\\": \\"{}\\"}}"}}',
+    '{{"body": "{{\\\\\\"secret\\\\\\": \\\\\\"{}\\\\\\"}}"}}',
+    '{{"password": "a\\"{}"}}',
+    "config['db_password'] = '{}'",
+    "deploy --token {}",
+    "deploy --api-key={}",
+    "deploy --db-password '{}'",
+    "Authorization: Bearer {}",
+    "Authorization: Basic {}==",
+    "authorization: {}",
+    "curl -H 'X-Api-Key: {}'",
+    "curl -u me:{} https://example.org",
+    "Bearer {}",
+    "postgres://me:{}@db.example.org/x",
+    "redis://:{}@127.0.0.1:6379",
+    "https://{}@sentry.example.org/1",
+    "https://example.org/a?access_token={}&page=2",
+    "https://example.org/a?page=2&sig={}",
+    "Cookie: theme=dark; sid={}",
+    "Set-Cookie: sid={}; Path=/",
+    "my password is {}",
+    "set the PIN to {}",
+    "machine x login me password {}",
+    "password:\n{}",
+    "aws_secret_access_key = {}",
+    "https://hooks.slack.com/services/T0/B0/{}",
+    "password:" + " " * 30 + "{}",
+    "password\n\n\n=\n\n\n\n\n\n\n\n\n{}",
+    "PASSWORD=\\\n{}",
+    "**Password:** {}",
+    "**API key**: {}",
+    "<password>{}</password>",
+    "| password | {} |",
+    "password -> {}",
+    "password (root): {}",
+    "the password is: {}",
+    "the token for the build server is {}",
+    "password: |\n  {}",
+    "password: !vault {}",
+    "?apikey%3D{}",
+    "API_KEY：{}",
+    "Passwort: {}",
+    "mot de passe : {}",
+    "contraseña: {}",
+    "пароль: {}",
+    "密码：{}，谢谢",
+    "密码是{}",
+    "パスワード：{}",
+    "Bearer: {}",
+    "SECRET_KEY_BASE={}",
+    "API_KEY_PROD={}",
+    "pw: {}",
+    "WIFI_PW={}",
+    "my pass is {}",
+    "password {}",
+    "Passwort {}",
+    "mot de passe {}",
+    "the password ({}) works",
+    "password:\n- {}",
+    "passwords:\n- one\n- {} (production)",
+    "secret: |\n  first line\n\n  {}\n",
+    "mysql -u root -p{} shop",
+    "mysqldump -p'{} with spaces' shop",
+    "redis-cli -h cache -a {}",
+    "docker login -u me -p {}",
+]
+
+#: Forms that are issued with capital letters.
+SPELLED = [
+    *("AIza", "GOCSPX-", "PMAK-", "ATATT3", "ATCTT3", "ATBB", "SG.", "AC", "SK", "NRAK-", "ops_eyJ", "LTAI"),
+    *("AGE-SECRET-KEY-1", "AKIA", "ASIA", "AROA", "AIDA", "ABIA", "ACCA", "AGPA", "ANPA", "eyJ"),
+]
+
+#: What may stand behind the word of a rule; {} is the word. Each rule needs one that suits it.
+SUITED = [
+    *("{}={body}", "{} {body}", "{}: a={body}", "{} is {body}", "{} key is {body}"),
+    *("{}word is {body}", "{}word {body}", "{}d {body}", "{}wort: {body}", "{}services/{body}"),
+    *("https{}me:{body}@example.org", "https{}{body}@example.org", "a?{}{body}", "{}token {body}"),
+    *("{} -p {body}", "{} -p{body}", "{} -a {body}", "curl {} me:{body}", "{}: 4938"),
+    "{} me password {body}",
+    *("{}{body}", "{}{hex}", "{}{hex}01234567", "{}{upper}", "{}{body}.{body}", "{}{upper}.{upper}"),
+    *("{}1-{body}", "{}a-{body}", "{}abc-{body}", "{}api_{body}", "{}pt_{body}", "{}pt.{body}"),
+    *("{}pat_{body}", "{}s_{body}", "{}at_{hex}"),
+    *("{}{body}{body}", "123456{}{body}", "{body}{}Gh7jK9.{body}ab3", "{}a-{body}{hex}"),
+]
+
+
+def leaks(secret: str, text: str) -> bool:
+    """Whether seven characters of the secret in a row can be read; of known forms six may be shown."""
+    return any(secret[place : place + 7] in text for place in range(len(secret) - 6))
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(
+    "around", ["{}", "use {}, please", "`{}`", '{{"x": "{}"}}', "a\\n{}\\nb", "x={}", "<{}>", "%3D{}"]
+)
+def test_a_key_of_a_known_form_is_redacted_anywhere(key: str, around: str) -> None:
+    redacted = redact(around.format(key))
+
+    # In front of these stands the number of a bot, which is no secret.
+    secret = key.removeprefix("123456789:").removeprefix("MTk4NjIyNDgzNDcxOTI1MjQ4.")
+    assert not leaks(secret, redacted)
+
+
+@pytest.mark.parametrize("around", ANNOUNCED)
+def test_what_a_name_announces_is_redacted(around: str) -> None:
+    assert not leaks(BODY, redact(around.format(BODY)))
+
+
+@pytest.mark.parametrize("table", ["forms", "tails", "announced"])
+def test_every_word_of_the_table_leads_to_its_pattern(table: str) -> None:
+    parts = {"body": BODY, "hex": "0123456789abcdef" * 2, "upper": "ABCD0123" * 4}
+    for words, pattern in redaction._tables()[table]["rules"]:
+        compiled = re.compile(redaction._filled_in(pattern), re.I if table == "announced" else 0)
+        for word in words.split(", "):
+            spelled = next((spelling for spelling in SPELLED if spelling.lower().startswith(word)), word)
+            texts = [around.format(spelled, **parts) for around in SUITED]
+            assert any(compiled.match(text, text.lower().find(word)) for text in texts), (word, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("mot de passe : soleil", "mot de passe : ***"),
+        ("SECRET_KEY_BASE=opensesame", "SECRET_KEY_BASE=***"),
+        ("password:\n- opensesame", "password:\n- ***"),
+        ("passwords:\n- one (a)\n- two # b\n- some prose", "passwords:\n- *** (a)\n- *** # b\n- some prose"),
+        ("secret: |\n  one two\n  three\n\n  four\nafter", "secret: ***\nafter"),
+        ("senha: |\n  one two\n  three\nafter", "senha: ***\nafter"),
+        ("Passwort: >-\nsommer", "Passwort: ***"),
+        ("пароль: !vault sommer", "пароль: ***"),
+        ("key: |\n  hunter2\nafter", "key: ***\nafter"),
+        ("signature: >-\n  iQEzBA\n\n  aB3dE5\nafter", "signature: ***\nafter"),
+        ("pw: x", "pw: ***"),
+        ("my pass is x1", "my pass is ***"),
+        ("the password hunter2 works", "the password *** works"),
+        ("mysql -phunter2 shop", "mysql -p*** shop"),
+        ("PIN: 4938", "PIN: ***"),
+        ("the pin code is 4938", "the pin code is ***"),
+    ],
+)  # fmt: skip
+def test_secrets_without_any_form_are_redacted_as_people_write_them(text: str, redacted: str) -> None:
+    assert redact(text) == redacted
+
+
+@pytest.mark.parametrize(
+    "kind", ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\\n", " "])
+def test_a_private_key_is_redacted_over_its_lines(kind: str, newline: str) -> None:
+    lines = [f"-----BEGIN {kind}-----", BODY, BODY + "==", f"-----END {kind}-----"]
+
+    assert redact(f"here{newline}{newline.join(lines)}{newline}there") == (
+        f"here{newline}{lines[0]}…redacted…{lines[3]}{newline}there"
+    )
+    assert not leaks(BODY, redact(newline.join(lines[:3])))
+
+
+@pytest.mark.parametrize("before", ["password", "密码", "**Password**", "passwort"])
+@pytest.mark.parametrize("says", [": ", "：", " = ", ":\n", "=> "])
+def test_a_word_that_a_name_announces_is_redacted_without_any_form(before: str, says: str) -> None:
+    assert "opensesame" not in redact(f"{before}{says}opensesame")
+
+
+def test_a_key_that_a_line_break_cut_is_redacted_as_a_whole() -> None:
+    assert not leaks(BODY, redact(f"the key is sk-{BODY}\n    {BODY}\nand more"))
+    assert redact(f"sk-{BODY}\nand more").endswith("\nand more")
+
+
+def test_of_a_key_enough_is_shown_to_tell_it_from_others() -> None:
+    assert redact(f"use sk-proj-{BODY} now") == "use sk-pro…5vW7 now"
+    assert redact("use sk-12345678 now") == "use *** now"
+
+
+@pytest.mark.parametrize(
+    "name", ["API_KEY", "stripe_key", "apikey", "secret key", "KEY", "x-api-key", "signingKey"]
+)
+def test_a_key_is_redacted_also_when_it_is_a_plain_word(name: str) -> None:
+    assert redact(f"{name}=opensesame") == f"{name}=***"
+    assert redact(f"{name}: opensesame") == f"{name}: ***"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the key: simple design",
+        "sorted(rows, key=len)",
+        "max_tokens: 4096",
+        "the task-management-system and its risk-assessment",
+        "how do I reset my password?",
+        "a bearer of bad news",
+        "basic functionality of JavaScript",
+        "commit a828e60deadbeefcafe1234567890abcdef12345 is in the aws branch",
+        "at 2026-02-10T10:00:00.000Z we met",
+        "see https://example.org:8080/path?page=2",
+        "keyboard: qwerty, monkey: banana",
+        "Turkey: Istanbul, hockey: Toronto 3",
+        "Key: The main idea, `key:value` pairs",
+        "Basic Installation and the Basic Multilingual Plane",
+        "a token is 4 characters",
+        "the key is in src/components/UserCard.tsx",
+        "Key:\n- The first point\n- The second",
+        "key: |\n  A paragraph of prose\n  and more",
+        "credentials:\n- user: me",
+        "passwords:\n- Use a manager\n- Rotate them",
+        "PASSWORD_MIN_LENGTH=12, key_type: rsa, secret_name: db",
+        "spw: x, pwned: yes",
+        "the pass is 20 km long",
+        "we pass to v2 now",
+        "password manager, password sha256, password 2FA, password 12-digit",
+        "password policy of 2026-02-10, the password 2026-02-10 asked for",
+        "a password field in src/auth2.py",
+        "le train passe 3 fois",
+        "mysql -p shop, mysql -P3306 -h db, mysql --port=3306",
+        "redis-cli -a -h cache",
+        "PIN: 13, pin 4 of the board, pinned: 4938, pin 4938.5",
+    ],
+)
+def test_plain_words_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+@given(st.text())
+def test_any_text_can_be_redacted_and_redacted_again(text: str) -> None:
+    assert isinstance(redact(redact(text)), str)
+
+
+@given(
+    st.text(alphabet="abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789", min_size=20, max_size=60),
+    st.sampled_from(["password={}", '{{"token":"{}"}}', "Bearer {}1", "sk-{}", "ghp_{}", "--secret {}"]),
+    st.text(alphabet=" .,;:!?-_/\\\n\"'öß中", max_size=30),
+    st.text(alphabet=" .,;:!?-_/\\\n\"'öß中", max_size=30),
+)
+def test_a_planted_secret_is_never_readable(secret: str, around: str, before: str, after: str) -> None:
+    redacted = redact(f"{before} {around.format(secret)} {after}")
+
+    assert secret not in redacted and secret[6:-4] not in redacted
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a",
+        "A1",
+        "key",
+        "\\",
+        "1",
+        'password="',
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJ",
+        "--",
+        "cookie:",
+        "\n",
+        "x=1&",
+        "key" + " " * 80,
+        "token (",
+        "密码",
+        "key A1" + "b" * 20 + " ",
+        "mysql ",
+        "key: |\n  ",
+        "key: |\n " + "x" * 500,
+        "secret:\n- a\n",
+        "password (",
+        "turkey:",
+        "=eyJ",
+        "key:",
+        "secret:- ",
+        "my pass is ",
+        "password a1b2c ",
+        "docker login ",
+        "mot de passe ",
+        "pin: 49",
+    ],
+)
+def test_bad_input_takes_no_more_than_time_in_proportion(unit: str) -> None:
+    began = time.process_time()
+    redact(unit * (20_000 // len(unit)))
+    short = time.process_time() - began
+    began = time.process_time()
+    redact(unit * (400_000 // len(unit)))
+
+    # Twenty times as much; something quadratic takes four hundred times as long.
+    assert time.process_time() - began < 80 * short + 0.5

@@ -1,0 +1,121 @@
+"""What a scan takes for a change, told by names, sizes and times."""
+
+from __future__ import annotations
+
+from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
+from memline.shared.sources.discover import DiscoveredFile, Discovery
+from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem
+from memline.shared.sync.changes import Changes, compare
+
+
+def found(path: str, *, size: int = 1, mtime_ns: int = 10, problem: Problem | None = None) -> DiscoveredFile:
+    return DiscoveredFile(path=path, absolute=f"/ws/{path}", size=size, mtime_ns=mtime_ns, problem=problem)
+
+
+def seen(
+    outcome: str = "indexed", *, size: int = 1, mtime_ns: int = 10, chunking: str = "c1"
+) -> RecordedFile:
+    return RecordedFile(size=size, mtime_ns=mtime_ns, outcome=outcome, chunking=chunking)
+
+
+def scan(files: list[DiscoveredFile], ledger: dict[str, RecordedFile], *unlisted: str) -> Changes:
+    return compare(Discovery(files=tuple(files), issues=(), unlisted=unlisted), ledger, "c1")
+
+
+def test_the_same_size_time_and_chunking_is_no_change() -> None:
+    changes = scan([found("a.md")], {"a.md": seen()})
+
+    assert changes == Changes(unchanged=("a.md",))
+    assert changes.count == 0
+    assert changes.to_read() == ()
+    assert changes.to_read(force=True) == ("a.md",)
+
+
+def test_a_new_file_is_added_and_a_missing_one_removed() -> None:
+    changes = scan([found("new.md")], {"old.md": seen()})
+
+    assert (changes.added, changes.removed) == (("new.md",), ("old.md",))
+    assert changes.to_read() == ("new.md", "old.md")
+
+
+def test_another_size_time_or_chunking_is_a_change_older_times_too() -> None:
+    changes = scan(
+        [found("size.md", size=2), found("time.md", mtime_ns=9), found("chunking.md")],
+        {"size.md": seen(), "time.md": seen(), "chunking.md": seen(chunking="c0")},
+    )
+
+    assert changes.changed == ("size.md", "time.md", "chunking.md")
+
+
+def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes() -> None:
+    ledger = {name: seen(name, chunking="") for name in ("empty", "not_text", "too_large")}
+
+    assert scan([found(name) for name in ledger], ledger).count == 0
+    assert len(scan([found(name, size=9) for name in ledger], ledger).changed) == 3
+
+
+def test_what_could_not_be_read_is_tried_every_time() -> None:
+    ledger = {name: seen(name) for name in ("unreadable", "failed", "symlink", "special")}
+
+    assert scan([found(name) for name in ledger], ledger).changed == tuple(ledger)
+
+
+def test_what_cannot_be_indexed_is_announced_once() -> None:
+    link = found("link", problem=LINK_PROBLEM)
+
+    assert scan([link], {}).refused == ("link",)
+    assert scan([link], {"link": seen()}).refused == ("link",)
+    assert scan([link], {"link": seen("symlink", size=99)}) == Changes(unchanged=("link",))
+    assert scan([found("b", problem=NAME_PROBLEM)], {"b": seen("symlink")}).refused == ("b",)
+
+
+def test_files_behind_a_folder_that_became_a_link_are_announced_once() -> None:
+    link = found("memory/sub", problem=LINK_PROBLEM)
+    ledger = {"memory/sub": seen("symlink"), "memory/sub/a.md": seen()}
+
+    assert scan([link], ledger).removed == ("memory/sub/a.md",)
+    ledger["memory/sub/a.md"] = seen("symlink")
+    assert scan([link], ledger).count == 0
+    assert scan([], ledger).removed == ("memory/sub", "memory/sub/a.md")
+
+
+def test_nothing_is_removed_from_where_nothing_could_be_listed() -> None:
+    ledger = {"memory/private/a.md": seen(), "memory/gone.md": seen(), "/vault/a.md": seen()}
+
+    assert scan([], ledger, "memory/private", "/vault").removed == ("memory/gone.md",)
+    assert scan([], ledger, ".").removed == ("/vault/a.md",)
+    assert scan([], ledger, ".").to_read(force=True) == ("/vault/a.md",)
+
+
+def grown(by: int, was: RecordedFile | None = None, path: str = "sessions/a.jsonl") -> Changes:
+    """A transcript that grew, below a threshold of 100 bytes."""
+    was = was or seen(chunking="t1", size=50)
+    discovery = Discovery(files=(found(path, size=50 + by, mtime_ns=11),), issues=())
+    return compare(discovery, {path: was}, "c1", transcript_chunking="t1", growth=100)
+
+
+def test_a_transcript_that_grew_a_little_is_growing_and_not_behind() -> None:
+    changes = grown(99)
+
+    assert changes == Changes(growing=("sessions/a.jsonl",))
+    assert changes.count == 0
+    assert changes.to_read() == changes.to_read(force=True) == ("sessions/a.jsonl",)
+    assert changes.to_read(tails=False) == ()
+
+
+def test_a_transcript_has_changed_that_grew_much_shrank_or_was_cut_otherwise() -> None:
+    for changes in (
+        grown(100),
+        grown(0),
+        grown(-1),
+        grown(1, seen(chunking="t0", size=50)),
+        grown(1, seen("unreadable", chunking="t1", size=50)),
+        # It is not read to its end yet.
+        grown(1, seen(chunking="t1", size=50, mtime_ns=PARTIALLY_READ)),
+    ):
+        assert changes == Changes(changed=("sessions/a.jsonl",))
+    assert grown(1, seen(size=50), path="a.md") == Changes(changed=("a.md",))
+
+
+def test_a_transcript_without_words_so_far_may_grow_too() -> None:
+    assert grown(1, seen("empty", chunking="t1", size=50)).growing == ("sessions/a.jsonl",)

@@ -1,0 +1,149 @@
+"""`from memline import Memory`: what a Python program gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+import memline
+from memline import Answer, MemlineError, Memory
+from tests.support.process import ROOT
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    notes = tmp_path / "notes"
+    (notes / "memory").mkdir(parents=True)
+    (notes / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
+    (notes / "memory" / "2026-02-10.md").write_text("Deploy failed with ERR_CONN_42.\n")
+    return notes
+
+
+@pytest.fixture
+def memory(notes: Path, tmp_path: Path) -> Memory:
+    return Memory(notes, home=tmp_path / "home")
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    code = "import memline, sys; print([name for name in sys.modules if name.startswith('memline.')])"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert ran.stdout.strip() == "[]"
+
+
+def test_reading_a_note_loads_nothing_of_searching(notes: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from memline import Memory\n"
+        f"Memory({str(notes)!r}, home={str(tmp_path)!r}).get('MEMORY.md')\n"
+        "heavy = ('memline.shared.search.service', 'memline.shared.index', 'memline.shared.embedders')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+
+    assert ran.stdout.strip() == "[]"
+
+
+def test_the_public_names_are_listed_and_others_are_an_attribute_error() -> None:
+    assert {"Memory", "MemlineError", "Answer", "Hit"} <= set(dir(memline))
+    assert all(hasattr(memline, name) for name in memline.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'memory_of'"):
+        memline.memory_of  # noqa: B018
+
+
+def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
+    with memory:
+        answer = memory.search("whole cents", max_results=1)
+
+    assert isinstance(answer, Answer)
+    assert [hit.citation for hit in answer.hits] == ["MEMORY.md#L1-L3"]
+    with pytest.raises(FrozenInstanceError):
+        answer.mode = "other"  # type: ignore[misc]
+
+
+def test_filters_limit_a_search(memory: Memory) -> None:
+    with memory:
+        assert memory.search("deploy", path="MEMORY.md").hits == ()
+        assert memory.search("deploy", since="2026-02-10", until="2026-02-10", source="all").hits
+
+
+def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:
+    assert memory.get("MEMORY.md").lines == 3
+    assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
+    assert memory.get("MEMORY.md", first=1, lines=1).text == "# Facts"
+    assert memory.get("memory/none.md").status == "not_found"
+
+
+def test_an_entry_is_found_by_the_next_search(memory: Memory) -> None:
+    with memory:
+        memory.search("x")
+        entry = memory.append("Ada prefers tea.", heading="People")
+
+        assert memory.search("Ada tea").hits[0].path == entry.path
+        assert memory.get(entry.citation).text == entry.text
+
+
+def test_an_index_run_reports_and_the_status_agrees(memory: Memory) -> None:
+    with memory:
+        report = memory.index()
+        status = memory.status()
+
+    assert (report.files["added"], report.failed) == (2, False)
+    assert (status.files, status.mode, status.stale, status.warning) == (2, "keyword", False, "")
+    assert status.details["agentId"] == status.agent == "main"
+
+
+def test_every_call_can_be_awaited(memory: Memory) -> None:
+    async def calls() -> None:
+        assert (await memory.aindex()).files["added"] == 2
+        answer, excerpt = await asyncio.gather(memory.asearch("cents"), memory.aget("MEMORY.md", lines=1))
+        assert (answer.hits[0].path, excerpt.text) == ("MEMORY.md", "# Facts")
+        entry = await memory.aappend("Ada prefers tea.")
+        assert (await memory.asearch("tea")).hits[0].path == entry.path
+        assert (await memory.astatus()).files == 3
+
+    with memory:
+        asyncio.run(calls())
+
+
+def test_a_closed_memory_opens_again_for_the_next_call(memory: Memory) -> None:
+    memory.search("cents")
+    memory.close()
+
+    assert memory.search("cents").hits
+    memory.close()
+
+
+def test_a_configuration_file_and_an_agent_are_taken(notes: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "MEMORY.md").write_text("The vault code is 7341.\n")
+    listed = [{"id": "main", "workspace": str(notes)}, {"id": "work", "workspace": str(other)}]
+    (tmp_path / "c.json5").write_text(json.dumps({"agents": {"list": listed}}))
+
+    with Memory(config=tmp_path / "c.json5", home=tmp_path / "home", agent="work") as memory:
+        assert memory.search("vault").hits
+        assert memory.search("cents").hits == ()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda memory: memory.get("/etc/passwd"),
+        lambda memory: memory.search("q", since="someday"),
+        lambda memory: memory.append("  "),
+        lambda memory: Memory("/no/such/folder"),
+    ],
+)
+def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: object) -> None:
+    with pytest.raises(MemlineError) as caught:
+        call(memory)  # type: ignore[operator]
+
+    assert caught.value.hint

@@ -1,0 +1,122 @@
+"""The table of providers is whole, and prices are those of the right service."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from memline.shared import providers
+from memline.shared.batches.remote import BatchApi
+from memline.shared.embedders.protocol import Embedder
+from memline.shared.providers import (
+    FREE,
+    LISTED,
+    OWN,
+    PROVIDERS,
+    Provider,
+    known_dims,
+    list_prices,
+    load,
+    price_of,
+)
+
+SMALL = ("openai", "text-embedding-3-small")
+
+
+def test_every_default_model_of_a_paid_service_has_a_price() -> None:
+    for provider in PROVIDERS.values():
+        if provider.key_variables:
+            assert f"{provider.name}/{provider.default_model}" in list_prices(), provider.name
+
+
+def test_batches_cost_less_where_there_are_any() -> None:
+    for model, price in list_prices().items():
+        has_batches = bool(PROVIDERS[model.partition("/")[0]].batch_api)
+        assert (price.batch_per_million is not None) is has_batches
+        if price.batch_per_million is not None:
+            assert price.per_million / 2 <= price.batch_per_million < price.per_million
+
+
+def test_the_table_is_dated() -> None:
+    (as_of,) = {price.as_of for price in list_prices().values()}
+
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", as_of)
+
+
+def test_a_price_is_for_tokens_and_mode() -> None:
+    price = price_of(*SMALL, public=True, own={})
+
+    assert price is not None
+    assert price.cost(2_000_000, by_batch=False) == pytest.approx(0.04)
+    assert price.cost(2_000_000, by_batch=True) == pytest.approx(0.02)
+    assert price.source == LISTED
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "public"),
+    [
+        ("openai", "text-embedding-3-small", False),
+        ("openai", "some-model", True),
+        ("ollama", "nomic-embed-text", True),
+    ],
+)
+def test_the_price_of_a_server_or_model_of_ones_own_is_not_known(
+    provider: str, model: str, public: bool
+) -> None:
+    assert price_of(provider, model, public=public, own={}) is None
+
+
+def test_a_model_on_this_machine_is_free() -> None:
+    price = price_of("local", "m.gguf", public=False, own={})
+
+    assert price is not None
+    assert (price.cost(10**9, by_batch=False), price.source) == (0.0, FREE)
+
+
+def test_a_price_of_the_users_wins_and_the_longer_name_most() -> None:
+    own = {
+        "text-embedding-3-small": {"perMillion": 1.0},
+        "openai/text-embedding-3-small": {"perMillion": 2.0, "currency": "EUR", "asOf": "2026-11-01"},
+    }
+
+    price = price_of(*SMALL, public=True, own=own)
+    elsewhere = price_of("openai", "m", public=False, own={"m": {"perMillion": 0.0}})
+
+    assert price is not None
+    assert elsewhere is not None
+    assert (price.per_million, price.currency, price.as_of, price.source) == (2.0, "EUR", "2026-11-01", OWN)
+    assert price.batch_per_million is None
+    assert elsewhere.cost(5, by_batch=False) == 0.0
+
+
+@pytest.mark.parametrize("provider", PROVIDERS.values(), ids=lambda provider: provider.name)
+def test_the_classes_that_the_table_names_exist(provider: Provider) -> None:
+    assert Embedder in load(provider.embedder).__mro__
+    if provider.batch_api:
+        assert issubclass(load(provider.batch_api), BatchApi)
+        assert provider.batch_hours > 0
+
+
+def test_the_caps_and_dimensions_of_a_model_win_over_those_of_its_provider() -> None:
+    voyage = PROVIDERS["voyage"]
+
+    assert voyage.caps_of("voyage-4-lite", public=True).max_tokens > voyage.caps.max_tokens
+    assert voyage.caps_of("another-model", public=True) == voyage.caps
+    assert known_dims("openai", "text-embedding-3-large") == 3072
+    assert known_dims("openai", "another-model") == known_dims("another-provider", "m") == 0
+
+
+def test_another_server_of_the_same_protocol_gets_smaller_requests() -> None:
+    openai = PROVIDERS["openai"]
+
+    assert openai.caps_of("m", public=False).max_rows < openai.caps_of("m", public=True).max_rows
+
+
+def test_every_list_price_names_its_source() -> None:
+    table = tomllib.loads((Path(providers.__file__).parent / "prices.toml").read_text("utf-8"))
+
+    assert all(listed["source"].startswith("https://") for listed in table["providers"].values())
+    assert table["providers"].keys() <= PROVIDERS.keys()

@@ -1,0 +1,91 @@
+"""Which folders are watched: all that matter, none that are ignored, no links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memline.producers.watching.folders import WatchedFolder, folders_of
+from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.paths import MemoryPaths
+
+
+def watched(workspace: Path, *extra: str) -> dict[str, bool]:
+    folders = folders_of(MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]))
+    return {
+        Path(folder.path).relative_to(workspace.parent).as_posix(): folder.recursive for folder in folders
+    }
+
+
+def test_the_workspace_alone_and_memory_with_all_below(tmp_path: Path) -> None:
+    (tmp_path / "ws/memory/a/b").mkdir(parents=True)
+    (tmp_path / "ws/src").mkdir()
+
+    assert watched(tmp_path / "ws") == {"ws": False, "ws/memory": True}
+
+
+def test_without_memory_the_workspace_tells_when_it_comes(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+
+    assert watched(tmp_path / "ws") == {"ws": False}
+
+
+def test_a_missing_workspace_is_awaited_in_the_nearest_folder(tmp_path: Path) -> None:
+    folders = folders_of(MemoryPaths(tmp_path / "not/yet"))
+
+    assert folders == {WatchedFolder(path=str(tmp_path), recursive=False)}
+
+
+def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path: Path) -> None:
+    for folder in ("vault/.obsidian", "vault/work/x", "vault/code/app/node_modules/p", "vault/code/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "ws").mkdir()
+
+    assert watched(tmp_path / "ws", "../vault") == {
+        "ws": False,
+        "vault": False,
+        "vault/work": True,
+        "vault/code": False,
+        "vault/code/app": False,
+        "vault/code/lib": True,
+    }
+
+
+def test_a_tree_with_too_many_ignored_folders_is_watched_as_a_whole(tmp_path: Path) -> None:
+    for number in range(120):
+        (tmp_path / f"vault/{number}/node_modules").mkdir(parents=True)
+    (tmp_path / "ws").mkdir()
+
+    assert watched(tmp_path / "ws", "../vault") == {"ws": False, "vault": True}
+
+
+def test_links_are_not_watched(tmp_path: Path) -> None:
+    (tmp_path / "ws/memory").mkdir(parents=True)
+    (tmp_path / "elsewhere/.git").mkdir(parents=True)
+    (tmp_path / "ws/memory/link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "ws/notes").symlink_to(tmp_path / "elsewhere")
+
+    assert watched(tmp_path / "ws", "notes") == {"ws": False, "ws/memory": True}
+
+
+def test_a_file_is_watched_through_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/plan.md").write_text("x")
+
+    assert watched(tmp_path / "ws", "../docs/plan.md") == {"ws": False, "docs": False}
+
+
+def test_an_entry_inside_a_watched_tree_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ws/memory/sub").mkdir(parents=True)
+
+    assert watched(tmp_path / "ws", "memory/sub") == {"ws": False, "ws/memory": True}
+
+
+def test_a_hidden_folder_is_watched_when_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ws/memory/.drafts").mkdir(parents=True)
+
+    assert watched(tmp_path / "ws", "memory/.drafts") == {
+        "ws": False,
+        "ws/memory": False,
+        "ws/memory/.drafts": True,
+    }

@@ -1,0 +1,148 @@
+"""Growing transcripts are read on after enough of them, or when they come to rest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from memline.producers.watching.transcript_growth import QUIET_S, TranscriptGrowth
+from memline.shared.clock import ManualClock, SystemClock
+from memline.shared.sources.transcripts.files import transcript_folder_of
+from tests.support.transcripts import opening, said, sessions_folder, talk
+from tests.support.workspace import Place
+
+PATH = "sessions/a.jsonl"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    place = Place(folder=tmp_path / "user")
+    place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
+    return place
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = sessions_folder(tmp_path / "state") / "a.jsonl"
+    file.write_text(opening() + talk(4))
+    return file
+
+
+def growth(place: Place, clock: ManualClock | None = None) -> TranscriptGrowth:
+    folder = transcript_folder_of(place.agent)
+    assert folder is not None
+    return TranscriptGrowth(place.agent, folder, clock=clock or SystemClock())
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as handle:
+        handle.write(text)
+
+
+def test_a_transcript_the_index_does_not_know_is_due_and_begins_a_session(place: Place, file: Path) -> None:
+    assert growth(place).check([PATH]) == ([PATH], True)
+
+    place.index()
+    archive = file.rename(f"{file}.reset.2026-02-11T00-00-00.000Z")
+
+    grown = growth(place).check([PATH, f"sessions/{archive.name}"])
+    assert grown == ([PATH, f"sessions/{archive.name}"], False)
+
+
+def test_growth_below_both_thresholds_waits(place: Place, file: Path) -> None:
+    place.index()
+    measured = growth(place)
+    assert measured.check([PATH]) == ([], False)
+
+    append(file, talk(5))
+
+    assert measured.check([PATH]) == ([], False)
+
+
+def test_fifty_lines_are_enough_also_when_they_come_one_by_one(place: Place, file: Path) -> None:
+    place.index()
+    measured = growth(place)
+    for number in range(49):
+        append(file, said("user", "a"))
+        assert measured.check([PATH])[0] == [], number
+
+    append(file, said("user", "a"))
+
+    assert measured.check([PATH])[0] == [PATH]
+    place.index()
+    assert measured.check([PATH])[0] == []
+    append(file, said("user", "a"))
+    assert measured.check([PATH])[0] == []
+
+
+def test_a_hundred_thousand_bytes_are_enough_also_without_a_line_end(place: Place, file: Path) -> None:
+    place.index()
+    append(file, "x" * 99_999)
+    assert growth(place).check([PATH])[0] == []
+
+    append(file, "x")
+
+    assert growth(place).check([PATH])[0] == [PATH]
+
+
+@pytest.mark.parametrize(
+    ("limits", "is_due", "behind"),
+    [
+        ({"deltaBytes": 0}, True, 1),
+        ({"deltaMessages": 0}, True, 1),
+        ({"deltaBytes": 40}, True, 1),
+        # Lines are counted only by who follows the files: a search opens none.
+        ({"deltaMessages": 2}, True, 0),
+        ({"deltaMessages": 3, "deltaBytes": 5_000}, False, 0),
+    ],
+)
+def test_the_thresholds_are_those_of_the_configuration(
+    place: Place, file: Path, limits: dict[str, int], is_due: bool, behind: int
+) -> None:
+    place.configure(sync={"sessions": limits})
+    place.index()
+
+    append(file, said("user", "a") * 2)
+
+    assert bool(growth(place).check([PATH])[0]) is is_due
+    assert place.status()["behind"]["files"] == behind
+
+
+def test_a_transcript_that_came_to_rest_is_read_however_little_it_grew(place: Place, file: Path) -> None:
+    place.index()
+    append(file, said("user", "good night"))
+    clock = ManualClock(file.stat().st_mtime)
+    measured = growth(place, clock)
+    assert measured.check([PATH])[0] == []
+
+    clock.advance(QUIET_S + 1)
+
+    assert measured.check([PATH])[0] == [PATH]
+
+
+def test_one_that_was_cut_short_written_anew_or_removed_is_due(place: Place, file: Path) -> None:
+    place.index()
+    data = file.read_bytes()
+    file.write_bytes(data[:100])
+    assert growth(place).check([PATH])[0] == [PATH]
+
+    file.write_bytes(data.swapcase())
+    os.utime(file, ns=(1, 1))
+    assert growth(place).check([PATH])[0] == [PATH]
+
+    file.unlink()
+    assert growth(place).check([PATH])[0] == [PATH]
+
+
+def test_a_link_in_the_place_of_a_transcript_is_not_measured(
+    place: Place, file: Path, tmp_path: Path
+) -> None:
+    place.index()
+    (tmp_path / "big").write_bytes(b"\n" * 1_000)
+    file.unlink()
+    file.symlink_to(tmp_path / "big")
+
+    assert growth(place).check([PATH])[0] == [PATH]

@@ -1,0 +1,305 @@
+"""Changes on a real disk are reported within seconds; when files cannot be watched they are polled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from memline.producers.watching import watcher as watcher_module
+from memline.producers.watching.debounce import Debounce
+from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
+from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.paths import MemoryPaths
+
+#: Seconds a change may take to arrive before the test fails; it usually takes the debounce.
+TIMEOUT_S = 20.0
+
+
+class Reports:
+    """What a watcher reported, and waiting for it."""
+
+    def __init__(self) -> None:
+        self.calls: list[set[str]] = []
+        self.rescans = 0
+        self.failures_left = 0
+        self._changed = threading.Condition()
+
+    def paths(self, paths: set[str]) -> None:
+        with self._changed:
+            if self.failures_left:
+                self.failures_left -= 1
+                raise ConnectionError("no queue")
+            self.calls.append(paths)
+            self._changed.notify_all()
+
+    def rescan(self) -> None:
+        with self._changed:
+            self.rescans += 1
+            self._changed.notify_all()
+
+    @property
+    def all(self) -> set[str]:
+        return set().union(*self.calls)
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, TIMEOUT_S), (self.calls, self.rescans)
+
+
+@pytest.fixture(autouse=True)
+def polls_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "POLL_S", 0.01)
+
+
+@pytest.fixture
+def reports() -> Reports:
+    return Reports()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "ws"
+    (folder / "memory").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+def watching(
+    workspace: Path,
+    reports: Reports,
+    *extra: str,
+    debounce_s: float = 0.05,
+    new_observer: Callable[[], BaseObserver] = Observer,
+) -> Watcher:
+    return Watcher(
+        MemoryPaths(workspace, [ExtraPath(path=path) for path in extra]),
+        Debounce(debounce_s),
+        on_paths=reports.paths,
+        on_rescan=reports.rescan,
+        new_observer=new_observer,
+    )
+
+
+def test_creating_changing_and_deleting_a_note_are_reported(workspace: Path, reports: Reports) -> None:
+    note = workspace / "memory/a.md"
+    with watching(workspace, reports) as watcher:
+        assert (watcher.mode, watcher.reason) == (WATCHING, "")
+        for change in (lambda: note.write_text("one"), lambda: note.write_text("two"), note.unlink):
+            reports.calls.clear()
+            change()
+            reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Path, reports: Reports) -> None:
+    with watching(workspace, reports):
+        (workspace / "README.md").write_text("no memory")
+        (workspace / "memory/data.json").write_text("{}")
+        (workspace / "MEMORY.md").write_text("memory")
+        reports.wait(lambda: "MEMORY.md" in reports.all)
+
+    assert reports.all == {"MEMORY.md"}
+    assert reports.rescans == 0
+
+
+def test_an_atomic_save_by_renaming_is_reported(workspace: Path, reports: Reports) -> None:
+    with watching(workspace, reports):
+        (workspace / "memory/.a.tmp").write_text("new")
+        (workspace / "memory/.a.tmp").replace(workspace / "memory/a.md")
+        reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_both_paths_of_a_move_are_reported(workspace: Path, reports: Reports) -> None:
+    (workspace / "memory/old.md").write_text("x")
+    with watching(workspace, reports):
+        (workspace / "memory/old.md").rename(workspace / "memory/new.md")
+        reports.wait(lambda: {"memory/old.md", "memory/new.md"} <= reports.all)
+
+
+def test_a_note_that_leaves_the_memory_is_reported(workspace: Path, reports: Reports) -> None:
+    (workspace / "memory/old.md").write_text("x")
+    with watching(workspace, reports):
+        (workspace / "memory/old.md").rename(workspace.parent / "old.md")
+        reports.wait(lambda: "memory/old.md" in reports.all)
+
+
+def test_a_hundred_saves_are_reported_at_most_twice(workspace: Path, reports: Reports) -> None:
+    with watching(workspace, reports, debounce_s=0.3):
+        for number in range(100):
+            (workspace / "memory/a.md").write_text(f"version {number}")
+        reports.wait(lambda: bool(reports.calls))
+        (workspace / "memory/end.md").write_text("x")
+        reports.wait(lambda: "memory/end.md" in reports.all)
+
+    assert sum("memory/a.md" in call for call in reports.calls) <= 2
+
+
+def test_memory_made_after_the_start_is_picked_up(tmp_path: Path, reports: Reports) -> None:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    with watching(workspace, reports):
+        (workspace / "memory").mkdir()
+        reports.wait(lambda: reports.rescans == 1)
+        (workspace / "memory/a.md").write_text("x")
+        reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_a_workspace_made_after_the_start_is_picked_up(tmp_path: Path, reports: Reports) -> None:
+    workspace = tmp_path / "deep/ws"
+    with watching(workspace, reports):
+        (workspace / "memory").mkdir(parents=True)
+        reports.wait(lambda: reports.rescans >= 1)
+        (workspace / "memory/a.md").write_text("x")
+        reports.wait(lambda: "memory/a.md" in reports.all or reports.rescans >= 2)
+
+
+def test_a_moved_folder_requests_a_scan_and_is_reported_by_its_new_name(
+    workspace: Path, reports: Reports
+) -> None:
+    (workspace / "memory/old").mkdir()
+    (workspace / "memory/old/a.md").write_text("x")
+    with watching(workspace, reports):
+        (workspace / "memory/old").rename(workspace / "memory/new")
+        reports.wait(lambda: reports.rescans >= 1)
+        reports.calls.clear()
+        (workspace / "memory/new/a.md").write_text("changed")
+        reports.wait(lambda: "memory/new/a.md" in reports.all)
+
+        assert not any(path.startswith("memory/old") for path in reports.all)
+
+
+def test_memory_that_is_replaced_as_a_whole_is_watched_again(workspace: Path, reports: Reports) -> None:
+    with watching(workspace, reports):
+        (workspace / "memory").rename(workspace / "backup")
+        (workspace / "memory").mkdir()
+        reports.wait(lambda: reports.rescans >= 1)
+        (workspace / "memory/a.md").write_text("x")
+        reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_extra_paths_outside_the_workspace_have_absolute_names(workspace: Path, reports: Reports) -> None:
+    notes = workspace.parent / "notes"
+    notes.mkdir()
+    with watching(workspace, reports, "../notes"):
+        (notes / "a.md").write_text("x")
+        reports.wait(lambda: str(notes / "a.md") in reports.all)
+
+
+def test_ignored_folders_are_not_reported(workspace: Path, reports: Reports) -> None:
+    (workspace / "memory/.git").mkdir()
+    with watching(workspace, reports):
+        (workspace / "memory/.git/a.md").write_text("x")
+        (workspace / "memory/b.md").write_text("x")
+        reports.wait(lambda: bool(reports.calls))
+
+    assert reports.all == {"memory/b.md"}
+    assert reports.rescans == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names are Unicode there")
+def test_a_name_that_is_not_unicode_requests_a_scan(workspace: Path, reports: Reports) -> None:
+    with watching(workspace, reports):
+        Path(os.fsdecode(os.fsencode(workspace / "memory") + b"/\xff.md")).write_text("x")
+        reports.wait(lambda: reports.rescans == 1)
+
+    assert reports.calls == []
+
+
+def test_a_callback_that_fails_is_called_again(workspace: Path, reports: Reports) -> None:
+    reports.failures_left = 1
+    with watching(workspace, reports):
+        (workspace / "memory/a.md").write_text("x")
+        reports.wait(lambda: "memory/a.md" in reports.all)
+
+    assert reports.failures_left == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "word"),
+    [(errno.ENOSPC, "max_user_watches"), (errno.EMFILE, "max_user_instances"), (errno.EIO, "EIO")],
+)
+def test_when_watches_run_out_files_are_polled_for_a_stated_reason(
+    workspace: Path, reports: Reports, number: int, word: str
+) -> None:
+    def no_observer() -> BaseObserver:
+        raise OSError(number, "none left")
+
+    with watching(workspace, reports, new_observer=no_observer) as watcher:
+        reports.wait(lambda: reports.rescans >= 3)
+
+        assert watcher.mode == POLLING
+        assert word in watcher.reason
+
+
+def test_watches_that_run_out_inside_a_tree_are_detected(workspace: Path, reports: Reports) -> None:
+    made = []
+
+    def one_observer() -> BaseObserver:
+        # The library swallows the error for a folder inside a tree; the next watch of our own fails openly.
+        if made:
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+        made.append(True)
+        return Observer()
+
+    with watching(workspace, reports, new_observer=one_observer) as watcher:
+        assert watcher.mode == POLLING
+        reports.wait(lambda: reports.rescans >= 1)
+
+
+def test_watches_that_run_out_with_a_new_folder_are_detected(workspace: Path, reports: Reports) -> None:
+    is_full = threading.Event()
+
+    def observer() -> BaseObserver:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+        return Observer()
+
+    with watching(workspace, reports, new_observer=observer) as watcher:
+        assert watcher.mode == WATCHING
+        is_full.set()
+        (workspace / "memory/new").mkdir()
+        reports.wait(lambda: watcher.mode == POLLING and reports.rescans >= 1)
+
+
+def test_watching_is_tried_again_while_polling(workspace: Path, reports: Reports) -> None:
+    tries = []
+
+    def second_observer() -> BaseObserver:
+        tries.append(True)
+        if len(tries) == 1:
+            raise OSError(errno.ENOSPC, "none left")
+        return Observer()
+
+    with watching(workspace, reports, new_observer=second_observer) as watcher:
+        reports.wait(lambda: watcher.mode == WATCHING and reports.rescans >= 6)
+
+        assert watcher.reason == ""
+
+
+def test_an_observer_that_died_is_replaced(
+    workspace: Path, reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "HEALTH_S", 0.01)
+    observers: list[BaseObserver] = []
+
+    def kept() -> BaseObserver:
+        observers.append(Observer())
+        return observers[-1]
+
+    with watching(workspace, reports, new_observer=kept):
+        observers[0].stop()
+        reports.wait(lambda: reports.rescans >= 1)
+        (workspace / "memory/a.md").write_text("x")
+        reports.wait(lambda: "memory/a.md" in reports.all)

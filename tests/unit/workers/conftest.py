@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.config.load import Options, load
+from memline.shared.queue import broker, messages
+from memline.shared.queue.messages import Wire
+from memline.workers import context as workers_context
+from memline.workers.context import Context
+
+# An actor belongs to the broker that is current when its module is imported.
+broker.in_process()
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    """A workspace with one note."""
+    folder = tmp_path / "notes"
+    (folder / "memory").mkdir(parents=True)
+    (folder / "memory" / "a.md").write_text("# Apples\n\nred and green\n", "utf-8")
+    return folder
+
+
+@pytest.fixture
+def context(tmp_path: Path, notes: Path, home: Path, clock: ManualClock) -> Iterator[Context]:
+    """The context of a worker process whose agent embeds with a provider that is not there."""
+    remote = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "requestsPerMinute": 1}
+    memory = {"provider": "openai", "model": "a", "remote": remote}
+    config = tmp_path / "config.json5"
+    agents = {"defaults": {"memorySearch": memory}, "list": [{"id": "main"}]}
+    config.write_text(json.dumps({"agents": agents}), "utf-8")
+    options = Options(config=config, home=tmp_path / "state", workspace=notes)
+    context = Context(load(options, {"HOME": str(home)}).settings, clock=clock)
+    workers_context.use(context)
+    yield context
+    context.close()
+    workers_context.use(None)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
+    """What the actors send."""
+    sent: list[Wire] = []
+
+    def send(message: Wire) -> str:
+        sent.append(message)
+        return "id"
+
+    for module in ("batch", "chunk", "embed", "store"):
+        monkeypatch.setattr(f"memline.workers.{module}.send", send)
+    return sent
+
+
+def work(actor: Any, message: Wire) -> None:
+    """Call an actor as dramatiq does."""
+    actor.fn(messages.encode(message))

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.queue.messages import ChunkFiles, StoreFiles, Wire
+from memline.workers import chunk
+from memline.workers.context import Context
+from tests.unit.workers.conftest import work
+
+MESSAGE = ChunkFiles(agent="main", source="memory", paths=("memory/a.md", "memory/gone.md"), backfill=True)
+
+
+def test_files_are_sent_to_the_store_worker_as_they_are_now(context: Context, sent: list[Wire]) -> None:
+    work(chunk.chunk_files, MESSAGE)
+
+    (message,) = sent
+    assert isinstance(message, StoreFiles)
+    assert message.backfill
+    assert [row.path for row in message.files] == ["memory/a.md", "memory/gone.md"]
+    assert [len(row.chunks or ()) for row in message.files] == [1, 0]
+
+
+def test_many_files_are_sent_in_several_messages(
+    context: Context, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk, "MESSAGE_CHARS", 10)
+
+    work(chunk.chunk_files, MESSAGE)
+
+    assert len(sent) == 2
+
+
+def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(
+    context: Context, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depths = iter([100, 100, 3])
+    monkeypatch.setattr(context.in_flight, "store_depth", lambda: next(depths))
+
+    work(chunk.chunk_files, MESSAGE)
+    monkeypatch.setattr(context.in_flight, "store_depth", lambda: 100)
+    context.stopping.set()
+    work(chunk.chunk_files, MESSAGE)
+
+    assert next(depths, None) is None
+    assert len(sent) == 2

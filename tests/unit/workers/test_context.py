@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.errors import QueueError
+from memline.shared.queue.messages import MessageRefused
+from memline.workers import context as workers_context
+from memline.workers.context import Context
+
+
+class Resource:
+    """Something that is open until it is closed."""
+
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def test_an_agent_that_is_not_configured_is_refused_with_those_that_are(context: Context) -> None:
+    with pytest.raises(MessageRefused, match=r"'bob', which is not configured here \(known: main\)"):
+        context.agent("bob")
+
+
+def test_what_is_kept_is_built_once_and_closed_at_the_end(context: Context) -> None:
+    first = context.keep("a", Resource)
+
+    assert context.keep("a", Resource) is first
+    assert context.keep("b", Resource) is not first
+    context.close()
+    assert not first.is_open
+
+
+def test_an_index_that_was_replaced_is_opened_anew(context: Context) -> None:
+    old = context.writer("main")
+    for file in old.path.parent.iterdir():
+        file.unlink()
+
+    new = context.writer("main")
+
+    assert new is not old and new.path.exists()
+    assert context.writer("main") is new
+
+
+def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context: Context) -> None:
+    first, second = QueueError("first"), QueueError("second")
+
+    context.stop(first)
+    context.stop(second)
+
+    assert context.failure is first and context.stopping.is_set()
+
+
+def test_a_process_without_a_context_says_how_workers_are_started() -> None:
+    with pytest.raises(QueueError) as error:
+        workers_context.current()
+
+    assert "memline worker" in error.value.hint

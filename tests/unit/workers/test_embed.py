@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.request import Outcome
+from memline.shared.errors import ModelMismatch, ProviderRefused, ProviderStop
+from memline.shared.index.rows import TextRow
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
+from memline.workers import embed
+from memline.workers.context import Context
+from tests.unit.workers.conftest import work
+
+TEXTS = (TextRow(hash=b"h1", text="one"), TextRow(hash=b"h2", text="two"))
+
+
+def request(identity: Identity) -> EmbedTexts:
+    return EmbedTexts(agent="main", identity=identity, lease="lease", texts=TEXTS)
+
+
+@pytest.fixture
+def identity(context: Context) -> Identity:
+    """The identity of this worker's settings."""
+    identity = context.choice("main").identity
+    assert identity is not None
+    return identity
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
+    """Let every request to the provider have this outcome, after a place within the limits."""
+
+    def answer(outcome: Outcome) -> None:
+        def embed_now(embedder: Any, texts: list[str], before_call: Callable[[list[str]], None]) -> Outcome:
+            before_call(texts)
+            return outcome
+
+        monkeypatch.setattr(embed, "embed", embed_now)
+
+    return answer
+
+
+def test_vectors_and_refused_texts_are_told_to_the_store_worker(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    refused = ProviderRefused("no")
+    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)]))
+
+    work(embed.embed_texts, request(identity))
+
+    failed, stored = sent
+    assert isinstance(failed, EmbedFailed) and isinstance(stored, StoreVectors)
+    assert (failed.kind, failed.hashes, failed.no_results) == ("refused", (b"h2",), False)
+    assert [row.hash for row in stored.vectors] == [b"h1"]
+
+
+def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    provider(Outcome(vectors=[None, None], error=ProviderStop("bad key")))
+
+    work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.hashes, failed.no_results) == ("stop", (b"h1", b"h2"), True)
+    assert context.limits.cooldown_s("openai") == embed.STOP_COOLDOWN_S
+
+
+def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    provider(Outcome(vectors=[b"v1", b"v2"]))
+    # One request a minute is allowed.
+    work(embed.embed_texts, request(identity))
+
+    work(embed.embed_texts, request(identity))
+
+    failed = sent[-1]
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.error) == ("later", "openai is at its limit")
+    assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
+
+
+def test_a_slip_is_told_to_the_rows_before_it_is_raised(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Outcome:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(embed, "embed", fail)
+
+    with pytest.raises(RuntimeError):
+        work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed) and (failed.kind, failed.no_results) == ("broken", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": "b"}, "the index wants openai b; they differ in the model$"),
+        ({"endpoint": "x"}, r"they differ in the address or headers \(remote.baseUrl, remote.headers\)$"),
+        ({"dims": 64, "scheme": "q"}, "they differ in the dimensions, the input types$"),
+    ],
+)
+def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_process(
+    context: Context, identity: Identity, sent: list[Wire], changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ModelMismatch, match=words) as error:
+        work(embed.embed_texts, request(replace(identity, **changes)))
+
+    assert context.failure is error.value and context.stopping.is_set()
+    assert sent == []

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import fakeredis
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.queue import redis_client
+from memline.shared.queue.messages import RunQuery
+from memline.shared.queue.replies import Replies
+from memline.workers import query
+from memline.workers.context import Context
+from tests.support.index_rows import file_row
+from tests.unit.workers.conftest import work
+
+
+@pytest.fixture
+def asked(context: Context, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Ask a question and give the answer in its box; None when there is none."""
+    context.writer("main").store_file(file_row("memory/a.md", "apples"))
+
+    fake = fakeredis.FakeServer()
+
+    def client(*_: object, **__: object) -> fakeredis.FakeRedis:
+        return fakeredis.FakeRedis(server=fake, client_name=redis_client.NAMESPACE)
+
+    monkeypatch.setattr(redis_client, "client", client)
+
+    def ask(text: str, *, agent: str = "main", in_s: float = 5, **options: Any) -> dict[str, Any] | None:
+        deadline = clock.now() + in_s
+        work(
+            query.run_query,
+            RunQuery(agent=agent, query=text, reply_to="box", deadline=deadline, options=options),
+        )
+        answer = Replies("").take("box", 0)
+        return json.loads(answer) if answer else None
+
+    return ask
+
+
+def test_a_question_is_answered_into_its_box(asked: Any) -> None:
+    assert asked("apples")["results"][0]["path"] == "memory/a.md"
+
+
+def test_a_question_whose_caller_has_given_up_is_not_answered(asked: Any) -> None:
+    assert asked("apples", in_s=-1) is None
+
+
+def test_a_problem_of_this_process_leaves_the_answer_to_another(asked: Any) -> None:
+    assert asked("apples", agent="bob")["elsewhere"] is True
+    assert asked("apples", unknown_option=1)["elsewhere"] is True

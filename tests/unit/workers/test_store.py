@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.index.rows import VectorRow
+from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreFiles, StoreVectors, Sweep, Wire
+from memline.shared.scheduling.leases import LEASE_S
+from memline.workers import store
+from memline.workers.context import Context
+from tests.support.index_rows import backlog, file_row, vector_of
+from tests.unit.workers.conftest import work
+
+FILES = StoreFiles(agent="main", files=(file_row("a.md", "apples", "pears"),))
+
+
+@pytest.fixture
+def request_sent(context: Context, sent: list[Wire]) -> EmbedTexts:
+    """The one request for the texts of `FILES`."""
+    work(store.store_files, FILES)
+    (request,) = sent
+    assert isinstance(request, EmbedTexts)
+    sent.clear()
+    return request
+
+
+def test_texts_that_were_sent_are_not_sent_again_by_a_sweep(
+    context: Context, sent: list[Wire], request_sent: EmbedTexts
+) -> None:
+    work(store.sweep, Sweep(agent="main", deep=True))
+
+    assert sorted(text.text for text in request_sent.texts) == ["apples", "pears"]
+    assert sent == []
+    assert backlog(context.writer("main")).leased == 2
+
+
+def test_texts_of_an_expired_lease_are_sent_again_and_the_log_says_so(
+    context: Context,
+    clock: ManualClock,
+    sent: list[Wire],
+    request_sent: EmbedTexts,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock.advance(LEASE_S + 1)
+
+    work(store.sweep, Sweep(agent="main", deep=True))
+
+    (again,) = sent
+    assert isinstance(again, EmbedTexts)
+    assert (again.texts, again.lease == request_sent.lease) == (request_sent.texts, False)
+    assert "leases.freed" in caplog.messages
+
+
+def test_an_answer_that_is_stored_twice_counts_once(
+    context: Context, sent: list[Wire], request_sent: EmbedTexts
+) -> None:
+    rows = tuple(VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in request_sent.texts)
+    message = StoreVectors(
+        agent="main", identity=request_sent.identity, lease=request_sent.lease, vectors=rows
+    )
+
+    for _ in range(2):
+        work(store.store_vectors, message)
+
+    assert backlog(context.writer("main")).ready == 2
+
+
+def test_texts_of_a_failed_request_are_wanted_again(
+    context: Context, sent: list[Wire], request_sent: EmbedTexts
+) -> None:
+    hashes = tuple(text.hash for text in request_sent.texts)
+    work(
+        store.embed_failed,
+        EmbedFailed(
+            agent="main",
+            identity=request_sent.identity,
+            lease=request_sent.lease,
+            hashes=hashes,
+            kind="later",
+            error="busy",
+            retry_after_s=60.0,
+        ),
+    )
+
+    work(store.sweep, Sweep(agent="main"))
+
+    assert sent == []
+    assert backlog(context.writer("main")).wanted == 2
+
+
+def test_a_request_that_is_missing_is_sent_again_and_one_that_is_a_dead_letter_counts_a_failure(
+    context: Context, sent: list[Wire], request_sent: EmbedTexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_flight = context.in_flight
+    with monkeypatch.context() as patch:
+        patch.setattr(in_flight, "missing", lambda leases, **_: list(leases))
+        work(store.sweep, Sweep(agent="main", deep=True))
+    (again,) = sent
+    assert isinstance(again, EmbedTexts) and again.lease != request_sent.lease
+
+    with monkeypatch.context() as patch:
+        patch.setattr(in_flight, "dead_lettered", lambda leases: dict.fromkeys(leases, "another version"))
+        work(store.sweep, Sweep(agent="main", deep=True))
+
+    rows = context.writer("main").connection.execute("SELECT state, attempts, error FROM vectors").fetchall()
+    assert {row[:2] for row in rows} == {("wanted", 1)}
+    assert all("a worker failed: another version" in row[2] for row in rows)

@@ -1,0 +1,150 @@
+"""Hold what the actors of this process share: settings, open indexes, and what else stays open until its end.
+
+The process that starts the workers sets it: `producers.runs.in_process` or `workers.lifecycle.run`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeVar, cast
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.agents import without_workspace
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.choice import Choice, choose, choose_fallback
+from memline.shared.errors import MemlineError, QueueError
+from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
+from memline.shared.queue.limits import InProcessLimits, Limits
+from memline.shared.queue.messages import MessageRefused, Sweep
+from memline.shared.queue.routes import send
+from memline.shared.queue.sweep_timer import SweepTimer
+from memline.shared.scheduling import fallback
+from memline.shared.scheduling.leases import LEASE_S, Holder, current_owner
+from memline.shared.store import IndexWriter
+
+
+class Closable(Protocol):
+    """Something that is closed at the end of the process."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+class Context:
+    """Holds the state of one worker process; `writer` is for the single thread of the store worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Clock | None = None,
+        limits: Limits | None = None,
+        in_flight: InFlightRequests | None = None,
+        owner: str = "",
+        lease_s: float = LEASE_S,
+        stopping: threading.Event | None = None,
+    ) -> None:
+        """`owner` and `lease_s`: of the leases that the store worker takes. Without `limits` and `in_flight`
+        those of one process."""
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.limits = limits or InProcessLimits(self.clock)
+        self.in_flight = in_flight or InProcessRequests()
+        #: Set when the process is told to stop: what waits then waits no longer.
+        self.stopping = stopping or threading.Event()
+        #: The error that ended the work of this process, if any.
+        self.failure: MemlineError | None = None
+        self.sweep_timer = SweepTimer(
+            lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now()))
+        )
+        self._holder = Holder(owner=owner or current_owner(), lease_s=lease_s)
+        self._lock = threading.RLock()
+        self._writers: dict[str, IndexWriter] = {}
+        self._choices: dict[str, tuple[Choice, Choice | None]] = {}
+        self._open: dict[Hashable, Closable] = {}
+
+    def agent(self, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
+        """Give the settings of an agent. Raises MessageRefused for one this process does not know.
+
+        What only calls the provider needs no workspace: an embed worker has none.
+        """
+        agents = self.settings.agents
+        try:
+            return agents[agent] if needs_workspace else without_workspace(agents, agent)
+        except KeyError:
+            raise MessageRefused(
+                f"a message names the agent {agent!r}, which is not configured here"
+                f" (known: {', '.join(sorted(agents))})",
+                hint="memline config show",
+            ) from None
+
+    def choice(self, agent: str) -> Choice:
+        """Give the primary provider of an agent."""
+        return self._providers(agent)[0]
+
+    def fallback(self, agent: str) -> Choice | None:
+        """Give the fallback of an agent; None when there is none that can work."""
+        return self._providers(agent)[1]
+
+    def _providers(self, agent: str) -> tuple[Choice, Choice | None]:
+        with self._lock:
+            if agent not in self._choices:
+                settings = self.agent(agent, needs_workspace=False)
+                primary = choose(settings)
+                second = choose_fallback(settings, primary, reason="", action="")
+                self._choices[agent] = primary, second
+            return self._choices[agent]
+
+    def writer(self, agent: str) -> IndexWriter:
+        """Give the open index of an agent, made ready for work the first time."""
+        if agent in self._writers and self._writers[agent].is_replaced:
+            # What is written to the old file would be lost.
+            self._writers.pop(agent).close()
+        if agent not in self._writers:
+            writer = IndexWriter.of(self.agent(agent), clock=self.clock)
+            writer.holder = self._holder
+            writer.recover()
+            with writer.session() as (connection, now):
+                fallback.start(connection, writer.vec, self.choice(agent), self.fallback(agent), now)
+            self._writers[agent] = writer
+            self.sweep_timer.watch(agent)
+        return self._writers[agent]
+
+    def keep(self, key: Hashable, build: Callable[[], C]) -> C:
+        """Build something once and keep it open until the end of the process."""
+        with self._lock:
+            if key not in self._open:
+                self._open[key] = build()
+            return cast(C, self._open[key])
+
+    def stop(self, failure: MemlineError) -> None:
+        """End the work of this process with an error: this process is what is wrong."""
+        self.failure = self.failure or failure
+        self.stopping.set()
+
+    def close(self) -> None:
+        """Stop the timer and close what is open; the workers have stopped before."""
+        self.sweep_timer.stop()
+        for item in (*self._writers.values(), *self._open.values()):
+            item.close()
+        self._writers.clear()
+        self._open.clear()
+
+
+_current: Context | None = None
+
+
+def use(context: Context | None) -> None:
+    """Make `context` the one of this process."""
+    global _current
+    _current = context
+
+
+def current() -> Context:
+    """Give the context of this process. Raises QueueError when none was set."""
+    if _current is None:
+        raise QueueError("this process has no workers' context", hint="start workers with: memline worker")
+    return _current

@@ -1,0 +1,187 @@
+"""Start the workers of some queues in this process, and end them in order."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import dramatiq
+from dramatiq.middleware import Middleware
+
+from memline.shared import logs
+from memline.shared.config import environment
+from memline.shared.config.schema import Settings
+from memline.shared.errors import IndexUnwritable
+from memline.shared.logs import Log
+from memline.shared.queue import redis_client
+from memline.shared.queue.broker import on_redis
+from memline.shared.queue.in_flight import RedisRequests
+from memline.shared.queue.limits import RedisLimits
+from memline.shared.queue.messages import Sweep, agent_of
+from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.routes import QUEUES, send
+from memline.shared.queue.worker_registry import Heartbeat
+from memline.shared.scheduling.leases import LEASE_S
+from memline.workers.context import Context, use
+
+#: Roles that work on the index itself: they are of its home, and others may run on another host.
+BESIDE_INDEX = {"store", "batch", "query"}
+
+#: Owner of the leases of a fleet: requests outlive the store process that sent them.
+FLEET_OWNER = "fleet"
+
+#: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
+#: what it holds may be paid for.
+MAX_WAIT_S = 600.0
+
+#: Seconds a process that was told to stop goes on trying to send and acknowledge while Redis is away.
+LAST_TRIES_S = 5.0
+
+#: Milliseconds it waits for running messages. A provider that answers does so within that time and is not
+#: paid again; one that hangs is left to its daemon thread, and the request is sent again later.
+SHUTDOWN_MS = 15_000
+
+#: Milliseconds an idle thread sleeps before it looks whether it should stop.
+IDLE_CHECK_MS = 1_000
+
+#: Seconds between two tries of a second store process to become the only one.
+LOCK_EVERY_S = 0.5
+
+
+def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
+    """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
+
+    What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
+    cannot be trusted with messages, and the error that ended the work when it was not `stop`.
+    """
+    # redis takes 45 ms to import, which the workers of one process never need.
+    from memline.shared.queue.redis_broker import FailMessages, SkipRevoked
+
+    url = settings.queue.address
+    retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
+    heartbeat = Heartbeat()
+    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
+    broker = on_redis(url, retry=retry, middleware=middleware)
+    if BESIDE_INDEX & set(threads_of):
+        redis_client.claim(url, settings.home)
+    context = Context(
+        settings,
+        limits=RedisLimits(url, retry),
+        in_flight=RedisRequests(url),
+        owner=FLEET_OWNER,
+        lease_s=environment.lease_s(LEASE_S),
+        stopping=stop,
+    )
+    use(context)
+    declare_actors(threads_of)
+    with only_store(settings.home, stop) if "store" in threads_of else nullcontext():
+        if stop.is_set():
+            return
+        if "store" in threads_of:
+            broker.take_over("store")
+            context.sweep_timer.start()
+        workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
+        heartbeat.start(url, broker.broker_id, threads_of)
+        if {"store", "batch"} & set(threads_of):
+            # Rows may wait from before, and a batch that a killed process was in the middle of.
+            for agent in settings.agents:
+                send(Sweep(agent=agent, deep=True))
+        Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
+        stop.wait()
+        broker.stop_waiting(LAST_TRIES_S)
+        heartbeat.stop(context.failure.message if context.failure else "")
+        store = workers.pop("store", None)
+        stop_together(workers.values(), timeout_ms=SHUTDOWN_MS)
+        if store is not None:
+            store.stop(timeout=SHUTDOWN_MS)
+        context.close()
+        if context.failure is not None:
+            raise context.failure
+
+
+def declare_actors(queues: Iterable[str]) -> None:
+    """Import the modules of these queues; an actor belongs to the broker that is current at its import."""
+    for queue in queues:
+        import_module(f"memline.workers.{queue}")
+
+
+def start(
+    broker: dramatiq.Broker, threads_of: Mapping[str, int], *, idle_check_ms: int
+) -> dict[str, dramatiq.Worker]:
+    """Start a worker for each queue, so that `store` keeps its single thread and a provider that hangs holds
+    up no other queue."""
+    # Its one warning is about several workers a process.
+    logging.getLogger(f"dramatiq.broker.{type(broker).__name__}").setLevel(logging.ERROR)
+    workers = {
+        queue: dramatiq.Worker(broker, queues={queue}, worker_threads=threads, worker_timeout=idle_check_ms)
+        for queue, threads in threads_of.items()
+    }
+    for worker in workers.values():
+        worker.start()
+    return workers
+
+
+def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> None:
+    """Stop workers at the same time; `store` comes later, so that what the others bring is stored."""
+    with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
+        for worker in workers:
+            pool.submit(worker.stop, timeout=timeout_ms)
+
+
+@contextmanager
+def only_store(home: Path, stop: threading.Event) -> Iterator[None]:
+    """Wait until this process is the only one that dispatches the indexes of a home, or `stop` is set."""
+    path = home / "store.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = path.open("a+")
+    except OSError as error:
+        raise IndexUnwritable(f"cannot write {path}: {error.strerror}", hint="set MEMLINE_HOME") from error
+    with lock:
+        is_told = False
+        while not stop.is_set():
+            lock.seek(0)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not is_told:
+                    Log("store").warning("store.waits", holder=lock.read().strip(), lock=str(path))
+                    is_told = True
+                stop.wait(LOCK_EVERY_S)
+                continue
+            lock.truncate()
+            lock.write(f"pid {os.getpid()}\n")
+            lock.flush()
+            break
+        yield
+
+
+class LogFields(Middleware):
+    """Puts queue, message id, actor and agent on every log line of a thread that works on a message."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        self._thread.context = logs.context(
+            queue=message.queue_name,
+            message_id=message.message_id,
+            actor=message.actor_name,
+            agent=agent_of(message.args),
+        )
+        self._thread.context.__enter__()
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        self._thread.context.__exit__(None, None, None)
+
+    after_skip_message = after_process_message
