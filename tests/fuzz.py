@@ -1,0 +1,371 @@
+"""Feed broken input to everything that reads what others wrote, and stop at the first exception.
+
+    python -m tests.fuzz [--cases 1000000] [--seed 1] [--only redaction,http]
+
+Each target splices, repeats, cuts and flips seeds, checks what must hold for any
+input, and counts its cases. A case that fails prints its seed and input; `--seed` and `--only` repeat it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+
+from memline.shared.config.load import Options, load
+from memline.shared.errors import MemlineError
+from memline.shared.sources.chunking import split
+from memline.shared.sources.redaction import redact
+from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
+from memline.shared.sources.transcripts.messages import TranscriptParser
+from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from tests.support.http_api import serving
+from tests.support.workspace import Place
+
+#: Seconds one case may take: far above any that is honest, far below what a quadratic pattern takes.
+MAX_CASE_S = 2.0
+
+#: Share of all cases for each target, in percent.
+SHARES = {"transcripts": 28, "redaction": 28, "paths": 12, "configuration": 10, "chunker": 14, "http": 8}
+
+_WORDS = [
+    "password=",
+    "secret:",
+    "|",
+    "token",
+    "Authorization:",
+    "Bearer",
+    "sk-abcdefghijklmnop1234",
+    "-----BEGIN",
+    "PRIVATE",
+    "KEY-----",
+    "pw:",
+    "x",
+    "PIN:",
+    "4938",
+    "mot",
+    "de",
+    "passe",
+    ":",
+    "X",
+    "mysql",
+    "-phunter2",
+    '"',
+    "'",
+    "`",
+    "```",
+    "~~~",
+    "#",
+    "##",
+    "---",
+    "-",
+    "[",
+    "]",
+    "|",
+    "a",
+    "|",
+    "b",
+    "|",
+    "\\",
+    "/",
+    "..",
+    ".",
+    "~",
+    "../",
+    "//",
+    "MEMORY.md",
+    "memory/",
+    ".md",
+    "#L1-L9",
+    "#L0",
+    "%2e%2e",
+    "\x00",
+    "\x1b[31m",
+    "\r\n",
+    "\n\n",
+    "\t",
+    "\u2028",
+    "\ufeff",
+    "��",
+    "é",
+    "ß",
+    "磁盘",
+    "ｆｕｌｌ",
+    '{"type":"message"}',
+    '{"role":"user"}',
+    "null",
+    "true",
+    "-1",
+    "1e309",
+    "NaN",
+    "[]",
+    "{}",
+    '""',
+    "0",
+    "99999999999999999999",
+]
+
+Case = Callable[[random.Random], None]
+
+
+def mutated(dice: random.Random, seed: str) -> str:
+    """The seed, changed in one to four places."""
+    text = seed
+    for _ in range(dice.randint(1, 4)):
+        at, until = sorted(dice.randint(0, len(text)) for _ in range(2))
+        until = min(until, at + 40)
+        match dice.randrange(6):
+            case 0:
+                text = text[:at] + text[until:]
+            case 1:
+                text = text[:at] + dice.choice(_WORDS) + text[at:]
+            case 2:
+                text = text[:until] + text[at:until] * dice.randint(1, 30) + text[until:]
+            case 3:
+                text = (
+                    text[:at] + chr(dice.choice((dice.randrange(128), dice.randrange(0xD000)))) + text[until:]
+                )
+            case 4:
+                text = dice.choice(_WORDS).join((text[:at], text[at:]))
+            case _:
+                text = text[at:] + text[:at]
+    return text[:4_000]
+
+
+_RECORD = {
+    "type": "message",
+    "timestamp": "2026-02-10T10:00:00Z",
+    "message": {"role": "user", "content": [{"type": "text", "text": "Deploy failed, password: hunter2"}]},
+}
+
+
+def odd(dice: random.Random, value: object, depth: int = 0) -> object:
+    """A JSON value with some of its parts replaced by others of any type."""
+    if dice.random() < 0.12:
+        leaves = (
+            None,
+            True,
+            -1,
+            2**70,
+            1e300,
+            "",
+            "x" * dice.randrange(50),
+            [],
+            {},
+            ["x"],
+            {"a": None},
+            [[]],
+        )
+        return dice.choice(leaves)
+    if isinstance(value, dict):
+        return {
+            mutated(dice, k) if dice.random() < 0.03 else k: odd(dice, v, depth + 1) for k, v in value.items()
+        }
+    if isinstance(value, list):
+        return [odd(dice, item, depth + 1) for item in value for _ in range(dice.choice((1, 1, 1, 0, 2)))]
+    return mutated(dice, value) if isinstance(value, str) and dice.random() < 0.3 else value
+
+
+def transcripts() -> Iterator[Case]:
+    def run(dice: random.Random) -> None:
+        line = json.dumps(odd(dice, _RECORD), ensure_ascii=dice.random() < 0.5)
+        if dice.random() < 0.3:
+            line = mutated(dice, line)
+        parser.read_line(line.encode("utf-8", "surrogatepass"))
+
+    parser = TranscriptParser(TranscriptContext(), Counts(), now=1.77e9)
+    yield run
+
+
+def redaction() -> Iterator[Case]:
+    def run(dice: random.Random) -> None:
+        seed = " ".join(dice.choices(_WORDS, k=dice.randint(1, 12)))
+        text = mutated(dice, seed)
+        once = redact(text)
+        assert isinstance(once, str)
+
+    yield run
+
+
+def chunker() -> Iterator[Case]:
+    def run(dice: random.Random) -> None:
+        lines = (" ".join(dice.choices(_WORDS, k=dice.randint(0, 40))) for _ in range(dice.randint(0, 40)))
+        text = mutated(dice, "\n".join(lines)).replace("\r", "")
+        tokens = dice.choice((1, 8, 50, 400))
+        chunks = split(text, max_tokens=tokens, overlap_tokens=dice.choice((0, tokens // 5, tokens)))
+        all_lines = text.split("\n")
+        covered = set[int]()
+        for chunk in chunks:
+            assert 1 <= chunk.start_line <= chunk.end_line <= len(all_lines), "lines out of range"
+            assert weighted_length(chunk.text) <= max(tokens * CHARS_PER_TOKEN, 4), "a chunk above the limit"
+            covered.update(range(chunk.start_line, chunk.end_line + 1))
+        missing = [n for n, line in enumerate(all_lines, 1) if line.strip() and n not in covered]
+        assert not missing, f"lines in no chunk: {missing[:5]}"
+
+    yield run
+
+
+def configuration() -> Iterator[Case]:
+    content = {
+        "agents": {
+            "defaults": {
+                "workspace": "notes",
+                "memorySearch": {
+                    "provider": "openai",
+                    "remote": {"baseUrl": "http://127.0.0.1:1", "apiKey": "k", "batch": {"enabled": True}},
+                    "query": {"maxResults": 6, "hybrid": {"vectorWeight": 0.5, "mmr": {"enabled": True}}},
+                    "chunking": {"tokens": 400, "overlap": 80},
+                    "extraPaths": ["x", {"path": "y", "pattern": "**/*.md"}],
+                    "sources": ["memory", "sessions"],
+                },
+            },
+            "list": [{"id": "main", "default": True}, {"id": "other", "memorySearch": {"enabled": False}}],
+        },
+        "memory": {"citations": "auto", "backend": "builtin", "qmd": {"limits": {"maxResults": 4}}},
+        "serve": {"port": 0, "tokens": {"main": "t" * 20}},
+        "prices": {"m": {"request": 0.1}},
+        "queue": {"url": "redis://127.0.0.1:1/0"},
+        "models": {"providers": {"openai": {"apiKey": "${OPENAI_API_KEY}"}}},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "config.json5")
+
+        def run(dice: random.Random) -> None:
+            text = json.dumps(odd(dice, content))
+            if dice.random() < 0.2:
+                text = mutated(dice, text)
+            file.write_bytes(text.encode("utf-8", "surrogatepass"))
+            try:
+                load(Options(config=file), {"HOME": folder}).agents()
+            except MemlineError as error:
+                assert error.message
+
+        yield run
+
+
+def paths() -> Iterator[Case]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        place = _place(Path(folder))
+        client = stack.enter_context(_client(place))
+
+        def run(dice: random.Random) -> None:
+            seed = dice.choice(
+                ("MEMORY.md", "memory/a.md#L1-L2", "../secret.md", "/etc/passwd", "memory/link.md")
+            )
+            answer = client.post("/get", json={"path": mutated(dice, seed)})
+            assert answer.status_code < 500, answer.text
+            assert "do not tell" not in answer.text, "a file outside the memory was read"
+
+        yield run
+
+
+def http() -> Iterator[Case]:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        client = stack.enter_context(_client(_place(Path(folder))))
+        calls = {
+            "/search": {"query": "invoices", "maxResults": 3, "since": "2026-01-01", "path": "**/*.md"},
+            "/get": {"path": "MEMORY.md", "from": 1, "lines": 5},
+            "/append": {"text": "x"},
+            "/context": {"private": True},
+            "/mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "memory_search"}},
+        }
+
+        def run(dice: random.Random) -> None:
+            path, body = dice.choice(list(calls.items()))
+            text = json.dumps(odd(dice, body))
+            if dice.random() < 0.3:
+                text = mutated(dice, text)
+            headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+            answer = client.post(path, content=text.encode("utf-8", "surrogatepass"), headers=headers)
+            assert answer.status_code < 500, answer.text
+
+        yield run
+
+
+def _place(folder: Path) -> Place:
+    place = Place(folder=folder / "user")
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    place.write("memory/a.md", "one\ntwo\n")
+    (folder / "user" / "secret.md").write_text("do not tell\n")
+    (place.workspace / "memory" / "link.md").symlink_to(folder / "user" / "secret.md")
+    place.index()
+    return place
+
+
+class _client:
+    """An HTTP client of a server over the place."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> httpx.Client:
+        self._stack = ExitStack()
+        url = self._stack.enter_context(serving(self._place.settings))
+        return self._stack.enter_context(httpx.Client(base_url=url, timeout=30))
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+TARGETS: dict[str, Callable[[], Iterator[Case]]] = {
+    "transcripts": transcripts,
+    "redaction": redaction,
+    "paths": paths,
+    "configuration": configuration,
+    "chunker": chunker,
+    "http": http,
+}
+
+
+def fuzz(name: str, cases: int, seed: int) -> float:
+    """Run cases of a target; give the seconds of the slowest. Raises AssertionError at the first failure."""
+    slowest = 0.0
+    for case in TARGETS[name]():
+        for number in range(cases):
+            dice = random.Random(f"{seed}:{name}:{number}")
+            began = time.thread_time()
+            try:
+                case(dice)
+            except Exception as error:
+                raise AssertionError(f"{name}, case {number} of seed {seed}: {error!r}") from error
+            slowest = max(slowest, time.thread_time() - began)
+            assert slowest < MAX_CASE_S, f"{name}, case {number} of seed {seed} took {slowest:.1f} s"
+    return slowest
+
+
+def main() -> int:
+    """Run all targets, each its share of the cases; 1 when one failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(TARGETS))
+    options = parser.parse_args()
+    os.environ.setdefault("MEMLINE_LOG_LEVEL", "ERROR")
+    status = 0
+    for name in options.only.split(","):
+        cases = options.cases * SHARES[name] // 100
+        began = time.monotonic()
+        try:
+            slowest = fuzz(name, cases, options.seed)
+        except AssertionError as error:
+            status = 1
+            print(f"{name}: {error}", flush=True)
+            continue
+        print(
+            f"{name}: {cases} cases, {time.monotonic() - began:.0f} s, slowest {slowest * 1000:.0f} ms",
+            flush=True,
+        )
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
