@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memline.shared.config.load import Options
+from memline.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     import threading
@@ -153,6 +154,20 @@ def printable(text: str) -> str:
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line for a reader, its control characters written out."""
     click.echo(printable(text), err=err)
+
+
+def confirm(question: str, *, is_answered: bool) -> bool:
+    """Ask before something is changed for good; `is_answered`: `--yes` was given.
+
+    Raises ConfigError where no user can answer.
+    """
+    import sys
+
+    if is_answered:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("this asks before it changes anything, and there is no terminal", hint="add --yes")
+    return click.confirm(printable(question), default=False, err=True)
 
 
 def once_a_minute() -> Callable[[str], None]:

@@ -133,7 +133,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
             str(path), timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            _refuse_foreign(connection, path)
+            refuse_foreign(connection, path)
             _set_up(connection)
             if _pragma(connection, "user_version") < SCHEMA_VERSION:
                 _migrate(connection)
@@ -160,9 +160,9 @@ def open_reader(path: Path) -> Connection:
 
 def _open_reader(path: Path) -> Connection:
     with faults(path):
-        connection = _connect_read_only(path)
+        connection = connect_read_only(path)
         try:
-            _refuse_foreign(connection, path)
+            refuse_foreign(connection, path)
             if _pragma(connection, "user_version") == 0:
                 raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -273,7 +273,8 @@ def move_aside(path: Path, now: float) -> Path:
     return aside
 
 
-def _connect_read_only(path: Path) -> Connection:
+def connect_read_only(path: Path) -> Connection:
+    """Connect to a file that is there without looking at what it is."""
     uri = path.absolute().as_uri()
     connection: Connection = library().connect(
         uri + "?mode=ro",
@@ -297,7 +298,8 @@ def _connect_read_only(path: Path) -> Connection:
     return connection
 
 
-def _refuse_foreign(connection: Connection, path: Path) -> None:
+def refuse_foreign(connection: Connection, path: Path) -> None:
+    """Raise IndexNotOurs for a file of another program, IndexTooNew for one of a newer Memline."""
     owner = _pragma(connection, "application_id")
     if owner != APPLICATION_ID and (owner or scalar(connection, "SELECT count(*) FROM sqlite_master")):
         raise _not_ours(path)

@@ -47,7 +47,7 @@ class VectorMatrix:
         self._ids = np.zeros(0, np.int64)
         self._row_of: dict[int, int] = {}
         self._free: list[int] = []
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int, str] | None = None
 
     def __len__(self) -> int:
         """Count the active vectors."""
@@ -65,9 +65,14 @@ class VectorMatrix:
             return
         # Other transactions than ours to vectors bump `data_version` as well (leases, health).
         revision = int(meta.get(connection, meta.REVISION, 0))
-        if self._seen is None or self._seen[1] != revision:
+        epoch = str(meta.get(connection, meta.EPOCH, ""))
+        if self._seen is not None and self._seen[2] != epoch:
+            self._free.extend(self._row_of.values())
+            self._ids[:] = -1
+            self._row_of.clear()
+        if self._seen is None or self._seen[1:] != (revision, epoch):
             self._reconcile(connection)
-        self._seen = (version, revision)
+        self._seen = (version, revision, epoch)
 
     def search(self, query: bytes) -> MatrixScores:
         """Compute the cosines of all active vectors with `query` (float32, unit length)."""

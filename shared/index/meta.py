@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 #: Bumped by every transaction that changes chunks or vectors; readers refresh what they cache by it.
 REVISION = "revision"
+#: Changes when the whole index was replaced (`copies.put_in_place`): row ids then mean other rows.
+EPOCH = "epoch"
 #: Row id of the identity that is searched.
 ACTIVE = "active_identity"
 #: Row id of the identity that new texts are embedded with; differs from ACTIVE while a model is changed.

@@ -1,0 +1,205 @@
+"""Copy a whole index while it is in use: out of it into a file, and from a file back into it.
+
+Out: `VACUUM INTO`, one read snapshot, so no writer waits and nothing that was deleted comes along. Back:
+SQLite's online backup as one write transaction of the index in use, so every other process goes on with its
+open connection and sees the old content or the new, never a mixture. A file renamed into the place of an open
+index would leave other processes writing to the one that is gone, and its WAL beside one that is not its own.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexUnwritable
+from memline.shared.index import driver, meta
+from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: What SQLite keeps beside a database file.
+COMPANIONS = ("-wal", "-shm", "-journal")
+
+#: The only view of an index; it has no trigger.
+_VIEW = "chunk_documents"
+
+
+def copy_out(index: Path, target: Path) -> int:
+    """Write the index as it is at this moment to `target` (mode 0600) and return its bytes.
+
+    A file that is there stays until the new one is whole. Raises IndexFaults.
+    """
+    with private_file(target) as part, reading(index) as connection:
+        connection.execute("VACUUM INTO ?", (str(part),))
+    return target.stat().st_size
+
+
+@contextmanager
+def private_file(target: Path) -> Iterator[Path]:
+    """Give the path of a new empty file (mode 0600) that takes the place of `target` when the block is over.
+
+    When the block raises, `target` is as it was.
+    """
+    part = target.with_name(f"{target.name}.part")
+    try:
+        remove(part)
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield part
+        settle(part, target)
+    except OSError as error:
+        raise IndexUnwritable(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            remove(part)
+
+
+def settle(part: Path, target: Path) -> None:
+    """Rename a finished file to its name, both on the disk. No connection may have it open."""
+    opened = os.open(part, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+    os.replace(part, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def remove(path: Path) -> None:
+    """Delete a database file that no process has open, with what SQLite keeps beside it."""
+    for suffix in ("", *COMPANIONS):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+@contextmanager
+def staged(source: Path, index: Path) -> Iterator[Path]:
+    """Copy an index file that may be damaged, hostile or old to a place beside `index`, checked and upgraded.
+
+    `source` is only read. Raises IndexNotOurs, IndexTooNew, IndexCorrupt and IndexUnwritable.
+    """
+    stage = index.with_name(f".{index.name}.restore")
+    index.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        remove(stage)
+        with reading_raw(source) as connection, faults(source):
+            check(connection, source)
+            with closing(_new(stage)) as copy:
+                connection.backup(copy)
+        with closing(open_writer(stage)) as connection, faults(source):
+            check_content(connection, source)
+        yield stage
+    finally:
+        with suppress(OSError):
+            remove(stage)
+
+
+@contextmanager
+def reading_raw(path: Path) -> Iterator[Connection]:
+    """Open a file read-only without upgrading it, whatever its version. Raises IndexFaults."""
+    if not path.is_file():
+        raise IndexNotOurs(f"{path} is not a file", hint="name a backup that memline backup has written")
+    with faults(path), closing(driver.connect_read_only(path)) as connection:
+        yield connection
+
+
+def check_marks(connection: Connection, path: Path) -> None:
+    """Refuse a file that does not say that it is an index of ours, or is too new."""
+    driver.refuse_foreign(connection, path)
+    if int(scalar(connection, "PRAGMA user_version")) == 0:
+        raise IndexNotOurs(f"{path} is not a Memline index; nothing was changed", hint="name another file")
+
+
+def check(connection: Connection, path: Path) -> None:
+    """Refuse a file that is not an index of ours, or too new, or that SQLite finds damaged."""
+    check_marks(connection, path)
+    connection.execute("PRAGMA cell_size_check = ON")
+    if (said := scalar(connection, "PRAGMA integrity_check")) != "ok":
+        raise IndexCorrupt(f"{path} is damaged: {said}; nothing was changed", hint="name another backup")
+    odd = scalar(
+        connection,
+        "SELECT name FROM sqlite_master WHERE type = 'trigger' OR (type = 'view' AND name <> ?) LIMIT 1",
+        _VIEW,
+    )
+    if odd is not None:
+        raise IndexNotOurs(f"{path} has {odd!r}, which no index of Memline has; nothing was changed")
+
+
+def check_content(connection: Connection, path: Path) -> None:
+    """Refuse an upgraded copy whose rows contradict each other."""
+    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise IndexCorrupt(f"{path} is damaged: rows refer to others that are not there; nothing was changed")
+    odd = (
+        "SELECT 1 FROM vectors JOIN identities ON identities.id = identity_id WHERE state = 'ready'"
+        " AND (embedding IS NULL OR (vector_dims > 0 AND length(embedding) <> 4 * vector_dims)) LIMIT 1"
+    )
+    if scalar(connection, odd):
+        raise IndexCorrupt(f"{path} is damaged: a vector has other dimensions than its model")
+
+
+def carry_over(stage: Connection, live: Path) -> None:
+    """Add to a staged copy what the index in use has paid for since: its vectors, and its open batches.
+
+    Vectors come as cached ones; where the copy only wants a vector it has it now.
+    """
+    columns = "key, provider, model, endpoint, dims, scheme, base_url, vector_dims, created_at"
+    same = (
+        "JOIN live.identities AS theirs ON theirs.id = other.identity_id"
+        " JOIN main.identities AS ours ON ours.key = theirs.key"
+        " AND (ours.vector_dims = theirs.vector_dims OR ours.vector_dims = 0)"
+    )
+    stage.execute("ATTACH ? AS live", (str(live),))
+    try:
+        with transaction(stage):
+            stage.execute(
+                f"INSERT OR IGNORE INTO main.identities ({columns}) SELECT {columns} FROM live.identities"
+            )
+            stage.execute(
+                "UPDATE main.identities AS ours SET vector_dims = (SELECT vector_dims FROM live.identities"
+                " AS theirs WHERE theirs.key = ours.key) WHERE vector_dims = 0 AND EXISTS"
+                " (SELECT 1 FROM live.identities AS theirs WHERE theirs.key = ours.key)"
+            )
+            stage.execute(
+                "UPDATE main.vectors AS mine SET state = 'ready', lease = NULL, error = '', attempts = 0,"
+                " embedding = found.embedding FROM (SELECT ours.id AS identity_id, text_hash, embedding"
+                f" FROM live.vectors AS other {same} WHERE other.state = 'ready') AS found"
+                " WHERE mine.identity_id = found.identity_id AND mine.text_hash = found.text_hash"
+                " AND mine.state <> 'ready'"
+            )
+            stage.execute(
+                "INSERT OR IGNORE INTO main.vectors"
+                " (identity_id, text_hash, state, active, used_at, embedding) SELECT ours.id, text_hash, 'ready', 0, used_at, embedding"
+                f" FROM live.vectors AS other {same} WHERE other.state = 'ready'"
+            )
+            names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]
+            listed = ", ".join(names)
+            values = ", ".join("ours.id" if name == "identity_id" else f"other.{name}" for name in names)
+            stage.execute(
+                f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values}"
+                f" FROM live.batches AS other {same} WHERE other.state <> 'closed'"
+            )
+    finally:
+        stage.execute("DETACH live")
+
+
+def put_in_place(stage: Path, live: Connection, index: Path) -> None:
+    """Make the index in use hold what the staged copy holds: one transaction, seen by every process."""
+    with faults(index), closing(library().connect(str(stage), isolation_level=None)) as copy:
+        with transaction(copy):
+            # Row numbers may mean other vectors than before: caches in memory begin anew.
+            meta.put(copy, meta.EPOCH, uuid.uuid4().hex)
+        copy.backup(live)
+        live.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+def _new(path: Path) -> Connection:
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    connection: Connection = library().connect(str(path), isolation_level=None)
+    return connection

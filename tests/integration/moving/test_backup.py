@@ -1,0 +1,184 @@
+"""Backups: made and put back while other processes use the index, checked before anything changes."""
+
+from __future__ import annotations
+
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memline.producers.memory import Memory
+from memline.producers.moving.backup import back_up, backups_at, restore
+from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
+from memline.shared.index import driver
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.workspace import Place, note, paths, remote, until
+from tests.unit.index.test_migrations import fill, old_index
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    place.configure(**remote(server.url))
+    for number in range(3):
+        place.write(f"memory/note-{number}.md", note(number))
+    place.index()
+    return place
+
+
+def put_back(place: Place, folder: Path) -> None:
+    (saved,) = backups_at(folder, [place.agent], place.agent)
+    restore(saved, place.agent)
+
+
+def test_a_backup_holds_everything_and_is_for_its_owner_alone(place: Place, tmp_path: Path) -> None:
+    before = place.contents()
+
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    place.index_path.unlink()
+    put_back(place, tmp_path / "saved")
+
+    assert (saved.files, saved.chunks, saved.vectors) == (3, 9, 9)
+    assert stat.S_IMODE(saved.path.stat().st_mode) == 0o600
+    assert [path.name for path in saved.path.parent.iterdir()] == ["main.sqlite"]
+    assert place.contents() == before
+    assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
+
+
+def test_a_restore_is_seen_by_processes_that_have_the_index_open(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    """Also by the matrix of vectors that a long-lived process keeps: row ids mean other rows than before."""
+    back_up([place.agent], tmp_path / "saved")
+    place.configure(sync={"onSearch": False})
+    with Memory.of(place.settings, place.agent, long_lived=True) as memory:
+        for number in range(3):
+            (place.workspace / f"memory/note-{number}.md").unlink()
+        place.write("memory/other.md", note(7))
+        place.index(re_embed=True)
+        assert [hit.path for hit in memory.search("word7x1x5").hits] == ["memory/other.md"]
+
+        put_back(place, tmp_path / "saved")
+        again = memory.search("word1x1x5")
+
+        assert again.hits[0].path == "memory/note-1.md"
+        assert again.hits[0].vector_score == pytest.approx(
+            place.search("word1x1x5").hits[0].vector_score, abs=1e-6
+        )
+
+
+def test_a_restore_keeps_what_was_paid_for_since(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    place.write("memory/later.md", note(9))
+    place.index()
+    sent = server.texts.copy()
+
+    put_back(place, tmp_path / "saved")
+    assert place.outcomes().keys() == {f"memory/note-{number}.md" for number in range(3)}
+    report = place.index()
+
+    assert (report.vectors["embedded"], report.vectors["cached"]) == (0, 3)
+    assert server.texts == sent
+
+
+def test_a_backup_and_a_restore_beside_a_running_up(place: Place, tmp_path: Path) -> None:
+    with running_memline(*place.arguments("up")) as running:
+        place.write("memory/a.md", "# A\n\nxyzzy\n")
+        until(lambda: "memory/a.md" in place.outcomes(), "the note")
+        saved = place.run("backup", str(tmp_path / "saved"), "--json")
+        place.write("memory/b.md", "# B\n\nplugh\n")
+        until(lambda: "memory/b.md" in place.outcomes(), "the second note")
+        restored = place.run("restore", str(tmp_path / "saved"), "--yes")
+        assert "memory/a.md" in place.outcomes()
+        place.write("memory/c.md", "# C\n\nfrotz\n")
+        until(lambda: "memory/c.md" in place.outcomes(), "a note after the restore")
+        end(running)
+    place.index()
+
+    assert saved.status == 0, saved.stderr
+    assert restored.status == 0, restored.stderr
+    assert {"memory/a.md", "memory/b.md", "memory/c.md"} <= place.outcomes().keys()
+    assert paths(place.search("plugh"))[0] == "memory/b.md"
+    place.contents()
+
+
+@pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "trigger", "newer"])
+def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_path: Path, harm: str) -> None:
+    (saved,) = back_up([place.agent], tmp_path / "saved")
+    data = bytearray(saved.path.read_bytes())
+    if harm == "cut":
+        saved.path.write_bytes(data[: len(data) // 2])
+    elif harm == "text":
+        saved.path.write_bytes(b"hello")
+    elif harm == "flipped":
+        data[4096 * 3 : 4096 * 3 + 64] = b"\xff" * 64
+        saved.path.write_bytes(data)
+    else:
+        with closing(driver.library().connect(str(saved.path))) as connection:
+            connection.executescript(
+                {
+                    "foreign": "PRAGMA application_id = 7",
+                    "trigger": "CREATE TRIGGER t AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
+                    "newer": "PRAGMA user_version = 9999",
+                }[harm]
+            )
+    before = place.contents()
+
+    with pytest.raises(IndexFault) as raised:
+        put_back(place, tmp_path / "saved")
+
+    assert isinstance(raised.value, IndexCorrupt if harm in ("cut", "flipped") else IndexFault)
+    assert place.contents() == before
+    assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
+
+
+def test_a_backup_of_an_older_release_is_upgraded_on_the_way(place: Place, tmp_path: Path) -> None:
+    saved = tmp_path / "saved" / "main.sqlite"
+    with closing(old_index(saved, before="m005_names_of_batch_columns")) as connection:
+        fill(connection)
+        connection.execute("PRAGMA journal_mode = DELETE")
+    before = saved.read_bytes()
+
+    put_back(place, saved.parent)
+
+    assert saved.read_bytes() == before
+    assert place.rows("PRAGMA user_version") == [(driver.SCHEMA_VERSION,)]
+    assert place.rows("SELECT path FROM files ORDER BY path") == [("a.md",), ("s.jsonl",)]
+
+
+def test_a_damaged_index_is_moved_aside_and_replaced(place: Place, tmp_path: Path) -> None:
+    before = place.contents()
+    back_up([place.agent], tmp_path / "saved")
+    place.index_path.write_bytes(b"no database at all" * 500)
+
+    put_back(place, tmp_path / "saved")
+
+    assert place.contents() == before
+    assert [path for path in place.index_path.parent.iterdir() if ".corrupt-" in path.name]
+
+
+def test_a_backup_takes_no_place_of_another_programs_file(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "main.sqlite").write_text("mine")
+
+    with pytest.raises(IndexFault):
+        back_up([place.agent], tmp_path / "saved")
+    with pytest.raises(ConfigError):
+        back_up([place.agent], place.index_path.parent)
+
+    assert (tmp_path / "saved" / "main.sqlite").read_text() == "mine"
+
+
+def test_a_restore_asks_first(place: Place, tmp_path: Path) -> None:
+    place.run("backup", str(tmp_path / "saved"))
+    before = place.contents()
+    place.write("memory/new.md", note(8))
+
+    refused = place.run("restore", str(tmp_path / "saved"))
+
+    assert refused.status == 2
+    assert "--yes" in refused.stderr
+    assert place.contents() == before
