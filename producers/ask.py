@@ -52,23 +52,17 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
 
 
 def ask_fleet(url: str, agent: str, request: SearchRequest) -> dict[str, Any] | None:
-    """Ask a query worker; None when none is alive, or it did not answer in time.
+    """Ask a query worker once; None when none is alive, or it did not answer in time.
 
     When Redis cannot be reached the caller reads the index itself: it is a local file. Raises
     WorkerRefused for a question that is wrong for every worker.
     """
-    # 90 ms of imports, which only a fleet pays.
-    from memline.shared.queue import redis_client
-    from memline.shared.queue.broker import on_redis
-    from memline.shared.queue.replies import Replies, WorkerRefused, ask_worker
-    from memline.shared.queue.worker_registry import is_served
+    # 90 ms of imports, most of them redis, which only a fleet pays.
+    from memline.shared.queue.replies import QueryClient, WorkerRefused
 
     try:
-        with redis_client.connected(url) as client:
-            if not is_served(client, "query"):
-                return None
-        on_redis(url, is_checked=False)
-        return ask_worker(Replies(url), agent, request, timeout_s=ANSWER_TIMEOUT_S)
+        with QueryClient(url) as client:
+            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S)
     except WorkerRefused:
         raise
     except QueueError as error:

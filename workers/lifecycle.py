@@ -23,12 +23,12 @@ from memline.shared.errors import IndexUnwritable
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis
+from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, send
-from memline.shared.queue.worker_registry import Heartbeat
 from memline.shared.scheduling.leases import LEASE_S
 from memline.workers.context import Context, use
 

@@ -39,10 +39,10 @@ R = TypeVar("R")
 _DATABASE = "end queue.url with /0"
 
 
-def client(url: str, *, block_s: float | None = None) -> redis.Redis:
+def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redis.Redis:
     """Make a client for `url`, whose fragment is the name of the fleet (`QueueSettings.address`).
 
-    With `block_s` it is for reads that block so many seconds at most.
+    With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
     """
     import redis
     from redis.backoff import ExponentialWithJitterBackoff
@@ -64,6 +64,7 @@ def client(url: str, *, block_s: float | None = None) -> redis.Redis:
             # Longer troubles are the business of a `RetryPolicy`.
             retry=Retry(ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2),
             health_check_interval=30,
+            protocol=protocol,
             client_name=f"{NAMESPACE}:{name}" if name else NAMESPACE,
         )
     except ValueError as error:

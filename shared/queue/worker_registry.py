@@ -1,41 +1,27 @@
-"""Register the worker processes that are alive: each renews a key of its own by a heartbeat.
+"""Tell which worker processes are alive, and which queues are served: each renews keys by a heartbeat.
 
-It also tells which queues are served, which one command can ask.
-
-    <fleet>:workers           set of the ids below; an id whose key is gone is dropped by the next reader
-                                        (a SCAN for them would walk over everything else that Redis holds)
-    <fleet>:worker:<id>       string: its `WorkerInfo` in MessagePack              (gone after TTL_S)
-    <fleet>:serving:<queue>   string, there while a worker takes messages from the queue
-                                                                                 (gone after TTL_S)
-    <fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
-    <fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
+<fleet>:workers           set of the ids below; an id whose key is gone is dropped by the next reader
+                                    (a SCAN for them would walk over everything else that Redis holds)
+<fleet>:worker:<id>       string: its `WorkerInfo` in MessagePack              (gone after TTL_S)
+<fleet>:serving:<queue>   string, there while a worker takes messages from the queue
+                                                                             (gone after TTL_S)
+<fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
+<fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
 import time
-from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from dramatiq.middleware import Middleware
 
-from memline.shared.errors import QueueError
-from memline.shared.logs import Log
-from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
-from memline.shared.version import own_version
 
 if TYPE_CHECKING:
     from redis import Redis
 
-#: Seconds between two heartbeats, and after which a silent process counts as gone.
-HEARTBEAT_S = 2.0
+#: Seconds after which a silent process counts as gone.
 TTL_S = 10
 
 #: Seconds that the failure of a worker is told.
@@ -83,86 +69,6 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Heartbeat(Middleware):
-    """Tells Redis that this worker process is alive, from its start to its end, and what it has finished."""
-
-    def __init__(self) -> None:
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        #: Finished messages that Redis has not been told of yet, by queue; `+=` under the interpreter lock
-        #: may lose one in a race, which a rate can bear.
-        self._done: Counter[str] = Counter()
-        self._working = threading.local()
-        #: By thread, so that no two of them add to one number.
-        self._busy_s: Counter[int] = Counter()
-        self._failure = ""
-
-    def start(self, url: str, worker_id: str, threads_of: Mapping[str, int]) -> None:
-        """Begin to tell that these queues are served, each with so many threads."""
-        args = (url, worker_id, threads_of)
-        self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
-        self._thread.start()
-
-    def stop(self, failure: str = "") -> None:
-        """Tell that this process is gone, and why if it ends by itself."""
-        self._failure = failure
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def before_process_message(self, broker: Any, message: Any) -> None:
-        self._working.since = time.monotonic()
-
-    def after_process_message(
-        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
-    ) -> None:
-        self._busy_s[threading.get_ident()] += time.monotonic() - self._working.since
-        if exception is None:
-            self._done[message.queue_name] += 1
-
-    def _run(self, url: str, worker_id: str, threads_of: Mapping[str, int]) -> None:
-        started = time.time()
-        # A connection of its own: the others may be busy.
-        client = redis_client.client(url)
-        ours = key(client, f"worker:{worker_id}")
-        while True:
-            info = WorkerInfo(
-                id=worker_id,
-                threads_of=dict(threads_of),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                version=own_version(),
-                started=started,
-                last_seen=time.time(),
-                busy_s=sum(self._busy_s.values()),
-            )
-            try:
-                with redis_client.translated(url):
-                    pipe = client.pipeline(transaction=False)
-                    pipe.set(ours, msgspec.msgpack.encode(info), ex=TTL_S)
-                    pipe.sadd(key(client, "workers"), worker_id)
-                    for queue in threads_of:
-                        pipe.set(key(client, f"serving:{queue}"), ours, ex=TTL_S)
-                    done, self._done = self._done, Counter()
-                    for queue, count in done.items():
-                        bucket = done_key(client, queue, int(time.time()) // BUCKET_S)
-                        pipe.incrby(bucket, count)
-                        pipe.expire(bucket, 120)
-                    pipe.execute()
-            except QueueError as error:
-                # The consumers say the same and wait; one heartbeat too few is no loss.
-                Log("heartbeat").debug("heartbeat.failed", error=error.message)
-            if self._stop.wait(HEARTBEAT_S):
-                break
-        with suppress(QueueError), redis_client.translated(url):
-            client.delete(ours)
-            client.srem(key(client, "workers"), worker_id)
-            if self._failure:
-                text = f"{socket.gethostname()}: {self._failure}"
-                client.set(key(client, "worker.failure"), text, ex=FAILURE_TTL_S)
-        client.close()
-
-
 def live_workers(client: Redis) -> list[WorkerInfo]:
     """List the worker processes that are alive, by queue and host."""
     ids: Any = client.smembers(key(client, "workers"))
@@ -184,7 +90,12 @@ def threads_serving(client: Redis, queue: str) -> int:
 
 def is_served(client: Redis, queue: str) -> bool:
     """Tell whether a live worker process takes messages from `queue`; one command."""
-    return bool(client.exists(key(client, f"serving:{queue}")))
+    return bool(client.exists(serving_key(client, queue)))
+
+
+def serving_key(client: Redis, queue: str) -> str:
+    """Name the key that is there while a worker process takes messages from `queue`."""
+    return key(client, f"serving:{queue}")
 
 
 def last_failure(client: Redis) -> str:

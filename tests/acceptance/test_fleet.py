@@ -27,16 +27,13 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|E
 _ASK = """
 import time
 from memline.shared.config.load import Options, load
-from memline.shared.queue.replies import ask_worker
-from memline.shared.queue.broker import on_redis
-from memline.shared.queue.replies import Replies
+from memline.shared.queue.replies import QueryClient
 from memline.shared.search.results import SearchRequest
 
 url = load(Options()).settings.queue.address
-on_redis(url)
-replies = Replies(url)
+client = QueryClient(url)
 for number in range(25):
-    answer = ask_worker(replies, "main", SearchRequest(query="word7x1x7", min_score=1), timeout_s=10)
+    answer = client.ask("main", SearchRequest(query="word7x1x7", min_score=1), timeout_s=10)
     assert answer["results"][0]["path"] == "memory/note-7.md"
     time.sleep(0.05)
 """

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from memline.shared.queue.worker_registry import Heartbeat, is_served, live_workers
+from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.worker_registry import is_served, live_workers
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 
@@ -67,7 +68,7 @@ def test_a_redis_that_is_away_does_not_end_the_thread(
         raise redis.ConnectionError("gone")
 
     heartbeat = Heartbeat()
-    monkeypatch.setattr("memline.shared.queue.worker_registry.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("memline.shared.queue.heartbeat.HEARTBEAT_S", 0.01)
     with monkeypatch.context() as patch:
         patch.setattr("redis.client.Pipeline.execute", fail)
         heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
