@@ -175,7 +175,8 @@ def carry_over(stage: Connection, live: Path) -> None:
             )
             stage.execute(
                 "INSERT OR IGNORE INTO main.vectors"
-                " (identity_id, text_hash, state, active, used_at, embedding) SELECT ours.id, text_hash, 'ready', 0, used_at, embedding"
+                " (identity_id, text_hash, state, active, used_at, embedding)"
+                " SELECT ours.id, text_hash, 'ready', 0, used_at, embedding"
                 f" FROM live.vectors AS other {same} WHERE other.state = 'ready'"
             )
             names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]

@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from unicodedata import normalize
 
 from memline.shared.search.dates import days_in
 from memline.shared.sources.tokens import dense_run, has_dense
 from memline.shared.values import value
+from memline.shared.words import stop_words, word_lists
 
 #: Characters of a question that are looked at: more is a pasted document, not a question.
 MAX_CHARS = 4_000
@@ -29,10 +29,6 @@ MAX_CANDIDATES = 64
 
 #: Words in a question that may as a whole be the name of a file.
 MAX_NAME_WORDS = 6
-
-#: Languages whose stop words apply when a question has more of them than English ones: `die` and `war` are
-#: content in English.
-FOREIGN = ("de", "fr", "es", "pt", "it")
 
 _QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names with an underscore: pieces joined by one of these characters.
@@ -120,35 +116,10 @@ def related(word: str) -> tuple[str, ...]:
     return ()
 
 
-def stop_words(words: list[str]) -> frozenset[str]:
-    """Choose the stop words that apply to a question of these lower-case words."""
-    english = stop_words_of("en")
-    in_english = sum(word in english for word in words)
-    if not words or len(words) == in_english:
-        return english
-    counts = {language: sum(word in stop_words_of(language) for word in words) for language in FOREIGN}
-    best = max(FOREIGN, key=lambda language: (counts[language], language))
-    return stop_words_of(best) if counts[best] > max(1, in_english) else english
-
-
-@cache
-def stop_words_of(language: str) -> frozenset[str]:
-    """Return the stop words of `en` or of one of FOREIGN."""
-    return frozenset(_word_lists()[f"stop.{language}"].split())
-
-
-@cache
-def _word_lists() -> dict[str, str]:
-    """Read the sections of `words.txt`."""
-    text = (Path(__file__).parent / "words.txt").read_text(encoding="utf-8")
-    sections = (section.partition("]") for section in text.split("\n[")[1:])
-    return {name: body for name, _, body in sections}
-
-
 @cache
 def _related_words() -> dict[str, tuple[str, ...]]:
     table: dict[str, dict[str, None]] = {}
-    lists = _word_lists()
+    lists = word_lists()
     for group in (lists["forms"] + "|" + lists["synonyms"]).replace("\n", "|").split("|"):
         members = group.split()
         for member in members:

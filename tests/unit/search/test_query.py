@@ -5,8 +5,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.search import retrievers
-from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse, related, stop_words, stop_words_of
+from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse, related
 from memline.shared.search.reader import SearchIndex
+from memline.shared.words import stop_words, stop_words_of
 from tests.unit.search.conftest import Notes
 
 
