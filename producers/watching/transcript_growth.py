@@ -68,7 +68,8 @@ class TranscriptGrowth:
             grown = status.st_size - known.size
             if grown <= 0 or known.mtime_ns == ledger.PARTIALLY_READ:
                 # Cut short, written anew, or not read to its end yet; unless nothing changed at all.
-                return (status.st_size, status.st_mtime_ns) != (known.size, known.mtime_ns)
+                times = (known.mtime_ns, known.ctime_ns)
+                return bool(grown) or times != (status.st_mtime_ns, status.st_ctime_ns)
             if grown >= self._limits.delta_bytes or self._limits.delta_messages == 0:
                 return True
             if self._clock.now() - status.st_mtime >= QUIET_S:

@@ -47,6 +47,7 @@ class LedgerEntry:
     source: str
     size: int
     mtime_ns: int
+    ctime_ns: int
     hash: str
     observed_ns: int
     outcome: str
@@ -61,11 +62,24 @@ class RecordedFile(NamedTuple):
 
     size: int
     mtime_ns: int
+    #: When content, name or rights changed: nothing can set it back, unlike `mtime_ns`.
+    ctime_ns: int
     outcome: str
     chunking: str
 
 
-_COLUMNS = ("path", "source", "size", "mtime_ns", "hash", "observed_ns", "outcome", "reason", "chunking")
+_COLUMNS = (
+    "path",
+    "source",
+    "size",
+    "mtime_ns",
+    "ctime_ns",
+    "hash",
+    "observed_ns",
+    "outcome",
+    "reason",
+    "chunking",
+)
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 _PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day"
 
@@ -79,7 +93,8 @@ def entries(connection: Connection) -> dict[str, LedgerEntry]:
 def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
     """Return the files that are not removed, by path."""
     rows = connection.execute(
-        "SELECT path, size, mtime_ns, outcome, chunking FROM files WHERE outcome <> ? ORDER BY path",
+        "SELECT path, size, mtime_ns, ctime_ns, outcome, chunking FROM files WHERE outcome <> ?"
+        " ORDER BY path",
         (REMOVED,),
     )
     return {path: RecordedFile(*values) for path, *values in rows}
@@ -116,8 +131,8 @@ _RECORD = (
 def touch(connection: Connection, row: FileRow) -> None:
     """Update size and times of a file whose content is the same."""
     connection.execute(
-        "UPDATE files SET size = ?, mtime_ns = ?, observed_ns = ? WHERE path = ?",
-        (row.size, row.mtime_ns, row.observed_ns, row.path),
+        "UPDATE files SET size = ?, mtime_ns = ?, ctime_ns = ?, observed_ns = ? WHERE path = ?",
+        (row.size, row.mtime_ns, row.ctime_ns, row.observed_ns, row.path),
     )
 
 

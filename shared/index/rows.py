@@ -22,11 +22,12 @@ class FileRow:
     reason: str = ""
     size: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
     #: SHA-256 (hex) of the bytes; empty when they were not read.
     hash: str = ""
     #: When the worker read it (ns since the epoch); the newer row wins.
     observed_ns: int
-    #: None: the content is that of the ledger, only size and mtime move.
+    #: None: the content is that of the ledger, only size and times move.
     chunks: tuple[Chunk, ...] | None = ()
     #: Digest of the chunking settings the chunks were made with.
     chunking: str = ""

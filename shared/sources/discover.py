@@ -37,6 +37,7 @@ class DiscoveredFile:
     absolute: str
     size: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
     #: None for a file to be read. A folder is listed only with a problem (a link, or not readable).
     problem: Problem | None = None
 
@@ -202,6 +203,7 @@ def discovered(
         absolute=absolute,
         size=status.st_size,
         mtime_ns=status.st_mtime_ns,
+        ctime_ns=status.st_ctime_ns,
         problem=problem or problem_of(absolute, status),
     )
 

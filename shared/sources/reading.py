@@ -51,6 +51,8 @@ class Reading:
     sha256: str = ""
     size: int = 0
     mtime_ns: int = 0
+    #: When the inode changed: an edit that sets `mtime_ns` back moves it all the same.
+    ctime_ns: int = 0
     #: Taken before the file was opened: whatever happened to it later is newer.
     observed_ns: int = 0
 
@@ -68,19 +70,20 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
     except FileRefused as error:
         return replace(reading, outcome=error.problem.outcome, reason=error.problem.reason)
     try:
-        if 0 <= reading.observed_ns - os.fstat(opened).st_mtime_ns < _TICK_NS:
+        if 0 <= reading.observed_ns - os.fstat(opened).st_ctime_ns < _TICK_NS:
             clock.sleep(_TICK_NS / 1e9)
         for attempt in range(_MAX_ATTEMPTS):
             observed_ns = clock.now_ns() if attempt else reading.observed_ns
             status = os.fstat(opened)
-            size, mtime_ns = status.st_size, status.st_mtime_ns
-            reading = replace(reading, observed_ns=observed_ns, size=size, mtime_ns=mtime_ns)
+            size = status.st_size
+            times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
+            reading = replace(reading, observed_ns=observed_ns, size=size, **times)
             data = _read_all(opened) if size <= MAX_FILE_BYTES else b""
             if max(size, len(data)) > MAX_FILE_BYTES:
                 reason = f"{max(size, len(data))} bytes; the limit is {MAX_FILE_BYTES}"
                 return replace(reading, outcome=TOO_LARGE, reason=reason)
             after = os.fstat(opened)
-            if (after.st_size, after.st_mtime_ns) == (size, mtime_ns):
+            if (after.st_size, after.st_mtime_ns, after.st_ctime_ns) == (size, *times.values()):
                 break
     except OSError as error:
         problem = unreadable(error)

@@ -56,7 +56,7 @@ def compare(
 ) -> Changes:
     """Compare a walk with the ledger. Pure; opens no file.
 
-    A file is unchanged when size and time are those of the ledger and its chunks were made with the present
+    A file is unchanged when size and times are those of the ledger and its chunks were made with the present
     settings (`chunking`; `transcript_chunking` for transcripts). What could not be read last time is tried
     again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
@@ -84,7 +84,7 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         return "unchanged" if is_recorded else "refused"
     if recorded is None:
         return "added"
-    if (recorded.size, recorded.mtime_ns) != (file.size, file.mtime_ns):
+    if recorded[:3] != (file.size, file.mtime_ns, file.ctime_ns):
         is_growing = (
             0 < file.size - recorded.size < growth
             and recorded.outcome in (INDEXED, EMPTY)

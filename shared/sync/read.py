@@ -80,6 +80,7 @@ class FileReader:
                 reason=reading.reason,
                 size=reading.size,
                 mtime_ns=reading.mtime_ns,
+                ctime_ns=reading.ctime_ns,
                 hash=reading.sha256,
                 observed_ns=reading.observed_ns,
                 chunks=chunks,
@@ -148,6 +149,7 @@ def _slice_row(row: FileRow, part: TranscriptSlice, entry: LedgerEntry | None) -
         reason=part.reason,
         size=part.size if part.is_last else part.progress.consumed,
         mtime_ns=part.mtime_ns if part.is_last else ledger.PARTIALLY_READ,
+        ctime_ns=part.ctime_ns,
         hash=part.digest,
     )
     # A slice that begins within a message builds on its own bytes too, but not on those of the ledger.

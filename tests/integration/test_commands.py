@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -450,6 +451,28 @@ def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) ->
     assert status["cache"]["entries"] == status["vector"]["ready"] > 0, "every ready vector is a cache entry"
     assert forced["vectors"]["embedded"] == 0
     assert server.requests == []
+
+
+def test_an_edit_that_keeps_size_and_time_is_seen_and_other_files_are_not_paid_again(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.configure(**remote(server.url))
+    file = place.write("memory/door.md", "The code of the door is 1234.\n")
+    place.index()
+    before = file.stat()
+    server.control({"clear_log": True})
+
+    # As `rsync --times --inplace`, `touch -r` or a restored backup leave it.
+    file.write_text("The code of the door is 9876.\n")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    # And one of which only the inode changed: the same text is not paid for twice.
+    (place.workspace / "MEMORY.md").chmod(0o600)
+    report, again = place.index(), place.index()
+
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert (report.files["changed"], report.vectors["embedded"]) == (2, 1)
+    assert (again.files["changed"], again.files["unchanged"]) == (0, 4)
+    assert [hit.path for hit in place.search("9876").hits][:1] == ["memory/door.md"]
 
 
 def test_the_agents_of_one_file_have_an_index_each(place: Place) -> None:

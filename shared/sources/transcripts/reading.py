@@ -51,6 +51,7 @@ class TranscriptSlice:
     is_last: bool = True
     size: int = 0
     mtime_ns: int = 0
+    ctime_ns: int = 0
 
 
 def read_transcript(
@@ -176,6 +177,7 @@ class _Reader:
             is_last=is_last,
             size=self._status.st_size,
             mtime_ns=self._status.st_mtime_ns,
+            ctime_ns=self._status.st_ctime_ns,
         )
 
     def _mark_read(self, line: _Line) -> None:

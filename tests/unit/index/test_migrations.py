@@ -13,8 +13,11 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, driver, identities, ledger, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.migrations import migrations
+from memline.shared.index.rows import FileRow
 from memline.shared.scheduling import health
+from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.store import IndexWriter
+from memline.shared.sync.changes import compare
 from tests.support.index_rows import CAPS, vector_of
 
 MODEL = Identity(provider="openai", model="a")
@@ -92,6 +95,32 @@ def test_every_row_of_schema_4_is_kept_and_nothing_is_wanted_again(path: Path) -
         assert ledger.session_days(connection) == {2: ("2026-01-01", "2026-01-02")}
         assert writer.lease(CAPS, credits=8, only_full=False) == []
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_a_file_of_schema_7_is_read_once_more_and_keeps_its_row(path: Path) -> None:
+    with closing(old_index(path, before="m008_change_times")) as old:
+        old.execute("INSERT INTO files VALUES (1, 'a.md', 'memory', 9, 8, 'h', 7, 'indexed', '', 'c1')")
+    ours = {"path": "a.md", "absolute": "/a.md", "size": 9, "mtime_ns": 8}
+    found = Discovery(files=(DiscoveredFile(**ours, ctime_ns=6),))
+
+    with closing(IndexWriter(path)) as writer:
+        before = compare(found, ledger.recorded_files(writer.connection), "c1")
+        same = FileRow(
+            path="a.md",
+            source="memory",
+            outcome="indexed",
+            size=9,
+            mtime_ns=8,
+            ctime_ns=6,
+            hash="h",
+            observed_ns=8,
+            chunks=None,
+            chunking="c1",
+        )
+        writer.store_file(same)
+        after = compare(found, ledger.recorded_files(writer.connection), "c1")
+
+    assert (before.changed, after.unchanged) == (("a.md",), ("a.md",))
 
 
 def test_a_reader_brings_an_older_index_up_to_date_first(path: Path) -> None:

@@ -8,14 +8,15 @@ from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem
 from memline.shared.sync.changes import Changes, compare
 
 
-def found(path: str, *, size: int = 1, mtime_ns: int = 10, problem: Problem | None = None) -> DiscoveredFile:
-    return DiscoveredFile(path=path, absolute=f"/ws/{path}", size=size, mtime_ns=mtime_ns, problem=problem)
+def found(path: str, *, problem: Problem | None = None, **changes: int) -> DiscoveredFile:
+    times = {"size": 1, "mtime_ns": 10, "ctime_ns": 10, **changes}
+    return DiscoveredFile(path=path, absolute=f"/ws/{path}", problem=problem, **times)
 
 
 def seen(
     outcome: str = "indexed", *, size: int = 1, mtime_ns: int = 10, chunking: str = "c1"
 ) -> RecordedFile:
-    return RecordedFile(size=size, mtime_ns=mtime_ns, outcome=outcome, chunking=chunking)
+    return RecordedFile(size=size, mtime_ns=mtime_ns, ctime_ns=10, outcome=outcome, chunking=chunking)
 
 
 def scan(files: list[DiscoveredFile], ledger: dict[str, RecordedFile], *unlisted: str) -> Changes:
@@ -40,11 +41,16 @@ def test_a_new_file_is_added_and_a_missing_one_removed() -> None:
 
 def test_another_size_time_or_chunking_is_a_change_older_times_too() -> None:
     changes = scan(
-        [found("size.md", size=2), found("time.md", mtime_ns=9), found("chunking.md")],
-        {"size.md": seen(), "time.md": seen(), "chunking.md": seen(chunking="c0")},
+        [
+            found("size.md", size=2),
+            found("time.md", mtime_ns=9),
+            found("inode.md", ctime_ns=11),
+            found("chunking.md"),
+        ],
+        {"size.md": seen(), "time.md": seen(), "inode.md": seen(), "chunking.md": seen(chunking="c0")},
     )
 
-    assert changes.changed == ("size.md", "time.md", "chunking.md")
+    assert changes.changed == ("size.md", "time.md", "inode.md", "chunking.md")
 
 
 def test_content_that_cannot_be_indexed_is_not_tried_again_until_it_changes() -> None:

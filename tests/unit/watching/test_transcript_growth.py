@@ -133,6 +133,12 @@ def test_one_that_was_cut_short_written_anew_or_removed_is_due(place: Place, fil
     os.utime(file, ns=(1, 1))
     assert growth(place).check([PATH])[0] == [PATH]
 
+    place.index()
+    before = file.stat()
+    file.write_bytes(file.read_bytes().swapcase())
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert growth(place).check([PATH])[0] == [PATH]
+
     file.unlink()
     assert growth(place).check([PATH])[0] == [PATH]
 
