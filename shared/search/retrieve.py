@@ -49,6 +49,10 @@ class QueryVector:
     identity_id: int
 
 
+class ModelSwitched(Exception):
+    """Between embedding the question and reading the index the writer switched to a new model: ask again."""
+
+
 def retrieve(
     index: SearchIndex,
     request: SearchRequest,
@@ -64,7 +68,7 @@ def retrieve(
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
     with a warning. `base` is the answer so far: what the caller knows, and its warning comes first. Raises
-    IndexFaults, and ConfigError for a `since` or `until` that is not a date.
+    ModelSwitched, IndexFaults, and ConfigError for a `since` or `until` that is not a date.
     """
     base = base or Answer()
     problems = [(base.warning, base.action)] if base.warning else []
@@ -75,7 +79,8 @@ def retrieve(
     )
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
-    is_limited = any((request.source, request.path_glob, request.since, request.until, sources))
+    filters = (request.source, request.path_glob, request.since, request.until, sources)
+    is_limited = any(filters) or not request.private
     question = analyse(request.query)
     if not question.text:
         base = replace(base, notice="the question is empty")
@@ -93,6 +98,8 @@ def retrieve(
             search = _Search(index, connection, question, settings, files, now, problems)
             hits = search.hits(search.ranked(vector), explain=request.explain)
             notice = "" if hits else search.explain_empty()
+            if not hits and not request.private:
+                notice = "; ".join(filter(None, (notice, "MEMORY.md is private and was not searched")))
         base = replace(base, hits=hits, mode=search.mode, notice=notice)
     return replace(
         base,
@@ -152,9 +159,8 @@ class _Search:
         active = identities.active(self.connection)
         backend = None
         if active is None or active.id != vector.identity_id:
-            # Between embedding the question and this snapshot the writer switched to a new model.
-            reason, hint = "the model was just changed", "search again"
-        elif (dims := len(vector.embedding) // 4) != active.vector_dims:
+            raise ModelSwitched
+        if (dims := len(vector.embedding) // 4) != active.vector_dims:
             reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
             hint = "memline index"
         else:

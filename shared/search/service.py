@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +17,7 @@ from memline.shared.scheduling import health
 from memline.shared.search.query_vector import QueryEmbedder
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
-from memline.shared.search.retrieve import QueryVector, retrieve
+from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.search.staleness import DiskState
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.
@@ -24,6 +25,9 @@ MAX_ANSWERS = 256
 
 #: Seconds a cached answer is good for: ages of notes and dates such as `30d` move with the clock.
 ANSWER_GOOD_FOR_S = 60.0
+
+#: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
+MAX_ATTEMPTS = 3
 
 
 class MemorySearch:
@@ -63,16 +67,25 @@ class MemorySearch:
         """
         disk = disk or DiskState()
         if self._cache is None or disk.warning:
-            return self._answer(request, disk)
+            return self._answer_settled(request, disk)
         # Read before the answer: what is committed meanwhile must not count as seen.
         state = (disk.files_behind, self._index.version())
         answer = self._cache.get(request, state)
         if answer is None:
-            answer = self._answer(request, disk)
+            answer = self._answer_settled(request, disk)
             self._cache.put(request, state, answer)
         return answer
 
-    def _answer(self, request: SearchRequest, disk: DiskState) -> Answer:
+    def _answer_settled(self, request: SearchRequest, disk: DiskState) -> Answer:
+        """Answer; embed the question again when the writer switches to another model meanwhile."""
+        for _ in range(MAX_ATTEMPTS):
+            with suppress(ModelSwitched):
+                return self._answer(request, disk)
+        why = "only keywords were searched: the model changes again and again"
+        unsettled = replace(disk, warning=disk.warning or why, action=disk.action or "search again")
+        return self._answer(request, unsettled, embeds=False)
+
+    def _answer(self, request: SearchRequest, disk: DiskState, *, embeds: bool = True) -> Answer:
         with self._index.snapshot() as connection:
             active = identities.active(connection)
             target = identities.target(connection)
@@ -101,7 +114,7 @@ class MemorySearch:
             action=action,
         )
         embed_query = None
-        if active is not None and active.vector_dims and choice.requested != "none":
+        if embeds and active is not None and active.vector_dims and choice.requested != "none":
             embed_query = partial(self._embed, active=active, state=state)
         answer = retrieve(
             self._index,

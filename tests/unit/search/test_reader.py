@@ -15,7 +15,8 @@ from tests.unit.search.conftest import Notes
 
 
 def found(index: SearchIndex, notes: Notes, question: str) -> list[str]:
-    answer = retrieve(index, SearchRequest(query=question), Query(min_score=0.99), embed_query=notes.vector)
+    embed_query = notes.vector if notes.active else None
+    answer = retrieve(index, SearchRequest(query=question), Query(min_score=0.99), embed_query=embed_query)
     return [hit.path for hit in answer.hits]
 
 

@@ -9,7 +9,7 @@ from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.errors import ConfigError, ProviderLater
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
-from memline.shared.search.retrieve import QueryVector, retrieve
+from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from tests.unit.search.conftest import Notes
 
 #: 2026-03-12 12:00 UTC.
@@ -158,10 +158,8 @@ def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes: Notes, index:
         notes.embed()
         return vector
 
-    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=switch)
-
-    assert answer.mode == "keyword"
-    assert answer.action == "search again"
+    with pytest.raises(ModelSwitched):
+        retrieve(index, SearchRequest(query="redis"), Query(), embed_query=switch)
 
 
 def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: SearchIndex) -> None:

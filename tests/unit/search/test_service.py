@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch
-from memline.shared.search import service
+from memline.shared.embedders.protocol import Identity
+from memline.shared.search import query_vector, service
 from memline.shared.search.results import Answer, SearchRequest
 from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
 from memline.shared.search.staleness import DiskState
+from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.search.conftest import Notes
 
 
@@ -67,3 +74,74 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
     assert again is first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
     assert behind.stale and not changed.stale
+
+
+class Choices:
+    """Builds the fake embedder of any identity, and switches the model while a question is embedded."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.asked: list[str] = []
+        #: Names of models that the writer switches to, one at each question.
+        self.switches: list[str] = []
+        self.requested, self.identity = "openai", None
+        self.provider, self.reason, self.action, self.fallback_from = "openai", "", "", ""
+
+    def for_identity(self, _settings: object, identity: Identity, _base_url: str) -> Any:
+        return SimpleNamespace(identity=identity, build=lambda **_: Switching(identity.model, self))
+
+
+class Switching(FakeEmbedder):
+    def __init__(self, model: str, choices: Choices) -> None:
+        super().__init__(dims=32, model=model)
+        self.choices = choices
+
+    def embed_query(self, text: str, *, timeout_s: float) -> bytes:
+        self.choices.asked.append(self.identity.model)
+        if self.choices.switches:
+            self.choices.notes.embedder = FakeEmbedder(dims=32, model=self.choices.switches.pop(0))
+            self.choices.notes.embed()
+        return super().embed_query(text, timeout_s=timeout_s)
+
+
+@pytest.fixture
+def choices(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Choices:
+    choices = Choices(notes)
+    monkeypatch.setattr(query_vector, "choose_for_identity", choices.for_identity)
+    return choices
+
+
+def search_of(notes: Notes, choices: Choices, tmp_path: Path) -> service.MemorySearch:
+    settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
+    return service.MemorySearch(settings, choice=cast(Any, choices))
+
+
+def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(
+    notes: Notes, choices: Choices, tmp_path: Path
+) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+    choices.switches = ["other"]
+
+    with closing(search_of(notes, choices, tmp_path)) as search:
+        answer = search.ask(SearchRequest(query="redis"))
+
+    assert choices.asked == ["fake", "other"]
+    assert (answer.mode, answer.model, answer.warning) == ("hybrid", "other", "")
+    # The vector is the one of the model that answers: the note is its own nearest.
+    assert answer.hits[0].vector_score > 0.5
+
+
+def test_a_model_that_is_switched_at_each_question_leaves_keyword_hits_and_a_word(
+    notes: Notes, choices: Choices, tmp_path: Path
+) -> None:
+    notes.add("memory/a.md", "Redis.")
+    notes.embed()
+    choices.switches = [f"model-{number}" for number in range(service.MAX_ATTEMPTS)]
+
+    with closing(search_of(notes, choices, tmp_path)) as search:
+        answer = search.ask(SearchRequest(query="redis"))
+
+    assert len(choices.asked) == service.MAX_ATTEMPTS
+    assert (answer.mode, answer.action, len(answer.hits)) == ("keyword", "search again", 1)
+    assert "changes again and again" in answer.warning
