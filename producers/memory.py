@@ -60,6 +60,11 @@ class Status:
         return bool(self.files_behind or self.vectors_behind)
 
 
+def sees_private(settings: AgentSettings, chat: Chat | None) -> bool:
+    """Say whether this chat may search and read the long-term note; without a chat the owner asks."""
+    return chat is None or chat.is_private or settings.private_in_groups
+
+
 def _awaitable(
     method: Callable[Concatenate[Memory, P], T],
 ) -> Callable[Concatenate[Memory, P], Coroutine[Any, Any, T]]:
@@ -144,12 +149,14 @@ class Memory:
         since: str = "",
         until: str = "",
         explain: bool = False,
+        chat: Chat | None = None,
     ) -> Answer:
         """Find what the notes say about `query`: hits with citations, best first.
 
         `source` is memory or sessions, `path` a glob, `since` and `until` a date or an age (`30d`); empty
-        limits nothing. With `sync.onSearch` changed files are brought into the keyword index first; their
-        vectors are left to `index`. Raises IndexFaults, and ConfigError for a bad date.
+        limits nothing. In a `chat` that is not private the long-term note is left out. With `sync.onSearch`
+        changed files are brought into the keyword index first; their vectors are left to `index`. Raises
+        IndexFaults, and ConfigError for a bad date.
         """
         return self.ask(
             SearchRequest(
@@ -161,6 +168,7 @@ class Memory:
                 since=since,
                 until=until,
                 explain=explain,
+                private=sees_private(self.settings, chat),
             )
         )
 
@@ -173,10 +181,13 @@ class Memory:
             # Moved away since the last look; another look builds it again from the files.
             return search.ask(request, staleness.look_now())
 
-    def get(self, path: str, *, first: int | None = None, lines: int | None = None) -> Excerpt:
+    def get(
+        self, path: str, *, first: int | None = None, lines: int | None = None, chat: Chat | None = None
+    ) -> Excerpt:
         """Read lines of a note by its path or citation (`path#L5-L7`); `first` wins over the citation.
 
-        A note that does not exist has the status `not_found`. Raises PathNotAllowed for every other file.
+        A note that does not exist has the status `not_found`. Raises PathNotAllowed for every other file, and
+        AccessDenied for the long-term note in a `chat` that is not private.
         """
         from memline.shared.sources.excerpt import parse_citation, read_excerpt
         from memline.shared.sources.paths import MemoryPaths
@@ -185,7 +196,8 @@ class Memory:
         if first is None:
             first, lines = cited.first or 1, cited.lines if lines is None else lines
         paths = MemoryPaths(self.settings.workspace, self.settings.memory.extra_paths)
-        return read_excerpt(paths, cited.path, first=first, lines=lines, clock=self._clock)
+        private = sees_private(self.settings, chat)
+        return read_excerpt(paths, cited.path, first=first, lines=lines, private=private, clock=self._clock)
 
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None

@@ -10,6 +10,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.search.agent_view import Chat
 from memline.shared.sources import append as notes
+from memline.shared.sources.paths import LONG_TERM
 from memline.shared.values import value
 
 #: A note that an agent writes grows no larger than this.
@@ -59,13 +60,13 @@ def append(
 ) -> Entry:
     """Add an entry to the note `target`, daily or longTerm.
 
-    Raises AccessDenied in groups for the long-term note, AppendRefused when the note cannot be written, and
-    BadRequest for an entry that is empty or too long.
+    Raises AccessDenied for the long-term note in a chat that is not private, AppendRefused when the note
+    cannot be written, and BadRequest for an entry that is empty or too long.
     """
     is_lasting = target == "longTerm"
-    if is_lasting and chat is not None and chat.kind in ("group", "channel"):
+    if is_lasting and chat is not None and not chat.is_private:
         raise AccessDenied(
-            f"the long-term note is not written from a {chat.kind}",
+            f"the long-term note is not written from a {chat.kind or 'subagent'}",
             hint='use target "daily", or a direct chat',
         )
     heading = notes.heading_line(heading)
@@ -82,8 +83,8 @@ def append(
     if is_lasting:
         title, entry = "# Memory", notes.long_term_entry(text, moment)
         # The spelling that is there, else the usual one.
-        spellings = (name for name in notes.LONG_TERM if os.path.lexists(settings.workspace / name))
-        path = next(spellings, notes.LONG_TERM[0])
+        spellings = (name for name in LONG_TERM if os.path.lexists(settings.workspace / name))
+        path = next(spellings, LONG_TERM[0])
     else:
         title, entry = f"# {moment.date().isoformat()}", notes.daily_entry(text, moment)
         path = notes.log_path(moment.date())

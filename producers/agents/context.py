@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.search.agent_view import Chat
-from memline.shared.sources.append import LONG_TERM, local_time, log_path
+from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
-from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.
@@ -32,10 +32,9 @@ class _Part(NamedTuple):
 def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock) -> dict[str, Any]:
     """Return the parts that exist, cut to `context.maxChars` together, and the same as one text.
 
-    `is_private` counts only in a direct chat and where nothing is known of the chat: a group, and a helper
-    that may work for one, never get the long-term note.
+    `is_private` counts only in a chat that is private itself.
     """
-    is_private = is_private and (chat.kind == "direct" or not chat.raw_key)
+    is_private = is_private and chat.is_private
     today = local_time(clock.now(), settings.sessions.user_timezone).date()
     wanted = [("yesterday", log_path(today - timedelta(days=1)), True), ("today", log_path(today), True)]
     if is_private:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.agents.calls import CALLS, read
 from memline.producers.agents.context import session_context
-from memline.producers.memory import Memory
+from memline.producers.memory import Memory, sees_private
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import (
@@ -93,7 +93,7 @@ class MemoryTools:
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
-            answer = memory.ask(request)
+            answer = memory.ask(replace(request, private=sees_private(settings, chat)))
         except IndexFault as error:
             warning = f"memory search is unavailable: {error.message}"
             no_answer = _no_answer(settings, warning, error.hint or "memline doctor")
@@ -105,10 +105,14 @@ class MemoryTools:
         return view_for(chat, settings, answer.to_json())
 
     def get(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
-        """Answer `memory_get`. Raises BadRequest, and PathNotAllowed for every file outside the memory."""
+        """Answer `memory_get`.
+
+        Raises BadRequest, PathNotAllowed for every file outside the memory, and AccessDenied.
+        """
         values = read(CALLS["get"].parameters, arguments)
-        memory, _ = self._allowed(caller)
-        return memory.get(values["path"], first=values.get("from"), lines=values.get("lines")).to_json()
+        memory, chat = self._allowed(caller)
+        first, lines = values.get("from"), values.get("lines")
+        return memory.get(values["path"], first=first, lines=lines, chat=chat).to_json()
 
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""

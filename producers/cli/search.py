@@ -31,7 +31,7 @@ from memline.producers.cli.options import Invocation, command, echo, print_json,
 @click.option(
     "--session-key",
     metavar="KEY",
-    help="Show what an agent gets in this session: citations, budget and memory.scope apply.",
+    help="Show what an agent gets in this session: citations, budget, memory.scope, no MEMORY.md in groups.",
 )
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 def search(
@@ -52,7 +52,8 @@ def search(
 
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
-    from memline.producers.memory import Memory
+    from memline.producers.memory import Memory, sees_private
+    from memline.shared.search.agent_view import chat_of
     from memline.shared.search.results import SearchRequest
 
     question = query_option if query_option is not None else query
@@ -65,6 +66,7 @@ def search(
         else:
             echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
         return
+    chat = None if session_key is None else chat_of(session_key)
     request = SearchRequest(
         query=question,
         max_results=max_results,
@@ -74,6 +76,7 @@ def search(
         since=since or "",
         until=until or "",
         explain=explain,
+        private=sees_private(settings, chat),
     )
     answer = None
     if invocation.settings.queue.url:
@@ -83,11 +86,9 @@ def search(
     if answer is None:
         with Memory.of(invocation.settings, settings) as memory:
             answer = memory.ask(request).to_json()
-    if session_key is not None:
+    if chat is not None:
         from memline.producers.agents.tools import denied_answer, view_for
-        from memline.shared.search.agent_view import chat_of
 
-        chat = chat_of(session_key)
         answer = denied_answer(settings, chat) or view_for(chat, settings, answer)
     if as_json:
         print_json(answer)

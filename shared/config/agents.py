@@ -180,6 +180,7 @@ class ResolveContext(Block):
             environment_keys=environment.provider_keys(self.env),
             citations=self.file.memory.citations,
             max_injected_chars=self.file.memory.max_injected_chars,
+            private_in_groups=self.file.memory.private_in_groups,
             scope=self.file.memory.scope,
             home=self.home,
             sessions=self.sessions,

@@ -322,6 +322,7 @@ class MemoryBlock(Block):
     backend: str = key("builtin", choices=("builtin", "qmd"), doc="qmd is read as builtin")
     citations: str = key("auto", choices=("auto", "on", "off"), doc="citations below snippets for agents")
     max_injected_chars: int = key(0, low=0, doc="characters of all snippets of an answer; 0: no limit")
+    private_in_groups: bool = key(False, doc="groups may search and read MEMORY.md too, as in OpenClaw")
     scope: ChatScope | None = key(None, of=ChatScope, doc="chats that may use memory; absent: all")
 
 
@@ -406,6 +407,7 @@ class AgentSettings(Block):
     #: Those of `memory`.
     citations: str = "auto"
     max_injected_chars: int = 0
+    private_in_groups: bool = False
     scope: ChatScope | None = None
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()

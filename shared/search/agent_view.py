@@ -35,6 +35,14 @@ class Chat:
     #: Where the chat is: discord, telegram …
     channel: str = ""
 
+    @property
+    def is_private(self) -> bool:
+        """Say whether it is between owner and agent, or nothing is known of it.
+
+        A group is not, and neither is a helper that may work for one: they never get the long-term note.
+        """
+        return self.kind == "direct" or not self.raw_key
+
     def __str__(self) -> str:
         return f"channel={self.channel or '-'}, chatType={self.kind or '-'}, session={self.key or '-'}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memline.shared.index import ledger
 from memline.shared.search.dates import day_of_path, day_of_time, parse_bound
 from memline.shared.search.results import SearchRequest
-from memline.shared.sources.paths import compile_pattern
+from memline.shared.sources.paths import compile_pattern, is_private
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -31,6 +31,8 @@ def files_within(
         "SELECT id, path, mtime_ns, source FROM files WHERE ? IN ('', source) ORDER BY id", (request.source,)
     )
     files = [row for row in rows if not sources or row[3] in sources]
+    if not request.private:
+        files = [row for row in files if not is_private(row[1])]
     if glob := request.path_glob:
         # Without a folder the glob is about the name of the file.
         pattern = compile_pattern(glob if "/" in glob else f"**/{glob}")

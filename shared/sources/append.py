@@ -32,9 +32,6 @@ _MAX_ATTEMPTS = 5
 #: UTF-16 and UTF-32: UTF-8 behind these would be noise.
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
-#: Notes that last; the second spelling is the one of older workspaces.
-LONG_TERM = ("MEMORY.md", "memory.md")
-
 #: Everything that some program takes for the end of a line.
 _LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 

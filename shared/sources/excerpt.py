@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.errors import PathNotAllowed
+from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.sources import outcomes
-from memline.shared.sources.paths import MemoryPaths, is_transcript
+from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
@@ -81,6 +81,7 @@ def read_excerpt(
     *,
     first: int = 1,
     lines: int | None = None,
+    private: bool = True,
     max_chars: int = MAX_CHARS,
     clock: Clock | None = None,
 ) -> Excerpt:
@@ -88,7 +89,7 @@ def read_excerpt(
 
     Raises PathNotAllowed for everything but a readable regular Markdown file of the memory, with the same
     words whether it exists or not; transcripts have words of their own. A memory file that does
-    not exist is an empty excerpt.
+    not exist is an empty excerpt. `private`: False refuses the long-term note, with AccessDenied.
     """
     if is_transcript(path.strip().removeprefix("./")):
         # Refused by the name alone: whether there is such a session must not be learned here.
@@ -96,6 +97,11 @@ def read_excerpt(
     located = memory_paths.locate(path.strip())
     if located is None:
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
+    if not private and is_private(located.path):
+        raise AccessDenied(
+            "the long-term note is private: it is not read in a group, nor by a subagent",
+            hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
+        )
     reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)

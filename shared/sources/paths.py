@@ -25,8 +25,9 @@ from memline.shared.values import value
 #: The two sources.
 MEMORY, SESSIONS = "memory", "sessions"
 
-#: Files of the workspace that are memory next to `memory/`.
-ROOT_FILES = ("MEMORY.md", "memory.md")
+#: Files of the workspace that are memory next to `memory/`: the long-term note, which is private. The second
+#: spelling is the one of older workspaces.
+LONG_TERM = ("MEMORY.md", "memory.md")
 
 #: The folder of the workspace that is memory as a whole.
 MEMORY_FOLDER = "memory"
@@ -133,6 +134,15 @@ def is_transcript(path: str) -> bool:
 def is_archive(path: str) -> bool:
     """Tell whether the path of a transcript is that of an archive: its session is over."""
     return not path.endswith(_TRANSCRIPT)
+
+
+def is_private(path: str) -> bool:
+    """Tell whether a ledger path is that of a long-term note: of the workspace or of `extraPaths`.
+
+    In any spelling: there are file systems that ignore case.
+    """
+    folder, _, name = path.casefold().rpartition("/")
+    return name == "memory.md" and (not folder or path.startswith("/"))
 
 
 def source_of(path: str) -> str:
@@ -256,7 +266,7 @@ class MemoryPaths:
         self.workspace = os.path.abspath(os.path.expanduser(workspace))
         self._inside = _folder_prefix(self.workspace)
         default = compile_pattern("**/*.md")
-        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=default) for name in ROOT_FILES)
+        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=default) for name in LONG_TERM)
         self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=default)
         self.extras = tuple(self._extra_roots(extra_paths))
         self._roots = (*self.files, self.memory, *self.extras)

@@ -71,7 +71,8 @@ def test_the_context_of_a_session_is_printed(place: Place) -> None:
 
 
 def test_the_command_line_shows_what_an_agent_gets_in_a_session(place: Place) -> None:
-    place.write("MEMORY.md", "Invoices are whole cents.\n")
+    place.write("MEMORY.md", "Invoices are whole cents, cents, cents.\n")
+    place.write("memory/a.md", "Two cents.\n")
     config = json.loads(place.config.read_text())
     config["memory"] = {"scope": {"rules": [{"action": "deny", "match": {"channel": "slack"}}]}}
     place.config.write_text(json.dumps(config))
@@ -82,7 +83,8 @@ def test_the_command_line_shows_what_an_agent_gets_in_a_session(place: Place) ->
     )
 
     assert direct["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
-    assert "citation" not in group["results"][0]
+    (hit,) = group["results"]
+    assert (hit["path"], "citation" in hit) == ("memory/a.md", False)
     assert (denied["results"], denied["disabled"]) == ([], True)
     refused = place.run("context", "--session-key", "agent:main:slack:channel:1")
     assert (refused.status, "may not be used in this chat" in refused.stderr) == (1, True)

@@ -84,7 +84,7 @@ GROUP = Caller(agent="main", session_key="agent:main:discord:group:1")
     ("mode", "caller", "cited"), [("auto", GROUP, False), ("on", GROUP, True), ("off", MAIN, False)]
 )
 def test_citations_go_by_mode_and_chat(made: Maker, mode: str, caller: Caller, cited: bool) -> None:
-    answer = made(memory={"citations": mode}).search(caller, {"query": "cents"})
+    answer = made(memory={"citations": mode}).search(caller, {"query": "deploy"})
 
     validate(answer, ANSWERS["search"])
     (hit,) = answer["results"]
@@ -287,3 +287,48 @@ def test_an_agent_that_is_not_there_is_refused_with_those_that_are(
 
     assert "the agents are: main" in caught.value.hint
     assert not (tmp_path / "home" / "memory").exists()
+
+
+SUBAGENT = Caller(agent="main", session_key="agent:main:subagent:7")
+
+
+@pytest.mark.parametrize("caller", [GROUP, SUBAGENT])
+def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(
+    made: Maker, workspace: Path, caller: Caller
+) -> None:
+    tools = made({"append": {"enabled": True}, "extraPaths": ["."]})
+    (workspace / "memory" / "a.md").write_text("Cents, too.\n")
+
+    found = tools.search(caller, {"query": "cents"})
+    none = tools.search(caller, {"query": "invoices", "path": "MEMORY.md"})
+
+    validate(none, ANSWERS["search"])
+    assert [hit["path"] for hit in found["results"]] == ["memory/a.md"]
+    assert none["results"] == [] and "MEMORY.md is private" in none["notice"]
+    for path in (
+        "MEMORY.md",
+        "memory.md",
+        "Memory.md",
+        "memory/../MEMORY.md#L3",
+        str(workspace / "MEMORY.md"),
+    ):
+        with pytest.raises(AccessDenied, match="private"):
+            tools.get(caller, {"path": path})
+    with pytest.raises(AccessDenied):
+        tools.append(caller, {"text": "x", "target": "longTerm"})
+    assert "cents" not in tools.context(caller, {"private": True})["text"]
+    assert tools.get(caller, {"path": "memory/a.md"})["text"] == "Cents, too."
+
+
+def test_the_long_term_note_is_the_owners_in_direct_chats(made: Maker) -> None:
+    tools, direct = made(), Caller(agent="main", session_key="agent:main:telegram:dm:1")
+
+    assert tools.search(direct, {"query": "cents"})["results"][0]["path"] == "MEMORY.md"
+    assert "cents" in tools.get(direct, {"path": "MEMORY.md"})["text"]
+
+
+def test_a_key_opens_the_long_term_note_to_groups_as_in_openclaw(made: Maker) -> None:
+    tools = made(memory={"privateInGroups": True})
+
+    assert tools.search(GROUP, {"query": "cents"})["results"][0]["path"] == "MEMORY.md"
+    assert "cents" in tools.get(GROUP, {"path": "MEMORY.md"})["text"]

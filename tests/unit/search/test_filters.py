@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.unit.search.conftest import Notes
 NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
 
 
-def passing(notes: Notes, index: SearchIndex, **options: str) -> set[str]:
+def passing(notes: Notes, index: SearchIndex, **options: Any) -> set[str]:
     request = SearchRequest(query="x", **options)
     with index.snapshot() as connection:
         ids = set(files_within(connection, request, day_bounds(request, NOW)))
@@ -56,3 +57,14 @@ def test_the_day_in_the_name_wins_over_the_time_of_the_file(filled: Notes, index
     assert passing(filled, index, since="2026-02-02") == {"memory/2026-02-10.md"}
     assert passing(filled, index, until="2026-01-31") == {"memory/work/2026-01-05-plan.md"}
     assert passing(filled, index, since="4w", until="2026-02-01") == {"MEMORY.md", "sessions/a.jsonl"}
+
+
+def test_without_private_files_every_long_term_note_is_left_out(filled: Notes, index: SearchIndex) -> None:
+    filled.add("memory/projects/MEMORY.md", "x")
+    filled.add("/elsewhere/memory.md", "x")
+    filled.add("/elsewhere/notes.md", "x")
+
+    found = passing(filled, index, private=False, source="memory", since="1970-01-01")
+
+    assert not {"MEMORY.md", "/elsewhere/memory.md"} & found
+    assert {"memory/projects/MEMORY.md", "/elsewhere/notes.md", "memory/2026-02-10.md"} <= found
