@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -16,28 +17,36 @@ import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
+from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
     CallToolResult,
+    ErrorData,
     JSONRPCError,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     TextContent,
     ToolAnnotations,
+    jsonrpc_message_adapter,
 )
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memline.producers.agents.calls import CALLS, INSTRUCTIONS, Call, input_schema
+from memline.producers.agents.calls import CALLS, INSTRUCTIONS, Call, input_schema, parse_texts
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
-from memline.shared.errors import MemlineError
+from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -52,6 +61,9 @@ STDIO_TIMEOUT_S = 60.0
 
 #: Seconds that answers may take after a client on standard input has closed its side.
 DRAIN_TIMEOUT_S = 15.0
+
+#: The request for which a resource is read.
+_READ_FOR: ContextVar[Any] = ContextVar("read_for", default=None)
 
 #: The caller of a request: over HTTP its token and its headers name it.
 CallerOf = Callable[[Any], Caller]
@@ -87,11 +99,23 @@ class MemoryTool(Tool):
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
+class MemoryServer(MCPServer[Any]):
+    """Knows for which request a resource is read: the SDK tells tools and prompts alone."""
+
+    async def read_resource(self, uri: Any, context: Context[Any, Any] | None = None) -> Any:
+        """Return the content of a resource."""
+        token = _READ_FOR.set(context.request_context.request if context else None)
+        try:
+            return await super().read_resource(uri, context)
+        finally:
+            _READ_FOR.reset(token)
+
+
 def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[Any]:
     """Make an MCP server of these tools; memory_append is among them when some agent may write."""
     writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
     calls = (call for call in CALLS.values() if call.is_tool and (writes or not call.writes))
-    made: MCPServer[Any] = MCPServer(
+    made = MemoryServer(
         "memline",
         title="Memline memory",
         description="Long-term memory of an agent, with citations",
@@ -102,19 +126,45 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[
         subscriptions=False,
     )
 
-    @made.prompt(
-        name="session_context",
-        title="Where we were",
-        description="What to know when a session starts: the daily logs of today and yesterday."
-        " private: true adds MEMORY.md, for a session with the owner alone.",
-    )
-    async def session_context(context: Context[Any, Any], private: bool = False) -> str:
+    async def session_context(context: Context[Any, Any], **arguments: str) -> str:
         try:
             caller = caller_of(context.request_context.request)
-            answer = await pool.run(partial(tools.context, caller, {"private": private}))
+            given = parse_texts(CALLS["context"].parameters, arguments)
+            answer = await pool.run(partial(tools.context, caller, given))
+        except BadRequest as error:
+            raise MCPError(INVALID_PARAMS, _error_text(error.message, error.hint)) from error
         except MemlineError as error:
             return _error_text(error.message, error.hint)
         return str(answer["text"]) or "There is nothing in the logs of today and yesterday."
+
+    made.add_prompt(
+        Prompt(
+            name="session_context",
+            title="Where we were",
+            description="What to know when a session starts: the daily logs of today and yesterday."
+            " private: true adds MEMORY.md, for a session with the owner alone.",
+            arguments=[
+                PromptArgument(name=each.name, description=each.schema["description"], required=each.required)
+                for each in CALLS["context"].parameters
+            ],
+            fn=session_context,
+            context_kwarg="context",
+        )
+    )
+
+    @made.resource(
+        CONTEXT_URI,
+        name="session-context",
+        title="Where we were",
+        description="The daily logs of today and yesterday: what to know when a session starts.",
+        mime_type="text/markdown",
+    )
+    async def context() -> str:
+        try:
+            answer = await pool.run(partial(tools.context, caller_of(_READ_FOR.get()), {}))
+        except MemlineError as error:
+            raise ResourceError(_error_text(error.message, error.hint)) from error
+        return str(answer["text"])
 
     return made
 
@@ -134,7 +184,32 @@ def http_endpoint(
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     (route,) = (each for each in app.routes if isinstance(each, Route))
-    return route.endpoint, made.session_manager.run()
+    return MessageCheck(route.endpoint), made.session_manager.run()
+
+
+class MessageCheck:
+    """Answers a text that is no message with an error of ours.
+
+    A class, because Starlette takes a function for an endpoint of another kind.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Behind the guard the whole body is one message.
+        messages = [await receive()]
+        try:
+            jsonrpc_message_adapter.validate_json(messages[0].get("body", b""), by_name=False)
+        except ValueError as error:
+            refusal = _unreadable(error).model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(refusal, 400, media_type="application/json")(scope, receive, send)
+            return
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, send)
 
 
 def run_stdio(tools: MemoryTools, caller: Caller) -> None:
@@ -143,21 +218,6 @@ def run_stdio(tools: MemoryTools, caller: Caller) -> None:
     async def serve() -> None:
         pool = Pool(STDIO_THREADS, timeout_s=STDIO_TIMEOUT_S)
         made = server(tools, lambda _: caller, pool=pool)
-
-        @made.resource(
-            CONTEXT_URI,
-            name="session-context",
-            title="Where we were",
-            description="The daily logs of today and yesterday: what to know when a session starts.",
-            mime_type="text/markdown",
-        )
-        async def context() -> str:
-            try:
-                answer = await pool.run(partial(tools.context, caller, {}))
-            except MemlineError as error:
-                raise ResourceError(_error_text(error.message, error.hint)) from error
-            return str(answer["text"])
-
         await _serve_stdio(_lowlevel(made))
 
     anyio.run(serve)
@@ -170,9 +230,9 @@ class InFlightRequests:
         self._ids: set[int | str | None] = set()
         self._changed = anyio.Event()
 
-    def received(self, message: SessionMessage | Exception) -> None:
+    def received(self, message: SessionMessage) -> None:
         """Track a message of the client: a request, or the cancellation of one."""
-        body = message.message if isinstance(message, SessionMessage) else None
+        body = message.message
         if isinstance(body, JSONRPCRequest):
             self._ids.add(body.id)
         elif isinstance(body, JSONRPCNotification) and body.method == "notifications/cancelled":
@@ -211,6 +271,11 @@ async def _serve_stdio(lowlevel: Server[Any]) -> None:
         async def read() -> None:
             async with to_server:
                 async for message in incoming:
+                    if isinstance(message, Exception):
+                        # The SDK drops it, and the client would wait for an answer.
+                        Log("mcp").warning("line.unreadable", kind=type(message).__name__)
+                        await outgoing.send(SessionMessage(_unreadable(message)))
+                        continue
                     requests.received(message)
                     await to_server.send(message)
                 await requests.wait()
@@ -225,6 +290,21 @@ async def _serve_stdio(lowlevel: Server[Any]) -> None:
         tasks.start_soon(write)
         async with to_client:
             await lowlevel.run(from_client, to_client, lowlevel.create_initialization_options())
+
+
+def _unreadable(error: Exception) -> JSONRPCError:
+    """Make the error that answers a text which is no message; the SDK's words are those of its parser."""
+    kinds = (
+        {each["type"] for each in error.errors()} if isinstance(error, ValidationError) else {"json_invalid"}
+    )
+    if "json_invalid" in kinds:
+        code, words = PARSE_ERROR, "the message is not valid JSON"
+    else:
+        code, words = (
+            INVALID_REQUEST,
+            "the message is JSON, but not a request or notification of JSON-RPC 2.0",
+        )
+    return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words))
 
 
 def _lowlevel(made: MCPServer[Any]) -> Server[Any]:

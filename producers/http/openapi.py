@@ -16,6 +16,7 @@ _FAILURES = {
     "415": "The body is not JSON.",
     "421": "The Host is not known.",
     "429": "Too many requests; see Retry-After.",
+    "431": "The head of the request is too large.",
     "503": "The server is busy, or took too long.",
 }
 
@@ -71,8 +72,18 @@ def _operation(call: Call, method: str) -> Schema:
             for each in takes
         ]
     else:
-        operation["requestBody"] = {"required": True, "content": _content(input_schema(takes))}
+        body = input_schema(takes)
+        body["properties"] = {
+            each.name: each.schema if each.required else _or_null(each.schema) for each in takes
+        }
+        operation["requestBody"] = {"required": True, "content": _content(body)}
     return operation
+
+
+def _or_null(schema: Schema) -> Schema:
+    """Let a parameter be null as well: some clients send all, and null is left out."""
+    either = {**schema, "type": [schema["type"], "null"]}
+    return {**either, "enum": [*schema["enum"], None]} if "enum" in schema else either
 
 
 def _open(

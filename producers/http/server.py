@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from memline.producers.http.responses import error_response
 from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError, MemlineError
 
@@ -32,7 +34,7 @@ KEEP_ALIVE_S = 15
 #: waits for its vector, less than the ten that containers are given.
 GRACE_S = 9
 
-#: Bytes of the head of a request.
+#: Bytes of the head of a request: its first line and its headers.
 MAX_HEAD_BYTES = 16_384
 
 
@@ -97,7 +99,7 @@ def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
             f"uvicorn {uvicorn.__version__} is not supported", hint="pip install 'uvicorn>=0.40,<0.55'"
         )
     config = uvicorn.Config(
-        app,
+        _HeadLimit(app),
         http=_HeadTimeoutProtocol,
         ws="none",
         lifespan="on",
@@ -116,7 +118,36 @@ def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
 
 
 #: What `_HeadTimeoutProtocol` overrides; uvicorn promises none of it.
-_UVICORN_INTERNALS = ("connection_made", "data_received", "connection_lost")
+_UVICORN_INTERNALS = ("connection_made", "data_received", "connection_lost", "send_400_response")
+
+
+def head_too_large() -> Response:
+    """Make the answer to a request whose head is larger than it may be."""
+    return error_response(
+        431,
+        f"the head of the request is larger than {MAX_HEAD_BYTES} bytes",
+        "send fewer or shorter headers, and a long question by POST",
+        headers={"connection": "close"},
+    )
+
+
+class _HeadLimit:
+    """Refuses a head above the limit: h11 knows its size only while it is incomplete."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and _head_bytes(scope) > MAX_HEAD_BYTES:
+            await head_too_large()(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Count the bytes of a head as they were sent, up to the spaces that a client may put around values."""
+    first = len(scope["method"]) + len(scope["raw_path"]) + len(scope["query_string"]) + len("  HTTP/1.1\r\n")
+    return first + sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"]) + 2
 
 
 class _Server(uvicorn.Server):
@@ -149,6 +180,21 @@ class _HeadTimeoutProtocol(H11Protocol):
             self._start_head_timer()
         else:
             self._stop_head_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not a request; uvicorn has one answer for all, also for a head that has no end."""
+        if len(self.conn.trailing_data[0]) <= MAX_HEAD_BYTES:
+            super().send_400_response(msg)
+            return
+        answer = head_too_large()
+        lines = [
+            b"HTTP/1.1 431 Request Header Fields Too Large",
+            *map(b": ".join, answer.raw_headers),
+            b"",
+            b"",
+        ]
+        self.transport.write(b"\r\n".join(lines) + bytes(answer.body))
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()

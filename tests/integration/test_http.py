@@ -213,16 +213,24 @@ def test_a_client_may_not_ask_more_often_than_allowed(notes: Place) -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_the_session_decides_about_citations(client: httpx.Client) -> None:
+def test_the_session_decides_about_citations_and_the_long_term_note(client: httpx.Client) -> None:
     group = "agent:main:discord:group:1"
 
-    by_parameter = client.get("/search", params={"query": "cents", "sessionKey": group}).json()
+    asked = "invoices and the deploy"
+    by_parameter = client.get("/search", params={"query": asked, "sessionKey": group}).json()
     by_header = client.get(
-        "/search", params={"query": "cents"}, headers={"x-memline-session-key": group}
+        "/search", params={"query": asked}, headers={"x-memline-session-key": group}
     ).json()
 
     assert by_parameter == by_header
     assert "citation" not in by_parameter["results"][0]
+    # Nor is the long-term note anything for a group.
+    assert [hit["path"] for hit in by_parameter["results"]] == ["memory/2026-02-10.md"]
+    for given in (
+        {"params": {"path": "MEMORY.md", "sessionKey": group}},
+        {"params": {"path": "MEMORY.md"}, "headers": {"x-memline-session-key": group}},
+    ):
+        assert "private" in refused(client.get("/get", **given), 403)
 
 
 def test_an_entry_is_added_only_where_that_is_allowed(notes: Place, client: httpx.Client) -> None:
@@ -264,7 +272,13 @@ def test_a_request_that_is_never_completed_is_ended(notes: Place) -> None:
 
 def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
     with serving(notes.settings) as url:
-        assert b" 400 " in raw(url, b"GET / HTTP/1.1\r\nx: " + b"y" * 20_000 + b"\r\n\r\n")
+        # A head that has not come to its end when it is too large by a byte.
+        endless = raw(url, b"GET / HTTP/1.1\r\nx: ".ljust(server.MAX_HEAD_BYTES + 1, b"y"))
+        assert endless.startswith(b"HTTP/1.1 431 ") and b"larger than 16384 bytes" in endless
+        fits = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: %s\r\n\r\n"
+        room = server.MAX_HEAD_BYTES - len(fits % b"")
+        assert b" 200 " in raw(url, fits % (b"y" * room))
+        assert b" 431 " in raw(url, fits % (b"y" * (room + 1)))
         assert b" 400 " in raw(url, b"\x16\x03\x01 no http\r\n\r\n")
         assert httpx.get(f"{url}/health").status_code == 200
 

@@ -14,6 +14,7 @@ import pytest
 from jsonschema import validate
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from memline.producers.agents.calls import ANSWERS
@@ -129,8 +130,11 @@ def test_an_agent_that_may_write_has_one_tool_more(notes: Place) -> None:
 
 def test_the_session_of_the_client_decides_about_citations_and_context(notes: Place) -> None:
     async def conversation(client: Client) -> None:
-        found = await call(client, "memory_search", query="cents")
-        assert "citation" not in found.structured_content["results"][0]
+        found = await call(client, "memory_search", query="cents of the deploy")
+        (hit,) = found.structured_content["results"]
+        assert (hit["path"], "citation" in hit) == ("memory/2026-02-10.md", False)
+        read = await call(client, "memory_get", path="MEMORY.md")
+        assert read.is_error and "private" in words(read)
         prompt = await client.get_prompt("session_context", {"private": "true"})
         assert "cents" not in str(prompt)
 
@@ -143,6 +147,14 @@ def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> No
         assert "Invoices are whole cents" in str(private)
         shared = await client.read_resource("memory://context")
         assert "cents" not in str(shared)
+        (prompt,) = (await client.list_prompts()).prompts
+        (argument,) = prompt.arguments or ()
+        assert (argument.name, argument.required) == ("private", False)
+        assert argument.description and "MEMORY.md" in argument.description
+        with pytest.raises(MCPError, match=r"private: found .perhaps., allowed: true or false"):
+            await client.get_prompt("session_context", {"private": "perhaps"})
+        with pytest.raises(MCPError, match="did you mean private"):
+            await client.get_prompt("session_context", {"privat": "true"})
 
     talk(notes, conversation)
 
@@ -182,6 +194,11 @@ def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(
     said = [json.loads(line) for line in ran.stdout.splitlines()]
     answers = {line["id"]: line for line in said if line.get("id") is not None}
     assert (ran.returncode, {line["jsonrpc"] for line in said}) == (0, {"2.0"})
+    # Nothing that was sent is left without an answer, and each unreadable line is in the log.
+    unreadable = [line["error"] for line in said if line["id"] is None]
+    assert [error["code"] for error in unreadable] == [-32700, -32600]
+    assert not any("pydantic" in error["message"] or "\n" in error["message"] for error in unreadable)
+    assert ran.stderr.count("line.unreadable") == 2
     assert answers[1]["result"]["serverInfo"]["name"] == "memline"
     assert "memory_search" in answers[1]["result"]["instructions"]
     assert answers[2]["result"]["structuredContent"]["results"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
 import httpx
 import httpx2
+import pytest
 from jsonschema import validate
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from memline.producers.agents.calls import ANSWERS
@@ -68,6 +71,11 @@ def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None
 def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Place) -> None:
     place.write("MEMORY.md", "Invoices are whole cents.\n")
     place.write("../other/MEMORY.md", "The vault code is 7341.\n")
+    # Of a zone where it may be tomorrow already, and of one where it may still be yesterday.
+    today = datetime.now(UTC).date()
+    for day in (today - timedelta(days=1), today, today + timedelta(days=1)):
+        place.write(f"memory/{day}.md", "This is the main log.\n")
+        place.write(f"../other/memory/{day}.md", "This is the work log.\n")
     listed = [
         {"id": "main", "default": True, "workspace": str(place.workspace)},
         {"id": "work", "workspace": str(place.folder / "other")},
@@ -78,9 +86,15 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
         assert (await call(client, "memory_search", query="vault")).structured_content["results"]
         assert not (await call(client, "memory_search", query="cents")).structured_content["results"]
 
+        # The resource is that of the agent too, whoever was asked for before.
+        work = await client.read_resource("memory://context")
+        assert "the work log" in str(work) and "the main log" not in str(work)
+
     async def is_refused(client: Client) -> None:
         refused = await call(client, "memory_search", query="vault")
         assert refused.is_error and "does not open the agent 'main'" in words(refused)
+        with pytest.raises(MCPError, match="does not open the agent 'main'"):
+            await client.read_resource("memory://context")
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
@@ -89,6 +103,28 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
         assert httpx.post(f"{url}/mcp", json={}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"no JSON", -32700),
+        (b"\xff", -32700),
+        (b"[]", -32600),
+        (b'{"jsonrpc": "2.0", "id": 5, "method": 7}', -32600),
+    ],
+)
+def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, body: bytes, code: int) -> None:
+    place.write("MEMORY.md", "x\n")
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+    with serving(place.settings) as url:
+        answer = httpx.post(f"{url}/mcp", content=body, headers=headers)
+
+    refusal = answer.json()
+    assert (answer.status_code, refusal["id"], refusal["error"]["code"]) == (400, None, code)
+    assert refusal["error"]["message"].startswith("the message is ")
+    assert "pydantic" not in answer.text
 
 
 def test_a_tool_that_only_some_agents_have_is_refused_to_the_others(place: Place) -> None:

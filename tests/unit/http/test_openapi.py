@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
-from memline.producers.agents.calls import CALLER, CALLS
+from memline.producers.agents.calls import CALLER, CALLS, read
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.openapi import describe
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import Serve
+from memline.shared.errors import ConfigError
+from memline.shared.search.filters import day_bounds
+from memline.shared.search.results import SearchRequest
 
 
 @pytest.fixture
@@ -49,3 +53,37 @@ def test_every_parameter_is_described_for_both_methods() -> None:
     body = search["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == names
     assert body["required"] == ["query"]
+
+
+def test_null_is_allowed_where_it_is_taken(api: Api) -> None:
+    body = describe("1")["paths"]["/search"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    checker = Draft202012Validator(body)
+
+    given = {"query": "x", **dict.fromkeys(set(body["properties"]) - {"query"})}
+
+    checker.validate(given)
+    assert read((*CALLS["search"].parameters, *CALLER), given) == {"query": "x"}
+    assert not checker.is_valid({"query": None})
+    assert not checker.is_valid({"query": "x", "source": "wiki"})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_bound"),
+    [
+        *((text, True) for text in ("2026-02-10", "30d", "2w", "6 m", "1Y", "99999d")),
+        *(
+            (text, False)
+            for text in ("someday", "2026-02", "10.02.2026", "30", "d", "123456d", "2026-02-10T")
+        ),
+    ],
+)
+def test_dates_have_the_pattern_that_is_read(text: str, is_bound: bool) -> None:
+    for each in CALLS["search"].parameters:
+        if each.name in ("since", "until"):
+            assert Draft202012Validator(each.schema).is_valid(text) is is_bound
+    request = SearchRequest(query="x", since=text)
+    if is_bound:
+        day_bounds(request, 1_770_000_000)
+    else:
+        with pytest.raises(ConfigError):
+            day_bounds(request, 1_770_000_000)
