@@ -74,16 +74,15 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
             clock.sleep(_TICK_NS / 1e9)
         for attempt in range(_MAX_ATTEMPTS):
             observed_ns = clock.now_ns() if attempt else reading.observed_ns
-            status = os.fstat(opened)
-            size = status.st_size
-            times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
-            reading = replace(reading, observed_ns=observed_ns, size=size, **times)
+            size, mtime_ns, ctime_ns = state = _state(os.fstat(opened))
+            reading = replace(
+                reading, observed_ns=observed_ns, size=size, mtime_ns=mtime_ns, ctime_ns=ctime_ns
+            )
             data = _read_all(opened) if size <= MAX_FILE_BYTES else b""
             if max(size, len(data)) > MAX_FILE_BYTES:
                 reason = f"{max(size, len(data))} bytes; the limit is {MAX_FILE_BYTES}"
                 return replace(reading, outcome=TOO_LARGE, reason=reason)
-            after = os.fstat(opened)
-            if (after.st_size, after.st_mtime_ns, after.st_ctime_ns) == (size, *times.values()):
+            if _state(os.fstat(opened)) == state:
                 break
     except OSError as error:
         problem = unreadable(error)
@@ -131,6 +130,10 @@ def decode(data: bytes) -> Reading:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     reason = f"{bad} characters are not valid {encoding.upper()} and were replaced" if bad else ""
     return Reading(outcome=INDEXED, reason=reason, text=text)
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _read_all(opened: int) -> bytes:
