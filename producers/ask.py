@@ -9,7 +9,7 @@ from typing import Any
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
-from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, QueueError
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, IndexOfAnother, QueueError
 from memline.shared.index import driver
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.staleness import DiskState
@@ -36,33 +36,32 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     index = IndexState()
     with suppress(IndexMissing), driver.reading(settings.index_path) as reader:
         index = read_index_state(reader)
-    plan = make_plan(settings, choice, index)
+    may_write = may_write and settings.memory.sync.on_search
+    try:
+        plan = make_plan(settings, choice, index)
+    except IndexOfAnother:
+        if not may_write:
+            raise
+        plan = _plan_own(settings, choice, clock)
     look_s = time.perf_counter() - began
     behind = plan.changes.count
-    if index.workspace not in ("", str(settings.workspace)):
-        return DiskState(
-            files_behind=behind,
-            warning=f"this index is of another workspace, {index.workspace}; hits come from there",
-            action=f"memline --workspace {settings.workspace} index",
-            look_s=look_s,
-        )
-    if plan.changes.to_read() and settings.memory.sync.on_search and may_write:
+    if plan.changes.to_read() and may_write:
         behind -= _store_changes(settings, plan, clock)
     return DiskState(files_behind=behind, look_s=look_s)
 
 
-def ask_fleet(url: str, agent: str, request: SearchRequest) -> dict[str, Any] | None:
+def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:
     """Ask a query worker once; None when none is alive, or it did not answer in time.
 
-    When Redis cannot be reached the caller reads the index itself: it is a local file. Raises
-    WorkerRefused for a question that is wrong for every worker.
+    `index` is the file name of the index that is meant. When Redis cannot be reached the caller reads the
+    index itself: it is a local file. Raises WorkerRefused for a question that is wrong for every worker.
     """
     # 90 ms of imports, most of them redis, which only a fleet pays.
     from memline.shared.queue.replies import QueryClient, WorkerRefused
 
     try:
         with QueryClient(url) as client:
-            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S)
+            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index)
     except WorkerRefused:
         raise
     except QueueError as error:
@@ -73,9 +72,17 @@ def ask_fleet(url: str, agent: str, request: SearchRequest) -> dict[str, Any] | 
         return None
 
 
+def _plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
+    """Move the index of another workspace out of the way, and plan with this workspace's own."""
+    from memline.shared.store import IndexWriter
+
+    with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
+        return make_plan(settings, choice, read_index_state(writer.connection))
+
+
 def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     """Store changed files until the time is over; return how many were done."""
-    from memline.shared.index import ledger, meta
+    from memline.shared.index import ledger
     from memline.shared.store import IndexWriter
     from memline.shared.sync.read import FileReader
 
@@ -84,8 +91,6 @@ def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     done = 0
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
-            with writer.session() as (connection, _):
-                meta.put(connection, meta.WORKSPACE, str(settings.workspace))
             for path in plan.changes.to_read():
                 if clock.now() > until:
                     break

@@ -100,11 +100,10 @@ class Memory:
         folder of the indexes, `agent` an agent's id. Nothing is read but the configuration until the first
         call. Raises ConfigError.
         """
-        paths = {
-            name: None if path is None else Path(path).expanduser()
-            for name, path in (("workspace", workspace), ("config", config), ("home", home))
-        }
-        loaded = load(Options(**paths, agent=agent))
+        folder, file, data = (
+            None if path is None else Path(path).expanduser() for path in (workspace, config, home)
+        )
+        loaded = load(Options(workspace=folder, config=file, home=data, agent=agent))
         self._open(loaded.settings, loaded.agent(), long_lived=True, clock=SystemClock())
 
     @classmethod

@@ -12,6 +12,7 @@
     │   ├── IndexTooNew           the file was written by a newer Memline
     │   ├── IndexCorrupt          the file is damaged
     │   ├── IndexMissing          there is no index yet (readers only)
+    │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
     │   ├── IndexReplaced         the file was deleted or replaced while a command used it
     │   └── IndexUnwritable       full disk, read-only folder, no permission
     ├── ProviderError             an embedding provider did not give vectors
@@ -88,6 +89,10 @@ class IndexCorrupt(IndexFault):
 
 class IndexMissing(IndexFault):
     """There is no index file yet."""
+
+
+class IndexOfAnother(IndexFault):
+    """The index is of another workspace than the one that is asked about; nothing was read from it."""
 
 
 class IndexReplaced(IndexFault):

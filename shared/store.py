@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.batches import claims, outcomes
@@ -20,7 +21,7 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import chunks, identities, ledger, meta, vectors
+from memline.shared.index import chunks, identities, ledger, meta, ownership, vectors
 from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
 from memline.shared.index.identities import IdentityRow
@@ -62,6 +63,8 @@ class IndexWriter:
         self.vec = VecTables(self.connection, available=has_vec)
         self._full_text = FullText(self.connection)
         self._batch_planner = BatchPlanner(self.connection, leases.current_owner())
+        #: The workspace, and the present file, of an index that had this path and is another workspace's.
+        self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
         self.holder = leases.Holder(owner=leases.current_owner(), lease_s=leases.LEASE_S)
 
@@ -69,15 +72,34 @@ class IndexWriter:
     def of(
         cls, settings: AgentSettings, *, clock: Clock | None = None, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> IndexWriter:
-        """Open the index of an agent, by its settings."""
+        """Open the index of an agent, by its settings; one of another workspace is moved out of its way.
+
+        Raises IndexOfAnother where the configuration names one file for both.
+        """
         memory = settings.memory
-        return cls(
+        make = partial(
+            cls,
             settings.index_path,
             vec_extension=memory.store.vector.extension_path if memory.store.vector.enabled else None,
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
             busy_timeout_ms=busy_timeout_ms,
         )
+        writer = make()
+        try:
+            with writer.session() as (connection, _):
+                other = ownership.of_another(connection, settings)
+            if other:
+                writer.close()
+                kept = ownership.give_back(settings, other)
+                writer = make()
+                writer.given_back = other, str(kept)
+            with writer.session() as (connection, _):
+                ownership.record(connection, settings)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     @property
     def is_replaced(self) -> bool:

@@ -33,7 +33,7 @@ def chunk_files(message: ChunkFiles) -> None:
     keeps the newest look.
     """
     context = current()
-    settings = context.agent(message.agent)
+    settings = context.agent(message.agent, index=message.index)
     file_reader = FileReader(settings, clock=context.clock)
     # A file that the ledger does not know is read and split in any case.
     with reading_if_any(settings.index_path) as reader:
@@ -61,6 +61,10 @@ def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
                 break
     send(
         StoreFiles(
-            agent=message.agent, files=tuple(rows), backfill=message.backfill, asked_ns=message.asked_ns
+            agent=message.agent,
+            files=tuple(rows),
+            backfill=message.backfill,
+            asked_ns=message.asked_ns,
+            index=message.index,
         )
     )

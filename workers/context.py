@@ -66,14 +66,23 @@ class Context:
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
 
-    def agent(self, agent: str, *, needs_workspace: bool = True) -> AgentSettings:
-        """Give the settings of an agent. Raises MessageRefused for one this process does not know.
+    def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
+        """Give the settings of an agent.
 
-        What only calls the provider needs no workspace: an embed worker has none.
+        Raises MessageRefused for one this process does not know, and when `index`, the file name of the index
+        that is meant, is not that of the agent's workspace here. What only calls the provider needs no
+        workspace: an embed worker has none.
         """
         agents = self.settings.agents
         try:
-            return agents[agent] if needs_workspace else without_workspace(agents, agent)
+            settings = agents[agent] if needs_workspace else without_workspace(agents, agent)
+            if index and index != settings.index_path.name:
+                raise MessageRefused(
+                    f"a message is about the index {index}; for the agent {agent!r} this process works on"
+                    f" {settings.index_path.name}, of {settings.workspace}",
+                    hint="give all processes of the fleet the same workspace, or each fleet a queue.name",
+                )
+            return settings
         except KeyError:
             raise MessageRefused(
                 f"a message names the agent {agent!r}, which is not configured here"

@@ -28,6 +28,7 @@ def run_query(message: RunQuery) -> None:
         return
     try:
         request = SearchRequest(query=message.query, **message.options)
+        context.agent(message.agent, index=message.index)
         memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
         answer = memory.ask(request)
     except (MemlineError, TypeError) as error:

@@ -40,6 +40,7 @@ def store_files(message: StoreFiles) -> None:
     Safe twice, late and out of order: each row loses against a newer look at the same file.
     """
     context = current()
+    context.agent(message.agent, index=message.index)
     writer = context.writer(message.agent)
     for row in message.files:
         change = writer.store_file(row, is_backfill=message.backfill, asked_ns=message.asked_ns)
@@ -47,7 +48,10 @@ def store_files(message: StoreFiles) -> None:
         if change == "unknown":
             # What is new of a transcript is found again from what the ledger has now.
             is_note = row.progress is None
-            send(ChunkFiles(agent=message.agent, source=row.source, paths=(row.path,), force=is_note))
+            again = ChunkFiles(
+                agent=message.agent, source=row.source, paths=(row.path,), force=is_note, index=message.index
+            )
+            send(again)
     _dispatch(context, message.agent, only_full=True)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -29,12 +31,30 @@ NAMED_PATHS = 3
 )
 @click.option("--force", is_flag=True, help="Read and split every file again; known vectors are kept.")
 @click.option("--re-embed", is_flag=True, help="Forget all vectors and embed every text again.")
+@click.option("--new-agent", is_flag=True, help="Make an index for an agent that has none, beside others.")
+@click.option(
+    "--adopt", metavar="DIR", help="Take over the index of this folder: it was moved to the workspace."
+)
 @click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
-def index(invocation: Invocation, force: bool, re_embed: bool, verbose: bool, as_json: bool) -> int | None:
+def index(
+    invocation: Invocation,
+    force: bool,
+    re_embed: bool,
+    new_agent: bool,
+    adopt: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> int | None:
     """Bring the index up to date with the files and wait until every vector is ready or failed.
 
     Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
     """
+    if new_agent:
+        invocation = Invocation(options=replace(invocation.options, new_agent=True))
+    if adopt is not None:
+        from memline.shared.index import ownership
+
+        ownership.adopt(invocation.agent(), Path(adopt).expanduser().absolute())
     reports = index_agents(
         invocation.settings, invocation.enabled_agents(), force=force, re_embed=re_embed, verbose=verbose
     )
@@ -142,9 +162,9 @@ def _note(text: str) -> None:
 
 
 def _print_move(plan: Plan) -> None:
-    if plan.moved_from:
-        words = "it now follows the new workspace (--agent or --home keep both)."
-        _note(f"This index was of {plan.moved_from}; {words}")
+    if plan.given_back:
+        workspace, file = plan.given_back
+        _note(f"The index here was of {workspace}; it is kept as {file}, and this workspace gets its own.")
 
 
 def _print_plan(plan: Plan) -> None:

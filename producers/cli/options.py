@@ -113,8 +113,11 @@ def command(
 def invocation_of(context: click.Context) -> Invocation:
     """Build the invocation from the global options before and after the command's name."""
     values: dict[str, str] = context.meta.get(_META_KEY, {})
-    paths = {name: Path(text) for name, text in values.items() if name != "agent"}
-    return Invocation(options=Options(agent=values.get("agent"), **paths))
+    config, home, workspace = (
+        Path(values[name]) if name in values else None for name in ("config", "home", "workspace")
+    )
+    agent = values.get("agent")
+    return Invocation(options=Options(config=config, home=home, workspace=workspace, agent=agent))
 
 
 def _keep(context: click.Context, option: click.Parameter, text: str | None) -> None:

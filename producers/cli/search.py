@@ -82,7 +82,9 @@ def search(
     if invocation.settings.queue.url:
         from memline.producers.ask import ask_fleet
 
-        answer = ask_fleet(invocation.settings.queue.address, settings.agent, request)
+        answer = ask_fleet(
+            invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
+        )
     if answer is None:
         with Memory.of(invocation.settings, settings) as memory:
             answer = memory.ask(request).to_json()

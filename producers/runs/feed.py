@@ -34,8 +34,10 @@ STALL_S = 10.0
 MAX_STALL_S = 600.0
 
 
-def enqueue_files(agent: str, paths: Iterable[str], *, force: bool = False, asked_ns: int = 0) -> None:
-    """Send `ChunkFiles` for these ledger paths; `asked_ns`: when a backfill was asked for, or 0."""
+def enqueue_files(
+    agent: str, paths: Iterable[str], *, index: str = "", force: bool = False, asked_ns: int = 0
+) -> None:
+    """Send `ChunkFiles` for these ledger paths; `index`: as there; `asked_ns`: of a backfill, or 0."""
     of_source: dict[str, list[str]] = {}
     for path in paths:
         of_source.setdefault(source_of(path), []).append(path)
@@ -43,7 +45,13 @@ def enqueue_files(agent: str, paths: Iterable[str], *, force: bool = False, aske
         for first in range(0, len(names), PATHS_PER_MESSAGE):
             part = tuple(names[first : first + PATHS_PER_MESSAGE])
             message = ChunkFiles(
-                agent=agent, source=source, paths=part, force=force, asked_ns=asked_ns, backfill=asked_ns > 0
+                agent=agent,
+                source=source,
+                paths=part,
+                force=force,
+                asked_ns=asked_ns,
+                backfill=asked_ns > 0,
+                index=index,
             )
             send(message)
 
@@ -57,11 +65,13 @@ class FileFeeder:
         files: Iterable[tuple[str, int]],
         *,
         scanned_ns: int,
+        index: str = "",
         force: bool = False,
         backfill: bool = False,
     ) -> None:
         """`files` are (ledger path, size); `scanned_ns` is a time before the disk was scanned for them."""
         self._agent = agent
+        self._index = index
         self._pending = deque(files)
         #: Path -> size of the files that are enqueued and have not arrived.
         self._sizes: dict[str, int] = {}
@@ -115,4 +125,4 @@ class FileFeeder:
             paths.append(path)
         if paths:
             self._moved_at = time.monotonic()
-            enqueue_files(self._agent, paths, force=self._force, asked_ns=self._asked_ns)
+            enqueue_files(self._agent, paths, index=self._index, force=self._force, asked_ns=self._asked_ns)

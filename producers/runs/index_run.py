@@ -159,10 +159,7 @@ def prepare(
         if re_embed:
             model_change.forget_vectors(connection, writer.vec, now)
         plan = make_plan(settings, choice, read_index_state(connection))
-        if plan.index.workspace == str(settings.workspace):
-            return plan
-        meta.put(connection, meta.WORKSPACE, str(settings.workspace))
-        return replace(plan, moved_from=plan.index.workspace)
+        return replace(plan, given_back=writer.given_back)
 
 
 class IndexRun:
@@ -209,8 +206,14 @@ class IndexRun:
         with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
             workers.wake(self._agent.agent)
             # The first import is a backfill: a note that is saved meanwhile gets its vectors first.
-            options = {"force": force, "backfill": not self._plan.index.files}
-            feeder = FileFeeder(self._agent.agent, files, scanned_ns=self._started_ns, **options)
+            feeder = FileFeeder(
+                self._agent.agent,
+                files,
+                scanned_ns=self._started_ns,
+                index=path.name,
+                force=force,
+                backfill=not self._plan.index.files,
+            )
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.

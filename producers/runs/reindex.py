@@ -47,7 +47,14 @@ def start(
         with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, _):
             resumed = vectors.resume_backfill(connection)
     files = plan_of(settings).files(force=force)
-    feeder = FileFeeder(settings.agent, files, scanned_ns=asked_ns, force=force, backfill=True)
+    feeder = FileFeeder(
+        settings.agent,
+        files,
+        scanned_ns=asked_ns,
+        index=settings.index_path.name,
+        force=force,
+        backfill=True,
+    )
     index_file = file_id(settings.index_path)
     done, arrived_at, reason = 0, time.monotonic(), ""
     with Fleet(url) as fleet:

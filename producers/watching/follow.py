@@ -143,7 +143,7 @@ class _AgentFollower:
         changed = sorted(paths)
         _log.info("files.changed", agent=self.settings.agent, files=len(changed))
         try:
-            enqueue_files(self.settings.agent, changed)
+            enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
             self._wait_for_queue(error)
             return
@@ -178,7 +178,11 @@ class _AgentFollower:
         if files:
             _log.info("scan.changes", agent=self.settings.agent, files=len(files))
             self._feeder = FileFeeder(
-                self.settings.agent, files, scanned_ns=scanned_ns, backfill=self._is_first_look
+                self.settings.agent,
+                files,
+                scanned_ns=scanned_ns,
+                index=self.settings.index_path.name,
+                backfill=self._is_first_look,
             )
             self._advance(self._feeder)
             self._is_queue_down = False

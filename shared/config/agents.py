@@ -13,13 +13,16 @@ from dataclasses import field
 from functools import cache
 from pathlib import Path
 
-from memline.shared.config import environment, schema
+from memline.shared.config import environment, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, values
 from memline.shared.errors import ConfigError
 
 MAIN = "main"
+
+#: Origin of the original's usual workspace.
+_USUAL = "default"
 
 
 class AgentList(Block):
@@ -100,6 +103,8 @@ class ResolveContext(Block):
     #: `--workspace` or `MEMLINE_WORKSPACE`, with the agent that it is for.
     named_workspace: Setting | None = None
     named_for: str = ""
+    #: Whether the file that was read is the original's own: its usual workspace is then the configured one.
+    is_openclaw: bool = False
     #: `memorySearch`, merged, by dotted path, of the agents with overrides; under "" that of all others.
     memory: Mapping[str, Mapping[str, Setting]] = field(repr=False)
     providers: Mapping[str, schema.ProviderEntry]
@@ -113,42 +118,75 @@ class ResolveContext(Block):
         return self.memory.get(agent, self.memory[""])
 
     def workspace(self, agent: str) -> Setting:
-        """Return the agent's workspace; an error when none is configured."""
-        named = self.named_workspace
-        is_named = named is not None and agent == self.named_for
+        """Return the agent's workspace; an error when there is none.
+
+        It is the one of option or variable, else the configured one, else the nearest initialised folder,
+        else the original's usual one, else the only one with an index.
+        """
+        named, is_chosen = self.named_workspace, agent == self.named_for
+        configured = self.configured_workspace(agent)
+        if named is not None and is_chosen and not named.value.is_dir():
+            # A slip of the pen, unlike a workspace of the file.
+            raise ConfigError(
+                f"{named.value}: no such folder (named by {named.origin})", hint=f"mkdir -p {named.value}"
+            )
+        if named is not None and (is_chosen or self._follows_named(agent)):
+            return named if is_chosen else self._beside(named, agent)
+        if configured is not None and (configured.origin != _USUAL or self.is_openclaw):
+            return configured
+        found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
+        if found is None:
+            others = workspaces.indexed(self.home, self.named_for)
+            known = f"; these have an index: {', '.join(map(str, others))}" if others else ""
+            raise ConfigError(
+                f"no workspace is configured{known}",
+                hint=f"memline --workspace {others[0] if others else 'DIR'} …",
+            )
+        return found if is_chosen or found is configured else self._beside(found, agent)
+
+    def configured_workspace(self, agent: str) -> Setting | None:
+        """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
         text, origin = self.agents.entries.get(agent, {}).get("workspace", ("", ""))
-        if text and not is_named:
+        if text:
             return Setting(self.path(text), origin)
         usual = environment.user_home(self.env) / ".openclaw" / "workspace"
-        if named and (is_named or self.named_for == self.agents.default):
-            path, origin = named
-            if not path.is_dir():
-                # A slip of the pen, unlike a workspace of the file.
-                raise ConfigError(f"{path}: no such folder (named by {origin})", hint=f"mkdir -p {path}")
-        elif self.file.agents.defaults.workspace:
+        if self.file.agents.defaults.workspace:
             text, origin = self.shared["agents.defaults.workspace"]
-            path = self.path(text)
-        elif usual.is_dir():
-            path, origin = usual, "default"
-        else:
-            raise ConfigError(
-                "no workspace is configured",
-                hint="memline --workspace DIR … (or agents.defaults.workspace in the configuration)",
-            )
-        is_shared = is_named or agent == self.agents.default
-        return Setting(path if is_shared else Path(f"{path}-{agent}"), origin)
+            return self._beside(Setting(self.path(text), origin), agent)
+        return self._beside(Setting(usual, _USUAL), agent) if usual.is_dir() else None
+
+    def _follows_named(self, agent: str) -> bool:
+        """Tell whether the agent's workspace is beside the one that is named for the default agent."""
+        has_own = bool(self.agents.entries.get(agent, {}).get("workspace", ("", ""))[0])
+        return self.named_for == self.agents.default and not has_own
+
+    def _beside(self, workspace: Setting, agent: str) -> Setting:
+        """Return the workspace itself for the default agent, for another one the folder beside it."""
+        is_default = agent == self.agents.default
+        return workspace if is_default else workspace._replace(value=Path(f"{workspace.value}-{agent}"))
+
+    def _only_indexed(self) -> Setting | None:
+        found = workspaces.indexed(self.home, self.named_for)
+        return Setting(found[0], workspaces.ONLY) if len(found) == 1 else None
 
     def index_path(self, agent: str) -> Setting:
-        """Return the agent's index file; never the file in which the original keeps its own index."""
+        """Return the index file of the agent and its workspace; never the one of the original itself."""
         named, origin = self.settings(agent).get("store.path", ("", "default"))
         path = self.path(named.replace("{agentId}", agent)) if named else None
         originals = (
             self.state_dir / "memory" / f"{agent}.sqlite",
             self.state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite",
         )
-        if path is None or path in originals:
+        if path is not None and path not in originals:
+            return Setting(path, origin)
+        try:
+            workspace = self.workspace(agent).value
+        except ConfigError:
+            # Shown and checked without one, never opened.
             return Setting(self.home / "memory" / f"{agent}.sqlite", "default")
-        return Setting(path, origin)
+        configured = self.configured_workspace(agent)
+        file = workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
+        return Setting(file, "default")
 
     def path(self, text: str) -> Path:
         """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
@@ -170,9 +208,11 @@ class ResolveContext(Block):
                 for entry in memory.get("extraPaths", ())
             )
         )
+        workspace = self.workspace(agent) if needs_workspace else Setting(Path(), "")
         return schema.AgentSettings(
             agent=agent,
-            workspace=self.workspace(agent).value if needs_workspace else Path(),
+            workspace=workspace.value,
+            workspace_origin=workspace.origin,
             index_path=self.index_path(agent).value,
             state_dir=self.state_dir,
             memory=build(schema.MemorySearch, memory),

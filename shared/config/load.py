@@ -12,8 +12,15 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from memline.shared.config import environment, files, openclaw, schema
-from memline.shared.config.agents import AgentList, Agents, ResolveContext, check_index_paths, read_agents
+from memline.shared.config import environment, files, openclaw, schema, workspaces
+from memline.shared.config.agents import (
+    MAIN,
+    AgentList,
+    Agents,
+    ResolveContext,
+    check_index_paths,
+    read_agents,
+)
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, values
@@ -38,6 +45,8 @@ class Options(Block):
     home: Path | None = None
     workspace: Path | None = None
     agent: str | None = None
+    #: Whether `agent` may be one that has no index yet while others have.
+    new_agent: bool = False
 
 
 class Loaded(Block):
@@ -119,7 +128,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
         base=path.parent if path else Path.cwd(),
         named_workspace=_folder(options.workspace, "--workspace", environment.WORKSPACE, env),
         named_for=chosen or agents.default,
-        memory=_merge_memory(raw, qmd, agents),
+        is_openclaw=path is not None and path.parent == shared["stateDir"].value,
+        memory={},
         providers={name: build(schema.ProviderEntry, values(entry)) for name, entry in providers.items()},
         shared=shared,
         file=file,
@@ -130,6 +140,9 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
             compaction=defaults.compaction,
         ),
     )
+    context = replace(context, memory=_merge_memory(raw, qmd, agents, _workspace_layers(context, issues)))
+    if chosen and not agents.is_listed and not options.new_agent:
+        _check_known(context, chosen)
     check_index_paths(context, issues)
     openclaw.warn_of_other_places(raw)
     return Loaded(
@@ -190,8 +203,36 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     }
 
 
+def _check_known(context: ResolveContext, agent: str) -> None:
+    """Refuse an agent that has no index where others have: a slip of the pen would make a second one."""
+    known = workspaces.agents_with_index(context.home)
+    is_new = agent not in known and not context.index_path(agent).value.exists()
+    if agent != MAIN and known and is_new:
+        raise ConfigError(
+            f"there is no agent {agent!r} yet; these have an index: {', '.join(sorted(known))}",
+            hint=f"memline --agent {agent} index --new-agent   (makes an index for it)",
+        )
+
+
+def _workspace_layers(context: ResolveContext, issues: Issues) -> dict[str, Mapping[str, Setting]]:
+    """Return by agent what `memline init` and its user wrote for the agent's workspace."""
+    layers: dict[str, Mapping[str, Setting]] = {}
+    for agent in context.agents.ids:
+        try:
+            file = workspaces.settings_file(context.workspace(agent).value, context.env)
+        except ConfigError:
+            continue
+        if file.exists():
+            block = files.read(file).get("memorySearch", {})
+            layers[agent] = check_block(schema.MemorySearch, block, at=f"{file}: memorySearch", issues=issues)
+    return layers
+
+
 def _merge_memory(
-    raw: RawConfig, qmd: Mapping[str, Setting], agents: AgentList
+    raw: RawConfig,
+    qmd: Mapping[str, Setting],
+    agents: AgentList,
+    of_workspaces: Mapping[str, Mapping[str, Setting]],
 ) -> dict[str, Mapping[str, Setting]]:
     """Merge `memorySearch` of every agent that has its own; under "" that of an agent without overrides."""
     layers = [{path: setting for path, setting in qmd.items() if not path.startswith("memory.")}]
@@ -201,10 +242,17 @@ def _merge_memory(
             at = raw.at(place)
             layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, issues=raw.issues))
     merged: dict[str, Mapping[str, Setting]] = {}
-    for agent, override in {"": {}, **agents.overrides}.items():
+    own: dict[str, Mapping[str, Setting]] = {
+        "": {},
+        **{agent: {} for agent in of_workspaces},
+        **agents.overrides,
+    }
+    for agent, override in own.items():
         # No agent uses the defaults alone when every agent has overrides.
         issues = Issues() if not agent and len(agents.overrides) == len(agents.ids) else raw.issues
-        settings = expand_references(schema.MemorySearch, merge([*layers, override]), raw.env, issues)
+        settings = expand_references(
+            schema.MemorySearch, merge([*layers, override, of_workspaces.get(agent, {})]), raw.env, issues
+        )
         merged[agent] = adjust(settings, issues)
     return merged
 

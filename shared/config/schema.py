@@ -397,6 +397,8 @@ class AgentSettings(Block):
 
     agent: str
     workspace: Path
+    #: Where the workspace comes from: a place in the file, a variable, an option, or how it was found.
+    workspace_origin: str = ""
     index_path: Path
     #: State directory of the original's files (session transcripts are below it).
     state_dir: Path

@@ -7,6 +7,7 @@ process: two copies of SQLite on one file drop each other's POSIX locks.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -19,7 +20,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config import environment
+from memline.shared.config import environment, workspaces
 from memline.shared.errors import (
     IndexCorrupt,
     IndexFault,
@@ -40,6 +41,9 @@ SCHEMA_VERSION = 8
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
+
+#: Seconds to wait for other processes before a file is renamed.
+MOVE_WAIT_S = 2.0
 
 #: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaked at
 #: 181 MB with 64 MiB and at 129 MB with this, and nothing got slower (`python -m benchmarks memory`).
@@ -121,7 +125,7 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
     # the WAL file we write to. Measured: 188 of 201 committed files were left.
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not path.exists():
+        if not _exists(path):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if not path.parent.is_dir():
@@ -148,7 +152,7 @@ def open_reader(path: Path) -> Connection:
 
     Raises IndexMissing when there is nothing to read yet, and what `open_writer` raises.
     """
-    if not path.exists() or path.stat().st_size == 0:
+    if not _exists(path) or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
     connection = _open_reader(path)
     if _pragma(connection, "user_version") == SCHEMA_VERSION:
@@ -156,6 +160,58 @@ def open_reader(path: Path) -> Connection:
     connection.close()
     open_writer(path).close()
     return _open_reader(path)
+
+
+def _exists(path: Path) -> bool:
+    """Tell whether there is an index; one of the same workspace under its name of 0.1 becomes it."""
+    return path.exists() or _take_former(path)
+
+
+def _take_former(path: Path) -> bool:
+    """Rename an index of version 0.1, which had the agent's name alone, to the name of its workspace.
+
+    False when there is none, or it is of another workspace than the one whose digest is in the name.
+    """
+    agent, mark, digest = path.stem.rpartition("-")
+    plain = path.with_name(f"{agent}.sqlite")
+    if not mark or not plain.exists():
+        return False
+    try:
+        with closing(_open_reader(plain)) as connection, faults(plain):
+            recorded = scalar(connection, "SELECT value FROM meta WHERE key = 'workspace'")
+    except IndexFault:
+        return False
+    if not recorded or workspaces.digest(json.loads(recorded)) != digest:
+        return False
+    try:
+        move(plain, path)
+    except IndexFault:
+        # Another process may have done the same.
+        if not path.exists():
+            raise
+    return True
+
+
+def move(path: Path, target: Path) -> None:
+    """Rename an index that no process has open. Raises IndexFault for one that is in use."""
+    uri = path.absolute().as_uri() + "?mode=rw"
+    with (
+        faults(path),
+        closing(library().connect(uri, uri=True, timeout=MOVE_WAIT_S, isolation_level=None)) as alone,
+    ):
+        try:
+            # Puts the WAL into the file and removes it, which needs the file alone.
+            alone.execute("PRAGMA journal_mode = DELETE")
+            alone.execute("BEGIN EXCLUSIVE")
+        except library().OperationalError as error:
+            if "locked" not in str(error):
+                raise
+            raise IndexFault(
+                f"the index {path} is to become {target.name}, and another process has it open",
+                hint="end memline up, mcp or the workers that use it, then run the command again",
+            ) from error
+        path.rename(target)
+        alone.execute("ROLLBACK")
 
 
 def _open_reader(path: Path) -> Connection:

@@ -16,7 +16,7 @@ EPOCH = "epoch"
 ACTIVE = "active_identity"
 #: Row id of the identity that new texts are embedded with; differs from ACTIVE while a model is changed.
 TARGET = "target_identity"
-#: The workspace this index was last brought up to date with.
+#: The workspace this index is of.
 WORKSPACE = "workspace"
 #: True when a writer without sqlite-vec changed vectors: the vec0 tables must be rebuilt before use.
 VEC_STALE = "vec_stale"

@@ -38,6 +38,8 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     backfill: bool = False
     #: When the reindex was asked for (ns since the epoch): one that was cancelled later embeds nothing more.
     asked_ns: int = 0
+    #: File name of the index that is meant: an agent has one for each workspace. Empty: not said.
+    index: str = ""
 
 
 class StoreFiles(Wire, frozen=True, kw_only=True):
@@ -48,6 +50,7 @@ class StoreFiles(Wire, frozen=True, kw_only=True):
     backfill: bool = False
     #: As in `ChunkFiles`.
     asked_ns: int = 0
+    index: str = ""
 
 
 class EmbedTexts(Wire, frozen=True, kw_only=True):
@@ -128,6 +131,8 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     deadline: float
     #: Options of `shared.search.results.SearchRequest`, by name.
     options: dict[str, Any] = {}
+    #: As in `ChunkFiles`.
+    index: str = ""
 
 
 M = TypeVar("M", bound=Wire)

@@ -92,7 +92,9 @@ class QueryClient:
     def close(self) -> None:
         self._replies.close()
 
-    def ask(self, agent: str, request: SearchRequest, *, timeout_s: float) -> dict[str, Any] | None:
+    def ask(
+        self, agent: str, request: SearchRequest, *, timeout_s: float, index: str = ""
+    ) -> dict[str, Any] | None:
         """Send a question to a query worker and wait for its answer, as JSON.
 
         None when no worker is alive, or none has taken the question for a while, or the answer did not come
@@ -103,7 +105,12 @@ class QueryClient:
         options = asdict(request)
         query = options.pop("query")
         message = messages.RunQuery(
-            agent=agent, query=query, reply_to=box, deadline=time.time() + timeout_s, options=options
+            agent=agent,
+            query=query,
+            reply_to=box,
+            deadline=time.time() + timeout_s,
+            options=options,
+            index=index,
         )
         taken_s = min(TAKEN_S, timeout_s) if self._enqueue(box, message) else 0.0
         raw = self._replies.take(box, taken_s) if taken_s else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import batches, identities, ledger, meta, vectors
+from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
@@ -29,7 +29,7 @@ class IndexState:
 
     files: Mapping[str, RecordedFile] = field(default_factory=dict)
     backlog: Backlog = field(default_factory=Backlog)
-    #: Workspace the index was last brought up to date with; empty for none.
+    #: Workspace the index is of; empty when none was recorded.
     workspace: str = ""
     #: Batches that are not closed; their texts, if any are left, are in `backlog`.
     open_batches: int = 0
@@ -45,8 +45,8 @@ class Plan:
     changes: Changes
     choice: Choice
     index: IndexState
-    #: Workspace the index belonged to before, when it was another one.
-    moved_from: str = ""
+    #: Workspace and present file of an index that was at this path and is of another workspace.
+    given_back: tuple[str, str] | None = None
 
     @property
     def total_files(self) -> int:
@@ -86,7 +86,11 @@ def read_index_state(connection: Connection) -> IndexState:
 
 
 def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Plan:
-    """Compare the disk, the files of all sources an agent has, with an index."""
+    """Compare the disk, the files of all sources an agent has, with an index.
+
+    Raises IndexOfAnother for an index of another workspace.
+    """
+    ownership.refuse(settings, index.workspace)
     memory = settings.memory
     discovery = Discovery(files=(), issues=())
     if MEMORY in memory.sources:

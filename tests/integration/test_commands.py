@@ -416,7 +416,8 @@ def test_another_chunk_size_cuts_every_file_again_and_pays_for_new_texts_only(
     assert after.vec_table == after.vectors
 
 
-def test_another_workspace_replaces_the_notes_and_says_so(place: Place, tmp_path: Path) -> None:
+def test_another_workspace_has_an_index_of_its_own(place: Place, tmp_path: Path) -> None:
+    place.write("MEMORY.md", "xyzzy\n")
     place.index()
     other = tmp_path / "other"
     other.mkdir()
@@ -425,9 +426,9 @@ def test_another_workspace_replaces_the_notes_and_says_so(place: Place, tmp_path
     ran = place.run("--workspace", str(other), "index", "--json")
 
     assert ran.status == 0
-    assert str(place.workspace) in ran.stderr
-    assert ran.json[0]["files"]["removed"] == 2
-    assert place.rows("SELECT path FROM files WHERE outcome = 'indexed'") == [("MEMORY.md",)]
+    assert ran.json[0]["files"]["removed"] == 0
+    assert place.run("--workspace", str(other), "search", "plugh", "--json").json["totalResults"] == 1
+    assert paths(place.search("plugh xyzzy")) == ["MEMORY.md"]
 
 
 def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) -> None:

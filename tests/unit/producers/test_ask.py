@@ -11,6 +11,7 @@ from memline.producers.ask import catch_up
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
+from memline.shared.errors import IndexOfAnother
 from memline.shared.search.staleness import DiskState
 
 
@@ -57,17 +58,20 @@ def test_what_does_not_fit_into_the_time_stays_behind(
 
 def test_an_index_of_another_workspace_is_left_alone_and_named(tmp_path: Path) -> None:
     look(tmp_path)
-    (tmp_path / "notes").rename(tmp_path / "moved")
-    (tmp_path / "notes").symlink_to(tmp_path / "moved")
+    other = tmp_path / "other"
+    other.mkdir()
     settings = AgentSettings(
         agent="main",
-        workspace=tmp_path / "moved",
+        workspace=other,
         index_path=tmp_path / "index.sqlite",
         state_dir=tmp_path,
         memory=MemorySearch(provider="none"),
     )
 
-    state = catch_up(settings, choose(settings), clock=ManualClock())
+    with pytest.raises(IndexOfAnother, match=f"another workspace, {tmp_path / 'notes'}") as caught:
+        catch_up(settings, choose(settings), clock=ManualClock())
 
-    assert f"another workspace, {tmp_path / 'notes'}" in state.warning
-    assert state.action == f"memline --workspace {tmp_path / 'moved'} index"
+    assert caught.value.hint.endswith(f"memline index --adopt {tmp_path / 'notes'}")
+    (other).rmdir()
+    (other).symlink_to(tmp_path / "notes")
+    assert catch_up(settings, choose(settings), clock=ManualClock()).files_behind == 0

@@ -7,6 +7,7 @@ import pytest
 
 from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun, prepare
+from memline.shared.config import workspaces
 from memline.shared.errors import IndexReplaced
 from tests.support.workspace import Place
 
@@ -40,13 +41,19 @@ def test_a_run_that_finds_nothing_to_do_starts_no_workers(
     assert (report.failed, report.files["unchanged"]) == (False, 1)
 
 
-def test_another_workspace_is_named_in_the_plan(place: Place) -> None:
+def test_the_index_of_another_workspace_is_kept_under_its_own_name(place: Place) -> None:
     place.index()
     other = replace(place.agent, workspace=place.folder)
+    kept = place.index_path.with_name(f"main-{workspaces.digest(place.workspace)}.sqlite")
 
-    assert prepare(place.agent).moved_from == ""
-    assert prepare(other).moved_from == str(place.workspace)
-    assert prepare(other).moved_from == ""
+    assert prepare(place.agent).given_back is None
+    assert prepare(other).given_back == (str(place.workspace), str(kept))
+    assert prepare(other).given_back is None
+    assert prepare(place.agent).given_back == (
+        str(place.folder),
+        f"{kept.parent}/main-{workspaces.digest(place.folder)}.sqlite",
+    )
+    assert place.index().files["unchanged"] == 1
 
 
 def test_a_named_provider_without_a_key_is_a_failed_run_with_the_next_step(place: Place) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memline.shared.queue.messages import ChunkFiles, StoreFiles, Wire
+from memline.shared.queue.messages import ChunkFiles, MessageRefused, StoreFiles, Wire
 from memline.workers import chunk
 from memline.workers.context import Context
 from tests.unit.workers.conftest import work
@@ -43,3 +43,16 @@ def test_a_full_store_queue_is_waited_for_until_the_process_is_told_to_stop(
 
     assert next(depths, None) is None
     assert len(sent) == 2
+
+
+def test_files_of_another_workspace_are_refused(context: Context, sent: list[Wire]) -> None:
+    here = context.agent("main").index_path.name
+
+    work(chunk.chunk_files, ChunkFiles(agent="main", source="memory", paths=("memory/a.md",), index=here))
+    with pytest.raises(MessageRefused, match=r"about the index main\.sqlite"):
+        work(
+            chunk.chunk_files,
+            ChunkFiles(agent="main", source="memory", paths=("memory/a.md",), index="main.sqlite"),
+        )
+
+    assert [(type(each), each.index) for each in sent if isinstance(each, StoreFiles)] == [(StoreFiles, here)]

@@ -28,12 +28,18 @@ def asked(context: Context, clock: ManualClock, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(redis_client, "client", client)
 
-    def ask(text: str, *, agent: str = "main", in_s: float = 5, **options: Any) -> dict[str, Any] | None:
-        deadline = clock.now() + in_s
-        work(
-            query.run_query,
-            RunQuery(agent=agent, query=text, reply_to="box", deadline=deadline, options=options),
+    def ask(
+        text: str, *, agent: str = "main", index: str = "", in_s: float = 5, **options: Any
+    ) -> dict[str, Any] | None:
+        question = RunQuery(
+            agent=agent,
+            query=text,
+            reply_to="box",
+            deadline=clock.now() + in_s,
+            options=options,
+            index=index,
         )
+        work(query.run_query, question)
         answer = Replies("").take("box", 0)
         return json.loads(answer) if answer else None
 
@@ -50,4 +56,5 @@ def test_a_question_whose_caller_has_given_up_is_not_answered(asked: Any) -> Non
 
 def test_a_problem_of_this_process_leaves_the_answer_to_another(asked: Any) -> None:
     assert asked("apples", agent="bob")["elsewhere"] is True
+    assert "about the index main.sqlite" in asked("apples", index="main.sqlite")["error"]
     assert asked("apples", unknown_option=1)["elsewhere"] is True

@@ -1,0 +1,109 @@
+"""Know the workspaces of a user: name each one's index, and find the one that a command is about.
+
+    <config>/workspaces/<name>-<digest>.json5    settings of a workspace; `memline init` makes it
+    <home>/memory/<agent>.sqlite                 index of the workspace that is configured for an agent
+    <home>/memory/<agent>-<digest>.sqlite        index of any other workspace that the agent is used with
+    <home>/memory/<the same>.workspace           beside an index: the path of its workspace
+
+Settings are kept in the user's own folder, never in the workspace: a repository that was cloned could set an
+address that every note is sent to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from memline.shared.config import environment
+from memline.shared.config.environment import Environment
+from memline.shared.config.keys import Setting
+
+#: What a workspace has although it was never initialised.
+_SIGNS = ("MEMORY.md", "memory")
+
+#: Letters of a digest: 48 bits, far more than a user's workspaces need.
+_DIGEST_CHARS = 12
+
+#: How a workspace was found, as `status` and `config show` say it.
+ABOVE = "initialised folder at or above the current one"
+SIGNED = "nearest folder with MEMORY.md or memory/"
+ONLY = "the only workspace with an index"
+
+
+def digest(workspace: str | Path) -> str:
+    """Identify a workspace in the names of files, whatever links lead to it."""
+    # Not hashlib: loading OpenSSL costs a search 2.5 ms.
+    from _blake2 import blake2b
+
+    return blake2b(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
+
+
+def is_same(one: str | Path, other: str | Path) -> bool:
+    """Tell whether two paths lead to one workspace."""
+    return str(one) == str(other) or os.path.realpath(one) == os.path.realpath(other)
+
+
+def settings_file(workspace: str | Path, env: Environment) -> Path:
+    """Return the file with the settings of a workspace; it may not exist."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", os.path.basename(os.path.realpath(workspace))).strip("-")[:40]
+    folder = environment.xdg(env, "XDG_CONFIG_HOME", ".config") / "workspaces"
+    return folder / f"{name or 'root'}-{digest(workspace)}.json5"
+
+
+def index_file(home: Path, agent: str, workspace: Path, configured: Path | None) -> Path:
+    """Name the index of a workspace: its own unless it is the one that is configured for the agent."""
+    own = home / "memory" / f"{agent}-{digest(workspace)}.sqlite"
+    plain = home / "memory" / f"{agent}.sqlite"
+    if configured is None or not is_same(workspace, configured):
+        return own
+    # It was indexed before it was configured: what is paid for is used.
+    return own if own.exists() and not plain.exists() else plain
+
+
+def owner_file(index: Path) -> Path:
+    """Name the file beside an index that holds the path of its workspace."""
+    return index.with_suffix(".workspace")
+
+
+def find_above(folder: Path, env: Environment) -> Setting | None:
+    """Find the nearest folder upwards that was initialised, or has `MEMORY.md` or `memory/`."""
+    for each in (folder, *folder.parents):
+        if settings_file(each, env).exists():
+            return Setting(each, ABOVE)
+        note, notes = (each / name for name in _SIGNS)
+        if note.is_file() or notes.is_dir():
+            return Setting(each, SIGNED)
+    return None
+
+
+def indexed(home: Path, agent: str) -> list[Path]:
+    """List the workspaces that an agent has an index of, and that are there."""
+    found = {}
+    for owner in _files(home, ".workspace"):
+        if _agent_of(owner) == agent and owner.with_suffix(".sqlite").exists():
+            try:
+                workspace = Path(owner.read_text("utf-8").rstrip("\n"))
+            except (OSError, UnicodeDecodeError):
+                continue
+            if workspace.is_absolute() and workspace.is_dir():
+                found[os.path.realpath(workspace)] = workspace
+    return sorted(found.values())
+
+
+def agents_with_index(home: Path) -> set[str]:
+    """Return the ids of the agents that have an index."""
+    return {_agent_of(index) for index in _files(home, ".sqlite")}
+
+
+def _files(home: Path, suffix: str) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(home / "memory"))
+    except OSError:
+        return
+    yield from (home / "memory" / name for name in names if name.endswith(suffix))
+
+
+def _agent_of(file: Path) -> str:
+    return re.sub(rf"-[0-9a-f]{{{_DIGEST_CHARS}}}$", "", file.stem)

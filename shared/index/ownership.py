@@ -1,0 +1,121 @@
+"""Keep one index a workspace: record whose it is, and give a file back to the workspace that it is of.
+
+Files are renamed, never merged or removed. A file that another process has open stays where it is, and an
+error says so: renamed under its writer it would lose what the writer adds.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memline.shared.config import workspaces
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import IndexFault, IndexMissing, IndexOfAnother
+from memline.shared.index import driver, meta
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+
+def of_another(connection: Connection, settings: AgentSettings) -> str:
+    """Return the workspace that an index is of when it is not the agent's; else an empty text."""
+    recorded = str(meta.get(connection, meta.WORKSPACE, "") or "")
+    return "" if not recorded or workspaces.is_same(recorded, settings.workspace) else recorded
+
+
+def refuse(settings: AgentSettings, recorded: str) -> None:
+    """Raise IndexOfAnother when `recorded`, the workspace of the agent's index, is not the agent's."""
+    if recorded and not workspaces.is_same(recorded, settings.workspace):
+        raise IndexOfAnother(
+            f"the index {settings.index_path} is of another workspace, {recorded};"
+            f" nothing of it is used for {settings.workspace}",
+            hint="memline index   (makes one for this workspace and keeps the other)"
+            if _is_usual(settings)
+            else f"give each workspace a store.path of its own, or: memline index --adopt {recorded}",
+        )
+
+
+def record(connection: Connection, settings: AgentSettings) -> None:
+    """Write down whose the index is, in it and beside it."""
+    workspace, owner = str(settings.workspace), workspaces.owner_file(settings.index_path)
+    if meta.get(connection, meta.WORKSPACE) != workspace:
+        with driver.transaction(connection):
+            meta.put(connection, meta.WORKSPACE, workspace)
+    elif owner.exists():
+        return
+    _write_owner(owner, workspace)
+
+
+def give_back(settings: AgentSettings, recorded: str) -> Path:
+    """Move an index at the agent's usual path to the name of its own workspace, and return that.
+
+    If this workspace has had an index of its own, that one takes the place. Raises IndexOfAnother where the
+    configuration names one file for both, and IndexFault when the file is in use.
+    """
+    path = settings.index_path
+    if not _is_usual(settings):
+        refuse(settings, recorded)
+    kept = _own_name(path, settings.agent, recorded)
+    _move(path, kept, recorded)
+    own = _own_name(path, settings.agent, settings.workspace)
+    if own.exists():
+        _move(own, path, str(settings.workspace))
+    return kept
+
+
+def adopt(settings: AgentSettings, former: Path) -> None:
+    """Let the agent's workspace have the index of `former`: the folder was moved. Raises IndexFault."""
+    path = settings.index_path
+    with suppress(IndexMissing), driver.reading(path) as reader:
+        recorded = str(meta.get(reader, meta.WORKSPACE, "") or "")
+        if not workspaces.is_same(recorded, former):
+            raise IndexFault(
+                f"{settings.workspace} has an index of its own, {path}", hint=f"move {path} away first"
+            )
+        former_path = path
+    if not path.exists():
+        plain = path.with_name(f"{settings.agent}.sqlite")
+        names = (_own_name(path, settings.agent, former), plain)
+        former_path = next((name for name in names if _is_of(name, former)), path)
+        if former_path == path:
+            raise IndexMissing(f"there is no index of {former}", hint="memline index")
+        _move(former_path, path, str(settings.workspace))
+    with closing(driver.open_writer(path)) as connection, driver.faults(path), driver.transaction(connection):
+        meta.put(connection, meta.WORKSPACE, str(settings.workspace))
+    _write_owner(workspaces.owner_file(path), str(settings.workspace))
+
+
+def _is_usual(settings: AgentSettings) -> bool:
+    return settings.index_path == settings.home / "memory" / f"{settings.agent}.sqlite"
+
+
+def _own_name(path: Path, agent: str, workspace: str | Path) -> Path:
+    return path.with_name(f"{agent}-{workspaces.digest(workspace)}.sqlite")
+
+
+def _recorded(path: Path) -> str:
+    with driver.reading(path) as reader:
+        return str(meta.get(reader, meta.WORKSPACE, "") or "")
+
+
+def _is_of(path: Path, workspace: Path) -> bool:
+    return path.exists() and workspaces.is_same(_recorded(path) or "/", workspace)
+
+
+def _move(path: Path, target: Path, workspace: str) -> None:
+    if target.exists():
+        raise IndexFault(f"both {path} and {target} are of {workspace}", hint="move one of them away")
+    driver.move(path, target)
+    workspaces.owner_file(path).unlink(missing_ok=True)
+    _write_owner(workspaces.owner_file(target), workspace)
+
+
+def _write_owner(owner: Path, workspace: str) -> None:
+    # What it says is in the index as well: a folder that takes no file costs nothing but a convenience.
+    with suppress(OSError, UnicodeEncodeError):
+        part = owner.with_name(f"{owner.name}.{os.getpid()}")
+        part.write_text(f"{workspace}\n", "utf-8")
+        os.replace(part, owner)
