@@ -236,7 +236,7 @@ class IndexWriter:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection, self.vec)
             model_change.cache_retired(connection)
-            vectors.prune_cache(connection, self._cache_entries)
+            vectors.prune_cache(connection, self._cache_entries, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""

@@ -38,6 +38,8 @@ COMMANDS = {
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
+    "export": ("memline.producers.cli.move:export_command", "Write notes and vectors into one file."),
+    "import": ("memline.producers.cli.move:import_command", "Take over notes and vectors from a file."),
     "backup": ("memline.producers.cli.backup:backup", "Copy the indexes into a folder."),
     "restore": ("memline.producers.cli.backup:restore", "Put a backup in the place of the index."),
     "doctor": ("memline.producers.cli.doctor:doctor", "Find problems and say what fixes them."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
@@ -36,6 +36,18 @@ def ensure(connection: Connection, identity: Identity, base_url: str, now: float
     row = by_key(connection, identity.key)
     assert row is not None
     return row
+
+
+def take_in(connection: Connection, identity: Identity, vector_dims: int, now: float) -> IdentityRow:
+    """Return the row of an identity whose vectors come from elsewhere, inside the caller's transaction.
+
+    The address of a row that is there stays. The caller has compared the dimensions.
+    """
+    row = by_key(connection, identity.key) or ensure(connection, identity, "", now)
+    if row.vector_dims:
+        return row
+    connection.execute("UPDATE identities SET vector_dims = ? WHERE id = ?", (vector_dims, row.id))
+    return replace(row, vector_dims=vector_dims)
 
 
 def by_key(connection: Connection, key: str) -> IdentityRow | None:

@@ -42,6 +42,10 @@ FIRST_RETRY_S = 2.0
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
 
+#: Seconds that vectors which came from elsewhere are kept at least, however many: until then their files have
+#: been read. A cached vector is "used" at this time in the future.
+IMPORTED_KEEP_S = 86_400.0
+
 #: Rows a transaction of background work changes at most, so that a live edit never waits long.
 SLICE_ROWS = 200
 
@@ -302,13 +306,30 @@ _COUNT_CACHED = (
 )
 
 
-def prune_cache(connection: Connection, keep: int) -> None:
-    """Remove cached vectors, least recently used first, until `keep` are left."""
+def take_in(
+    connection: Connection, vec: VecTables, identity: IdentityRow, rows: Sequence[VectorRow], now: float
+) -> int:
+    """Store vectors that were made elsewhere; returns how many this index did not have.
+
+    The caller has checked the dimensions. What no chunk needs yet is cached, and kept for a day at least.
+    """
+    is_ready = "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
+    new = [row for row in rows if not scalar(connection, is_ready, identity.id, row.hash)]
+    store(connection, vec, identity, new, now + IMPORTED_KEEP_S)
+    return len(new)
+
+
+def prune_cache(connection: Connection, keep: int, now: float) -> None:
+    """Remove cached vectors, least recently used first, until `keep` are left.
+
+    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted.
+    """
     statement = (
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
-        f" ORDER BY used_at, id LIMIT min(max(({_COUNT_CACHED}) - ?, 0), ?))"
+        " AND used_at <= ?1 ORDER BY used_at, id"
+        f" LIMIT min(max(({_COUNT_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
     )
-    in_slices(connection, statement, keep, SLICE_ROWS)
+    in_slices(connection, statement, now, keep, SLICE_ROWS)
 
 
 def count_by_priority(connection: Connection, identity_id: int, priority: int) -> int:
