@@ -7,10 +7,11 @@ from contextlib import closing, suppress
 from typing import Any
 
 from memline.shared.clock import Clock
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, IndexOfAnother, QueueError
 from memline.shared.index import driver
+from memline.shared.scheduling.limits import Limits, minute_limits
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.staleness import DiskState
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
@@ -48,6 +49,17 @@ def catch_up(settings: AgentSettings, choice: Choice, *, clock: Clock, may_write
     if plan.changes.to_read() and may_write:
         behind -= _store_changes(settings, plan, clock)
     return DiskState(files_behind=behind, look_s=look_s)
+
+
+def fleet_limits(settings: Settings, agent: AgentSettings, choice: Choice) -> Limits | None:
+    """Return the limits that a question shares with a fleet; None when those of the home count, or none."""
+    if not settings.queue.url or not any(minute_limits(agent, choice)):
+        return None
+    # 90 ms of imports, which only a question that is counted pays. Redis is tried once: a question waits
+    # neither for a place nor for Redis.
+    from memline.shared.queue.limits import RedisLimits
+
+    return RedisLimits(settings.queue.address)
 
 
 def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:

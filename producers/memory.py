@@ -265,7 +265,7 @@ class Memory:
         """Open what searches need, once."""
         with self._lock:
             if self._parts is None:
-                from memline.producers.ask import catch_up
+                from memline.producers.ask import catch_up, fleet_limits
                 from memline.shared.embedders.choice import choose
                 from memline.shared.search.service import MemorySearch
                 from memline.shared.search.staleness import Staleness
@@ -280,6 +280,7 @@ class Memory:
                     choice=choice,
                     long_lived=self._long_lived,
                     caches_answers=self._long_lived,
+                    limits=fleet_limits(self._settings, self.settings, choice),
                     clock=self._clock,
                 )
                 self._parts = search, Staleness(look)

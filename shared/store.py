@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from memline.shared.batches import claims, outcomes
 from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import chunks, identities, ledger, meta, ownership, vectors
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
 from memline.shared.index.identities import IdentityRow
@@ -45,6 +46,7 @@ class IndexWriter:
         self,
         path: Path,
         *,
+        account_file: Path | None = None,
         vec_extension: str | None = "",
         cache_entries: int = 50_000,
         clock: Clock | None = None,
@@ -52,17 +54,21 @@ class IndexWriter:
     ) -> None:
         """Open or make the file; see `driver.open_writer` for what it raises.
 
-        `vec_extension`: the path of sqlite-vec, "" for that of the package, None to do without.
+        `account_file`: None for one beside the index. `vec_extension`: the path of sqlite-vec, "" for that of
+        the package, None to do without.
         """
         self.path = path
         self.connection: Connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
         self._file_id = file_id(path)
+        file = AccountFile(account_file or path.with_name(ACCOUNT_FILE))
+        #: The provider accounts of this index; `shared.scheduling.health` reads and writes them.
+        self.accounts = Accounts(index=self.connection, file=file, name=str(path))
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         has_vec = vec_extension is not None and not load_vec(self.connection, vec_extension)
         self.vec = VecTables(self.connection, available=has_vec)
         self._full_text = FullText(self.connection)
-        self._batch_planner = BatchPlanner(self.connection, leases.current_owner())
+        self._batch_planner = BatchPlanner(self.accounts, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
@@ -80,6 +86,7 @@ class IndexWriter:
         make = partial(
             cls,
             settings.index_path,
+            account_file=settings.account_path,
             vec_extension=memory.store.vector.extension_path if memory.store.vector.enabled else None,
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
@@ -108,6 +115,7 @@ class IndexWriter:
 
     def close(self) -> None:
         self.connection.close()
+        self.accounts.file.close()
 
     @contextmanager
     def session(self) -> Iterator[tuple[Connection, float]]:
@@ -153,15 +161,15 @@ class IndexWriter:
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
         """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
-        with self.session() as (connection, now):
-            model_change.retarget(connection, self.vec, wanted, base_url, now, "")
+        with self.session() as (_, now):
+            model_change.retarget(self.accounts, self.vec, wanted, base_url, now, "")
 
     def store_vectors(
         self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps
     ) -> int:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
-            stored = results.store_vectors(connection, self.vec, identity, lease, rows, learned, now)
+            stored = results.store_vectors(self.accounts, self.vec, identity, lease, rows, learned, now)
             model_change.switch_when_complete(connection, self.vec)
         return stored
 
@@ -170,7 +178,7 @@ class IndexWriter:
     ) -> None:
         """Record why texts got no vector; see `shared.scheduling.results.record_failure`."""
         with self.session() as (connection, now):
-            results.record_failure(connection, identity, lease, hashes, failure, learned, now)
+            results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
             model_change.switch_when_complete(connection, self.vec)
 
     def lease(
@@ -191,7 +199,7 @@ class IndexWriter:
             target = self._target(connection, only)
             if target is None:
                 return []
-            state = health.read(connection, target.identity.provider)
+            state = health.read(self.accounts, target.identity.provider)
             if state.is_stuck(now) or state.retry_at > now:
                 return []
             caps = replace(
@@ -200,7 +208,7 @@ class IndexWriter:
                 max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
             if state.paused:
-                probe = leases.lease_probe(connection, target, caps, self.holder, now)
+                probe = leases.lease_probe(self.accounts, target, caps, self.holder, now)
                 return [probe] if probe else []
             if state.failures:
                 # After a failure one request goes ahead of the others, not all of them into the same wall.
@@ -218,7 +226,7 @@ class IndexWriter:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
         with self.session() as (connection, now):
             target = identities.target(connection)
-            state = health.read(connection, target.identity.provider) if target else Health()
+            state = health.read(self.accounts, target.identity.provider) if target else Health()
             if target is None or state.manual or leases.tokens(connection):
                 # While a request is in flight, its answer triggers the next one.
                 return 0.0
@@ -245,7 +253,7 @@ class IndexWriter:
             if target is not None:
                 vectors.retry_failed(connection, target.id, due_before=None)
                 if is_asked:
-                    health.retry(connection, target.identity.provider, now)
+                    health.retry(self.accounts, target.identity.provider, now)
             claims.poll_now(connection, now)
 
     def plan_batches(self, rules: BatchRules | None, *, only: Identity, has_pending_files: bool) -> BatchPlan:
@@ -256,7 +264,7 @@ class IndexWriter:
         with self.session() as (connection, now):
             target = self._target(connection, only)
             # A probe of the provider is a request.
-            if rules is None or target is None or health.read(connection, target.identity.provider).paused:
+            if rules is None or target is None or health.read(self.accounts, target.identity.provider).paused:
                 return BatchPlan()
             return self._batch_planner.plan(target, rules, has_pending_files=has_pending_files, now=now)
 
@@ -277,7 +285,7 @@ class IndexWriter:
             claims.free_dead(connection, now)
             outcomes.cancel_unwanted(connection, chosen, now)
             if not has_worker:
-                outcomes.recall(connection, now)
+                outcomes.recall(self.accounts, now)
             with transaction(connection):
                 outcomes.prune(connection)
 

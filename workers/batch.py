@@ -40,6 +40,7 @@ def advance_batch(message: AdvanceBatch) -> None:
             assert row is not None
             lifecycle = Lifecycle(
                 claim=claim,
+                accounts=writer.accounts,
                 vec=writer.vec,
                 api=partial(context.keep("batch apis", BatchApis).of, settings, row.identity, row.base_url),
                 identity=row.identity,

@@ -14,13 +14,14 @@ from memline.shared.config.agents import without_workspace
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import MemlineError, QueueError
+from memline.shared.index.accounts import AccountFile
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
-from memline.shared.queue.limits import InProcessLimits, Limits
 from memline.shared.queue.messages import MessageRefused, Sweep
 from memline.shared.queue.routes import send
 from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.leases import LEASE_S, Holder, current_owner
+from memline.shared.scheduling.limits import FileLimits, Limits
 from memline.shared.store import IndexWriter
 
 
@@ -51,7 +52,8 @@ class Context:
         those of one process."""
         self.settings = settings
         self.clock = clock or SystemClock()
-        self.limits = limits or InProcessLimits(self.clock)
+        self._account_file = AccountFile(settings.account_path)
+        self.limits = limits or FileLimits(self._account_file, self.clock)
         self.in_flight = in_flight or InProcessRequests()
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
@@ -116,8 +118,8 @@ class Context:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
             writer.holder = self._holder
             writer.recover()
-            with writer.session() as (connection, now):
-                fallback.start(connection, writer.vec, self.choice(agent), self.fallback(agent), now)
+            with writer.session() as (_, now):
+                fallback.start(writer.accounts, writer.vec, self.choice(agent), self.fallback(agent), now)
             self._writers[agent] = writer
             self.sweep_timer.watch(agent)
         return self._writers[agent]
@@ -141,6 +143,7 @@ class Context:
             item.close()
         self._writers.clear()
         self._open.clear()
+        self._account_file.close()
 
 
 _current: Context | None = None

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from memline.shared.embedders.choice import Choice
+from memline.shared.embedders.errors import is_of_account
 from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, limit_attempts
 from memline.shared.embedders.request import embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
+from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.logs import Log
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.queue.routes import actor, send
+from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
 
@@ -46,15 +50,19 @@ def embed_texts(message: EmbedTexts) -> None:
     another model gives the request back to the queue, and ends.
     """
     context = current()
-    provider = message.identity.provider
+    account = ""
     try:
-        embedder = _embedder(context, message.agent, message.identity)
-        is_counted = message.is_probe or any(_budget(context, message.agent, provider))
+        choice = _choice(context, message.agent, message.identity)
+        account = account_id(choice.provider, choice.mark)
+        key = ("embedder", message.agent, message.identity.key)
+        embedder: Embedder = context.keep(key, choice.build)
+        budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
+        is_counted = message.is_probe or any(budget)
         with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
-                before_call=partial(_take_place, context, message.agent, provider),
+                before_call=partial(_take_place, context, account, budget),
             )
     except ModelMismatch as error:
         _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
@@ -78,9 +86,9 @@ def embed_texts(message: EmbedTexts) -> None:
     if outcome.error is not None:
         # Keeps the other workers from running into the same no.
         if outcome.error.retry_after_s is not None and not isinstance(outcome.error, _AtLimit):
-            context.limits.cool_down(provider, outcome.error.retry_after_s)
+            context.limits.cool_down(account, outcome.error.retry_after_s)
         elif outcome.error.kind == "stop":
-            context.limits.cool_down(provider, STOP_COOLDOWN_S)
+            context.limits.cool_down(account, STOP_COOLDOWN_S)
         refused = {index for index, _ in outcome.failures}
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
@@ -99,15 +107,15 @@ def embed_texts(message: EmbedTexts) -> None:
         )
 
 
-def _embedder(context: Context, agent: str, identity: Identity) -> Embedder:
-    """Give the embedder of an identity.
+def _choice(context: Context, agent: str, identity: Identity) -> Choice:
+    """Give the provider of an identity.
 
     Raises ModelMismatch when this process's settings do not give it, ProviderStop when they give none.
     """
     primary = context.choice(agent)
     for choice in (primary, context.fallback(agent)):
         if choice is not None and choice.identity is not None and choice.identity.key == identity.key:
-            return context.keep(("embedder", agent, identity.key), choice.build)
+            return choice
     wanted = f"the index wants {identity.provider} {identity.model}"
     if (ours := primary.identity) is None:
         words = f"this worker has no provider ({primary.reason}), {wanted}"
@@ -122,30 +130,21 @@ class _AtLimit(ProviderLater):
     """There is no place within the configured limits; the provider was not asked."""
 
 
-def _take_place(context: Context, agent: str, provider: str, texts: Sequence[str]) -> None:
-    """Wait for a place within the provider's limits. Raises ProviderLater when that takes too long."""
-    max_requests, max_tokens = _budget(context, agent, provider)
-    tokens = sum(map(estimate_tokens, texts))
+def _take_place(context: Context, account: str, budget: tuple[int, int], texts: Sequence[str]) -> None:
+    """Wait for a place within the account's limits. Raises ProviderLater when that takes too long."""
+    (max_requests, max_tokens), tokens = budget, sum(map(estimate_tokens, texts))
     wait_s = context.limits.take(
-        provider, tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, max_wait_s=MAX_WAIT_S
+        account, tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, max_wait_s=MAX_WAIT_S
     )
+    provider = account.partition(":")[0]
     if wait_s > MAX_WAIT_S:
         # Until the place is near enough to be waited for.
         raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))
     if wait_s > 0:
         context.clock.sleep(wait_s)
         # Another worker may have heard a no meanwhile.
-        if cooldown_s := context.limits.cooldown_s(provider):
+        if cooldown_s := context.limits.cooldown_s(account):
             raise _AtLimit(f"{provider} has a cooldown", retry_after_s=cooldown_s)
-
-
-def _budget(context: Context, agent: str, provider: str) -> tuple[int, int]:
-    """Give the requests and tokens a minute; what is configured is meant for the requested provider."""
-    remote = context.agent(agent, needs_workspace=False).memory.remote
-    choice = context.choice(agent)
-    if choice.provider != provider or choice.fallback_from:
-        return 0, 0
-    return remote.requests_per_minute, remote.tokens_per_minute
 
 
 def _report(
@@ -168,6 +167,7 @@ def _report(
             error=error.message,
             action=error.hint,
             retry_after_s=error.retry_after_s,
+            of_model=error.kind == "stop" and not is_of_account(error),
             no_results=no_results,
             learned=learned or LearnedCaps(),
         )

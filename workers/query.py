@@ -45,7 +45,9 @@ class _Memory:
     def __init__(self, context: Context, agent: str) -> None:
         self._settings = context.agent(agent)
         self._choice = context.choice(agent)
-        self._search = MemorySearch(self._settings, choice=self._choice, long_lived=True, clock=context.clock)
+        self._search = MemorySearch(
+            self._settings, choice=self._choice, long_lived=True, limits=context.limits, clock=context.clock
+        )
         self._staleness = Staleness(self._look, background=True)
 
     def ask(self, request: SearchRequest) -> dict[str, object]:

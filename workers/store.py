@@ -80,6 +80,7 @@ def embed_failed(message: EmbedFailed) -> None:
         error=message.error,
         action=message.action,
         retry_after_s=message.retry_after_s,
+        of_model=message.of_model,
         no_results=message.no_results,
     )
     writer = context.writer(message.agent)
@@ -140,8 +141,8 @@ def _switch_if_needed(context: Context, agent: str, identity: Identity) -> None:
     primary = context.choice(agent)
     if primary.identity is not None and primary.identity.key == identity.key:
         writer = context.writer(agent)
-        with writer.session() as (connection, now):
-            fallback.switch_if_needed(connection, writer.vec, primary, context.fallback(agent), now)
+        with writer.session() as (_, now):
+            fallback.switch_if_needed(writer.accounts, writer.vec, primary, context.fallback(agent), now)
 
 
 def _batch_rules(context: Context, agent: str, choice: Choice) -> BatchRules | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
+from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import fallback, health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 #: What to type when a breaker is open and the provider did not say what to do.
 RESUME = "memline queue resume"
@@ -23,11 +21,11 @@ RESUME = "memline queue resume"
 PAUSED_MANUALLY = "paused manually"
 
 
-def of_index(reader: Connection, settings: AgentSettings) -> list[dict[str, Any]]:
+def of_index(accounts: Accounts, settings: AgentSettings) -> list[dict[str, Any]]:
     """List the breakers by provider and mode: those of the provider in use, then those in trouble."""
-    target = identities.target(reader)
+    target = identities.target(accounts.index)
     in_use = target.identity.provider if target else ""
-    states = health.read_all(reader)
+    states = health.read_all(accounts)
     if in_use:
         has_batches = settings.memory.remote.batch.enabled or (in_use, health.BATCH) in states
         modes = (health.REQUESTS, health.BATCH) if has_batches else (health.REQUESTS,)
@@ -84,13 +82,13 @@ def pause(
 ) -> list[dict[str, Any]]:
     """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
-        with writer.transaction() as (connection, now):
+        with writer.transaction() as (connection, _):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, True)
             else:
-                for name, each in _selected(connection, settings, provider, mode):
-                    health.set_paused(connection, name, True, now, each)
-        return of_index(writer.connection, settings)
+                for name, each in _selected(writer.accounts, settings, provider, mode):
+                    health.set_paused(writer.accounts, name, True, each)
+        return of_index(writer.accounts, settings)
 
 
 def resume(
@@ -103,27 +101,25 @@ def resume(
         with writer.transaction() as (connection, now):
             if not provider and not mode:
                 meta.put(connection, meta.PAUSED, None)
-            for name, each in _selected(connection, settings, provider, mode):
-                health.set_paused(connection, name, False, now, each)
-                health.retry(connection, name, now, each, rules=rules.get(each))
+            for name, each in _selected(writer.accounts, settings, provider, mode):
+                health.set_paused(writer.accounts, name, False, each)
+                health.retry(writer.accounts, name, now, each, rules=rules.get(each))
                 if each == health.REQUESTS:
-                    health.forget_caps(connection, name)
+                    health.forget_caps(writer.accounts, name, now)
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
-                with writer.session() as (connection, now):
-                    fallback.switch_back(connection, writer.vec, choice, now)
+                with writer.session() as (_, now):
+                    fallback.switch_back(writer.accounts, writer.vec, choice, now)
             writer.retry_all()
-        return of_index(writer.connection, settings)
+        return of_index(writer.accounts, settings)
 
 
-def _selected(
-    connection: Connection, settings: AgentSettings, provider: str, mode: str
-) -> list[tuple[str, str]]:
+def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
     """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
     names = {provider}
     if not provider:
-        target, choice = identities.target(connection), choose(settings)
-        names = {name for name, _ in health.read_all(connection)}
+        target, choice = identities.target(accounts.index), choose(settings)
+        names = {name for name, _ in health.read_all(accounts)}
         names |= {target.identity.provider} if target else set()
         names |= {choice.provider} if choice.identity else set()
     return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]

@@ -13,6 +13,7 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import driver, identities, ledger
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import FREE, LISTED, PROVIDERS, Price, RequestCaps, price_of
 from memline.shared.scheduling import health
@@ -170,8 +171,9 @@ def estimate(
             # What the index holds without a vector: after a run that was cut, or of a new model.
             for digest, text in reader.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
                 texts.setdefault(digest, estimate_tokens(text))
-            requests = health.read(reader, choice.provider)
-            batches = health.read(reader, choice.provider, health.BATCH)
+            with Accounts.opened(reader, settings) as accounts:
+                requests = health.read(accounts, choice.provider)
+                batches = health.read(accounts, choice.provider, health.BATCH)
     counts = Counter(states.get(digest) for digest in texts)
     priced = with_costs(
         Estimate(agent=settings.agent, provider=choice.provider, model=choice.model),

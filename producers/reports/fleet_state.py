@@ -11,6 +11,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
 
@@ -83,12 +84,17 @@ def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
 
 
 def _providers(reader: Connection, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
-    modes = breakers.of_index(reader, settings)
-    is_all_paused = bool(meta.get(reader, meta.PAUSED, False))
+    with Accounts.opened(reader, settings) as accounts:
+        return _provider_states(accounts, settings, target)
+
+
+def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
+    modes = breakers.of_index(accounts, settings)
+    is_all_paused = bool(meta.get(accounts.index, meta.PAUSED, False))
     providers = []
     for name in dict.fromkeys([target.provider, *(each["provider"] for each in modes)]):
         # The health of a provider as a whole is that of its requests, which everything falls back to.
-        state = health.read(reader, name)
+        state = health.read(accounts, name)
         is_manual = is_all_paused or state.manual
         providers.append(
             {

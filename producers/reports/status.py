@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.index import chunks, driver, identities, ledger, meta, vec, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.outcomes import INDEXED
@@ -95,11 +96,15 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         fts_error = chunks.fts_missing(connection)
     active, target = read(identities.active, None), read(identities.target, None)
     backlog = plan.index.backlog
-    batch = Health()
+    batch, open_breakers = Health(), list[dict[str, Any]]()
     status: dict[str, Any] = {}
+    if reader:
+        with Accounts.opened(reader, settings) as accounts:
+            open_breakers = breakers.of_index(accounts, settings)
+            if target:
+                state = health.read(accounts, target.identity.provider)
+                batch = health.read(accounts, target.identity.provider, health.BATCH)
     if reader and target:
-        state = health.read(reader, target.identity.provider)
-        batch = health.read(reader, target.identity.provider, health.BATCH)
         status["providerHealth"] = {
             "state": "paused" if state.paused else "ok",
             "reason": state.reason,
@@ -163,7 +168,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "lastError": batch.reason,
             "open": plan.index.open_batches,
         },
-        "breakers": read(lambda reader: breakers.of_index(reader, settings), []),
+        "breakers": open_breakers,
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
         "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
         "identity": {

@@ -20,6 +20,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
 from memline.shared.index import chunks, identities, ledger, meta, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
@@ -149,10 +150,10 @@ def prepare(
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         writer.recover()
         if is_asked:
-            fallback.switch_back(connection, writer.vec, choice, now)
+            fallback.switch_back(writer.accounts, writer.vec, choice, now)
         else:
             second = choose_fallback(settings, choice, reason="", action="")
-            fallback.start(connection, writer.vec, choice, second, now)
+            fallback.start(writer.accounts, writer.vec, choice, second, now)
         writer.retry_all(is_asked=is_asked)
         writer.sweep_batches(choice.identity)
         vectors.resume_backfill(connection)
@@ -177,6 +178,7 @@ class IndexRun:
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
         self._reader = open_reader(agent.index_path)
+        self._accounts = Accounts.of_agent(self._reader, agent)
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
         self._is_stalled = False
@@ -186,6 +188,7 @@ class IndexRun:
 
     def close(self) -> None:
         self._reader.close()
+        self._accounts.file.close()
 
     def work(
         self, files: list[tuple[str, int]], *, force: bool, on_progress: Callable[[RunProgress], None]
@@ -301,7 +304,7 @@ class IndexRun:
         return _Rows(
             target=target,
             backlog=vectors.backlog(connection, target.id),
-            health=health.read(connection, target.identity.provider),
+            health=health.read(self._accounts, target.identity.provider),
             batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
             is_paused=bool(meta.get(connection, meta.PAUSED, False)),
         )

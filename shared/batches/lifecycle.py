@@ -31,6 +31,7 @@ from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -94,6 +95,7 @@ class Lifecycle:
     """The steps of one claimed batch."""
 
     claim: Claim
+    accounts: Accounts
     vec: VecTables
     #: Raises ProviderStop when these settings do not lead to the provider of the batch.
     api: Callable[[], BatchApi]
@@ -253,7 +255,7 @@ class Lifecycle:
             for start in range(0, len(hashes), STORE_ROWS):
                 some, now = hashes[start : start + STORE_ROWS], self.claim.clock.now()
                 results.record_failure(
-                    self.claim.connection, self.identity, batch.token, some, failure, LearnedCaps(), now
+                    self.accounts, self.identity, batch.token, some, failure, LearnedCaps(), now
                 )
         model_change.switch_when_complete(self.claim.connection, self.vec)
         batch = self.claim.record()
@@ -366,9 +368,7 @@ class Lifecycle:
             batch = self.claim.record(
                 state="cleaning", outcome=outcome, error=error, action=action, due=now, attempts=0
             )
-            outcomes.tell_breaker(
-                self.claim.connection, self.identity.provider, batch, cause, self.settings, now
-            )
+            outcomes.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
         return True
 
     # Parts of steps.
@@ -432,9 +432,7 @@ class Lifecycle:
         if piece:
             self._check_stop()
             token, now = self.claim.batch.token, self.claim.clock.now()
-            results.store_vectors(
-                self.claim.connection, self.vec, self.identity, token, piece, LearnedCaps(), now
-            )
+            results.store_vectors(self.accounts, self.vec, self.identity, token, piece, LearnedCaps(), now)
             piece.clear()
 
 

@@ -21,6 +21,7 @@ from memline.shared.embedders.errors import is_bad_key
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderError
 from memline.shared.index import batches, identities, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, PARTIAL, TOO_BIG, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.vectors import CANCELLED
@@ -41,7 +42,7 @@ _OF_THE_ACCOUNT = frozenset({402, 429})
 
 
 def tell_breaker(
-    connection: Connection,
+    accounts: Accounts,
     provider: str,
     batch: Batch,
     cause: ProviderError | None,
@@ -56,19 +57,19 @@ def tell_breaker(
     # Without a status the provider was not asked: this process's settings do not lead to it.
     is_stop = cause is not None and cause.kind == "stop" and cause.status is not None
     if batch.outcome in ("done", PARTIAL):
-        health.update(connection, provider, BATCH, now, lambda was: health.after_success(was, probe=tag))
+        health.update(accounts, provider, BATCH, now, lambda was: health.after_success(was, probe=tag))
     elif cause is not None and is_stop and (cause.status in _OF_THE_ACCOUNT or is_bad_key(cause)):
-        health.update(connection, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
+        health.update(accounts, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
         rules = health.REQUEST_RULES
         stop = partial(health.after_stop, rules=rules, error=error, action=action, now=now)
-        health.update(connection, provider, health.REQUESTS, now, stop)
+        health.update(accounts, provider, health.REQUESTS, now, stop)
     elif batch.outcome in FAILURES:
         # A definite no: the provider has no Batch API here, or refuses it.
         follow = health.after_stop if is_stop else health.after_failure
         fail = partial(follow, rules=health.batch_rules(settings), error=error, action=action, now=now)
-        health.update(connection, provider, BATCH, now, partial(fail, probe=tag))
+        health.update(accounts, provider, BATCH, now, partial(fail, probe=tag))
     else:
-        health.update(connection, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
+        health.update(accounts, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
 
 
 def give_back(connection: Connection, batch: Batch, now: float) -> None:
@@ -92,11 +93,12 @@ def give_back(connection: Connection, batch: Batch, now: float) -> None:
             return
 
 
-def recall(connection: Connection, now: float) -> None:
+def recall(accounts: Accounts, now: float) -> None:
     """Close batches that never called their provider, as no batch worker is there.
 
     A lease without an open batch ends with the next sweep (`shared.scheduling.leases`).
     """
+    connection = accounts.index
     for batch in batches.open_batches(connection):
         with transaction(connection):
             closed = connection.execute(
@@ -107,7 +109,7 @@ def recall(connection: Connection, now: float) -> None:
             row = identities.by_id(connection, batch.identity_id)
             if closed and row is not None:
                 lost = partial(health.after_lost_probe, probe=batch.token, now=now)
-                health.update(connection, row.identity.provider, BATCH, now, lost)
+                health.update(accounts, row.identity.provider, BATCH, now, lost)
 
 
 def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
 from memline.shared.index import batches
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
@@ -81,8 +82,9 @@ class BatchPlan:
 class BatchPlanner:
     """Plans the batches of one index, from its rows and from what this process has seen of its growth."""
 
-    def __init__(self, connection: Connection, owner: str) -> None:
-        self._connection = connection
+    def __init__(self, accounts: Accounts, owner: str) -> None:
+        self._accounts = accounts
+        self._connection = accounts.index
         self._owner = owner
         self._plan = BatchPlan()
         self._planned_at = 0.0
@@ -106,7 +108,7 @@ class BatchPlanner:
     def _plan_now(
         self, target: IdentityRow, rules: BatchRules, has_pending_files: bool, now: float
     ) -> BatchPlan:
-        state = health.read(self._connection, target.identity.provider, health.BATCH)
+        state = health.read(self._accounts, target.identity.provider, health.BATCH)
         is_probing = state.state == health.OPEN and state.probe_at <= now
         if state.manual or not (state.state == health.CLOSED or is_probing):
             return BatchPlan()
@@ -166,7 +168,7 @@ class BatchPlanner:
         with transaction(self._connection):
             if batches.count_unfinished(self._connection) >= rules.concurrency:
                 return False
-            if not health.may_batch(self._connection, target.identity.provider, now, tag=token):
+            if not health.may_batch(self._accounts, target.identity.provider, now, tag=token):
                 return False
             self._connection.execute(
                 "INSERT INTO batches (token, identity_id, state, created_at, owner, owner_until)"

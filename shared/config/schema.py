@@ -45,6 +45,9 @@ _DIRECT = {"dm": "direct", "private": "direct"}
 
 ACTIONS = ("allow", "deny")
 
+#: Its name below the home, see `shared.index.accounts`.
+ACCOUNT_FILE = "accounts.sqlite"
+
 #: An agent's id becomes part of file names, so it holds nothing that means something in a path.
 AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
@@ -415,6 +418,13 @@ class AgentSettings(Block):
     home: Path = Path()
     sessions: Sessions = field(default_factory=Sessions)
 
+    @property
+    def account_path(self) -> Path:
+        """The file of what all agents of a home share about their provider accounts."""
+        # Without a home, as in tests, beside the index.
+        folder = self.home if self.home.is_absolute() else self.index_path.parent
+        return folder / ACCOUNT_FILE
+
 
 class Settings(Block):
     """Hold the whole resolved configuration."""
@@ -428,3 +438,8 @@ class Settings(Block):
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The file that was read; None without one.
     path: Path | None = None
+
+    @property
+    def account_path(self) -> Path:
+        """The file of what all agents share about their provider accounts."""
+        return self.home / ACCOUNT_FILE

@@ -54,6 +54,11 @@ class Choice:
     timeout_s: float = 60
     endpoint: Endpoint | None = field(default=None, repr=False)
 
+    @property
+    def mark(self) -> str:
+        """Tell its address and secrets from others; see `shared.index.accounts.account_id`."""
+        return self.endpoint.secrets_mark if self.endpoint is not None else ""
+
     def build(self, *, vector_dims: int = 0) -> Embedder:
         """Build the embedder, without a network call. Raises ProviderStop when there is none.
 

@@ -139,6 +139,14 @@ def is_bad_key(error: ProviderError) -> bool:
     return error.status == 401 or (error.kind == "stop" and bool(_search("bad_key", error.message.lower())))
 
 
+def is_of_account(error: ProviderError) -> bool:
+    """Tell whether a stop holds for every model of an account: its key, its credit, the way to it."""
+    # Without a status the provider was not asked: these settings lead to none.
+    return error.status in _OF_THE_ACCOUNT or is_bad_key(error)
+
+
+_OF_THE_ACCOUNT = (None, 401, 402, 403, 407, 429)
+
 _MODEL_HINT = "set memorySearch.model to a model that this provider serves"
 
 

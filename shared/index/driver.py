@@ -120,6 +120,29 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
 
     Raises IndexNotOurs, IndexTooNew, IndexCorrupt or IndexUnwritable.
     """
+    connection = connect(path, busy_timeout_ms=busy_timeout_ms)
+    try:
+        with faults(path):
+            if _pragma(connection, "user_version") < SCHEMA_VERSION:
+                _migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect(
+    path: Path,
+    *,
+    busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+    application_id: int = APPLICATION_ID,
+    newest: int = SCHEMA_VERSION,
+) -> Connection:
+    """Open a connection that may write, in WAL mode; the file and its folder are made when missing.
+
+    Raises IndexNotOurs for a file that is neither empty nor of this `application_id`, IndexTooNew for one
+    above the version `newest`, IndexCorrupt or IndexUnwritable.
+    """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
     # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
     # the WAL file we write to. Measured: 188 of 201 committed files were left.
@@ -137,10 +160,8 @@ def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connec
             str(path), timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            refuse_foreign(connection, path)
+            refuse_foreign(connection, path, application_id=application_id, newest=newest)
             _set_up(connection)
-            if _pragma(connection, "user_version") < SCHEMA_VERSION:
-                _migrate(connection)
         except BaseException:
             connection.close()
             raise
@@ -354,15 +375,17 @@ def connect_read_only(path: Path) -> Connection:
     return connection
 
 
-def refuse_foreign(connection: Connection, path: Path) -> None:
+def refuse_foreign(
+    connection: Connection, path: Path, *, application_id: int = APPLICATION_ID, newest: int = SCHEMA_VERSION
+) -> None:
     """Raise IndexNotOurs for a file of another program, IndexTooNew for one of a newer Memline."""
     owner = _pragma(connection, "application_id")
-    if owner != APPLICATION_ID and (owner or scalar(connection, "SELECT count(*) FROM sqlite_master")):
+    if owner != application_id and (owner or scalar(connection, "SELECT count(*) FROM sqlite_master")):
         raise _not_ours(path)
     version = _pragma(connection, "user_version")
-    if version > SCHEMA_VERSION:
+    if version > newest:
         raise IndexTooNew(
-            f"the index {path} has schema {version}; this Memline reads up to {SCHEMA_VERSION}",
+            f"the index {path} has schema {version}; this Memline reads up to {newest}",
             hint="upgrade Memline, or use another index with --home DIR",
         )
 

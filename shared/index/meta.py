@@ -26,8 +26,10 @@ FTS_STALE = "fts_stale"
 FALLBACK = "fallback"
 #: Row ids of the identities of a provider and of its fallback, once that took over.
 FALLBACK_PAIR = "fallback_pair"
-#: Provider -> key of the identity, and mark of the secrets, whose health is kept under its name.
+#: Provider -> key of the identity, and mark of the secrets, that this index uses there: its account.
 HEALTH_OF = "health_of"
+#: What an operator paused: [`<provider> <mode>`, …].
+PAUSED_MODES = "paused_modes"
 #: The answer that told the dimensions of an identity and that none has confirmed:
 #: {identity, lease, contradictions}.
 FIRST_ANSWER = "first_answer"

@@ -89,6 +89,8 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     action: str = ""
     #: Seconds the provider asked for; None when it did not.
     retry_after_s: float | None = None
+    #: A stop that is about the model and not about the account.
+    of_model: bool = False
     #: The request brought no vector at all; said in one message of it.
     no_results: bool = False
     learned: LearnedCaps = LearnedCaps()

@@ -12,18 +12,22 @@
        `- the probe was lost: open, and the next one may be sent at once
 
 The first part is pure: a value in, a value out, the time an argument. The second part keeps the values as
-rows, inside the transaction that leases texts or stores an answer: of any number of processes one gets the
-probe, and the state survives restarts. An answer from before the breaker opened changes nothing until it is
-closed again.
+rows of the provider's account (`shared.index.accounts`), each change a transaction: of any number of
+processes and agents one gets the probe, and the state survives restarts. An answer from before the breaker
+opened changes nothing until it is closed again.
+
+A definite no that is about one model (its name is unknown, say) opens a breaker of that model alone, so that
+another agent with the same key goes on. While it is not closed it stands for that of the account.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memline.shared.index import meta
+from memline.shared.index import identities, meta
+from memline.shared.index.accounts import Accounts
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -39,6 +43,11 @@ HALF_OPEN = "half_open"
 REQUESTS = "requests"
 BATCH = "batch"
 MODES = (REQUESTS, BATCH)
+
+
+#: Seconds after which the probe of another index counts as lost: twice the longest window of a batch, and
+#: none but that index can tell earlier.
+MAX_BATCH_PROBE_S = 48 * 3_600.0
 
 
 @value
@@ -92,7 +101,10 @@ class Health:
     opens: int = 0
     #: What names the probe in flight: the token of a lease, the tag of a batch.
     probe: str = ""
-    #: Whether an operator paused it.
+    #: The index that it is of, and when it counts as lost at the latest (seconds since the epoch).
+    probe_index: str = ""
+    probe_until: float = 0.0
+    #: Whether an operator paused it, for this agent.
     manual: bool = False
     #: Caps the provider taught; 0 is none. Tokens: of a request, or of all open batches together. They are
     #: stored, since each run of `memline index` would meet them again; `queue resume` forgets them.
@@ -107,6 +119,10 @@ class Health:
     def is_stuck(self, now: float) -> bool:
         """Tell whether nothing moves by itself now."""
         return self.manual or (self.state == OPEN and self.probe_at > now)
+
+
+#: The fields of a probe while none is in flight.
+_NO_PROBE: dict[str, Any] = {"probe": "", "probe_index": "", "probe_until": 0.0}
 
 
 def after_failure(
@@ -147,7 +163,7 @@ def after_trouble(
     # A time to wait is not a failure.
     retry_at = max(health.retry_at, now + retry_after_s)
     if health.state == HALF_OPEN:
-        return replace(health, state=OPEN, probe="", probe_at=retry_at)
+        return replace(health, state=OPEN, probe_at=retry_at, **_NO_PROBE)
     return replace(health, reason=error, retry_at=retry_at)
 
 
@@ -156,7 +172,7 @@ def after_success(health: Health, *, probe: str = "") -> Health:
     if _is_outdated(health, probe):
         return health
     return replace(
-        health, state=CLOSED, reason="", action="", failures=0, since=0.0, probe_at=0.0, opens=0, probe=""
+        health, state=CLOSED, reason="", action="", failures=0, since=0.0, probe_at=0.0, opens=0, **_NO_PROBE
     )
 
 
@@ -165,18 +181,20 @@ def after_refused_text(health: Health, *, probe: str = "") -> Health:
     return after_success(health, probe=probe) if health.state == HALF_OPEN else health
 
 
-def begin_probe(health: Health, probe: str, now: float) -> Health | None:
+def begin_probe(
+    health: Health, probe: str, now: float, *, index: str = "", until: float = 0.0
+) -> Health | None:
     """Return the health once `probe` is sent; None when no probe may be sent."""
     if health.state != OPEN or health.manual or health.probe_at > now:
         return None
-    return replace(health, state=HALF_OPEN, probe=probe)
+    return replace(health, state=HALF_OPEN, probe=probe, probe_index=index, probe_until=until)
 
 
 def after_lost_probe(health: Health, probe: str, now: float) -> Health:
     """Return the health when the probe will never be answered: it was cancelled, or its worker died."""
     if health.state != HALF_OPEN or _is_outdated(health, probe):
         return health
-    return replace(health, state=OPEN, probe="", probe_at=now)
+    return replace(health, state=OPEN, probe_at=now, **_NO_PROBE)
 
 
 def on_trial(health: Health, rules: Rules) -> Health:
@@ -214,91 +232,190 @@ def _opened(health: Health, rules: Rules, error: str, action: str, now: float) -
         since=health.since or now,
         probe_at=now + open_s,
         opens=opens,
-        probe="",
+        **_NO_PROBE,
     )
 
 
-# The rows. All functions that write run inside the caller's transaction.
+# The rows. An operator's pause is of one index, and kept there.
 
-_COLUMNS = tuple(Health.__annotations__)
+_COLUMNS = tuple(name for name in Health.__annotations__ if name != "manual")
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
 
-
-def read(connection: Connection, provider: str, mode: str = REQUESTS) -> Health:
-    """Return the health of `provider` in a mode."""
-    row = connection.execute(
-        f"SELECT {', '.join(_COLUMNS)} FROM providers WHERE name = ? AND mode = ?", (provider, mode)
-    ).fetchone()
-    if row is None:
-        return Health()
-    columns = dict(zip(_COLUMNS, row, strict=True))
-    return Health(**{**columns, "manual": bool(columns["manual"])})
+#: Of releases before 0.2, which kept them in the index; used while the account has no row.
+_LEGACY_COLUMNS = tuple(name for name in _COLUMNS if not name.startswith("probe_") or name == "probe_at")
+_LEGACY = f"SELECT {', '.join(_LEGACY_COLUMNS)} FROM providers WHERE name = ? AND mode = ?"
 
 
-def read_all(connection: Connection) -> dict[tuple[str, str], Health]:
-    """Return the health of every provider that has a row, by provider and mode."""
-    keys = connection.execute("SELECT name, mode FROM providers ORDER BY name, mode DESC").fetchall()
-    return {(name, mode): read(connection, name, mode) for name, mode in keys}
+def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = "") -> Health:
+    """Return the health of `provider` in a mode, as the index of `accounts` has it.
+
+    `model`: empty for the one that texts are embedded with.
+    """
+    with accounts.file.reading() as connection:
+        health = _in_force(accounts, connection, provider, mode, model)[1] or Health()
+    is_manual = f"{provider} {mode}" in _manual(accounts.index)
+    return replace(health, manual=True) if is_manual else health
 
 
-def write(connection: Connection, provider: str, health: Health, now: float, mode: str = REQUESTS) -> None:
-    """Store the health of `provider` in a mode."""
-    connection.execute(
-        f"INSERT INTO providers (name, mode, {', '.join(_COLUMNS)}, updated_at)"
-        f" VALUES (?, ?, {', '.join('?' * len(_COLUMNS))}, ?) ON CONFLICT (name, mode) DO UPDATE SET "
-        + ", ".join(f"{column} = excluded.{column}" for column in (*_COLUMNS, "updated_at")),
-        (provider, mode, *(getattr(health, column) for column in _COLUMNS), now),
-    )
+def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
+    """Return the health of every provider of the index that has a row, by provider and mode."""
+    manual = _manual(accounts.index)
+    names = {name for (name,) in accounts.index.execute("SELECT name FROM providers")}
+    names |= meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
+    found = {}
+    for name in sorted(names):
+        for mode in MODES:
+            with accounts.file.reading() as connection:
+                has_row = _in_force(accounts, connection, name, mode)[1] is not None
+            if has_row or f"{name} {mode}" in manual:
+                found[name, mode] = read(accounts, name, mode)
+    return found
 
 
 def update(
-    connection: Connection, provider: str, mode: str, now: float, change: Callable[[Health], Health]
+    accounts: Accounts,
+    provider: str,
+    mode: str,
+    now: float,
+    change: Callable[[Health], Health],
+    *,
+    of_model: bool = False,
 ) -> Health:
-    """Apply a change to the row of `provider` in a mode, and return the health after it."""
-    before = read(connection, provider, mode)
-    after = change(before)
-    if after != before:
-        write(connection, provider, after, now, mode)
+    """Apply a change to the health of `provider` in a mode, and return the health after it.
+
+    `of_model`: it is about the model that texts are embedded with, and holds for no other. `change` may be
+    called twice.
+    """
+    before = read(accounts, provider, mode)
+    if change(before) == before:
+        return before
+    with accounts.file.writing() as connection:
+        model, row = _in_force(accounts, connection, provider, mode)
+        before = replace(row or Health(), manual=before.manual)
+        if of_model:
+            model = model or _model(accounts.index, provider)
+        after = change(before)
+        columns = ("account", "model", "mode", *_COLUMNS, "updated_at")
+        connection.execute(
+            f"INSERT INTO health ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+            " ON CONFLICT (account, model, mode) DO UPDATE SET "
+            + ", ".join(f"{column} = excluded.{column}" for column in columns[3:]),
+            (
+                *(accounts.of(provider), model, mode),
+                *(getattr(after, column) for column in _COLUMNS),
+                now,
+            ),
+        )
     return after
 
 
-def forget(connection: Connection, provider: str) -> None:
-    """Forget all but an operator's pause: another model, address or key begins anew."""
+def take_probe(
+    accounts: Accounts, provider: str, mode: str, probe: str, now: float, *, until: float
+) -> Health | None:
+    """Take the right to send the one probe; None when it may not be sent, or another process has it.
+
+    Call it in the transaction that records what `probe` names: if that is not committed, the probe is lost.
+    """
+
+    def begin(was: Health) -> Health:
+        if is_probe_lost(accounts, was, now):
+            was = after_lost_probe(was, was.probe, now)
+        return begin_probe(was, probe, now, index=accounts.name, until=until) or was
+
+    after = update(accounts, provider, mode, now, begin)
+    return after if after.state == HALF_OPEN and after.probe == probe else None
+
+
+def is_probe_lost(accounts: Accounts, health: Health, now: float) -> bool:
+    """Tell whether the probe in flight will never be answered; what this very index sent its rows tell."""
+    if health.state != HALF_OPEN:
+        return False
+    if health.probe_index not in ("", accounts.name):
+        return health.probe_until <= now
+    query = (
+        "SELECT 1 FROM leases WHERE token = ?"
+        " UNION SELECT 1 FROM batches WHERE token = ? AND state NOT IN ('cleaning', 'closed')"
+    )
+    return accounts.index.execute(query, (health.probe, health.probe)).fetchone() is None
+
+
+def forget(accounts: Accounts, provider: str) -> None:
+    """Forget all but an operator's pause: another model or address begins anew."""
     for mode in MODES:
-        update(connection, provider, mode, 0.0, lambda health: Health(manual=health.manual))
+        # Twice: first what the model has, then what the account has.
+        for _ in range(2):
+            update(accounts, provider, mode, 0.0, lambda health: Health(manual=health.manual))
+
+
+def forget_legacy(accounts: Accounts, provider: str) -> None:
+    """Forget what an earlier release kept in the index, in the caller's transaction: it is of another key."""
+    meta.put(accounts.index, meta.PAUSED_MODES, sorted(_manual(accounts.index)))
+    accounts.index.execute("DELETE FROM providers WHERE name = ?", (provider,))
 
 
 def retry(
-    connection: Connection, provider: str, now: float, mode: str = REQUESTS, *, rules: Rules | None = None
+    accounts: Accounts, provider: str, now: float, mode: str = REQUESTS, *, rules: Rules | None = None
 ) -> None:
     """Put a provider on trial, whatever its cooldown: an operator says that it works again.
 
     `rules`: those of the mode; None for those of requests.
     """
-    update(connection, provider, mode, now, lambda health: on_trial(health, rules or REQUEST_RULES))
+    for _ in range(2):
+        update(accounts, provider, mode, now, lambda health: on_trial(health, rules or REQUEST_RULES))
 
 
-def set_paused(connection: Connection, provider: str, is_paused: bool, now: float, mode: str) -> None:
-    """Pause a provider in one mode for an operator, or end that pause."""
-    update(connection, provider, mode, now, lambda health: replace(health, manual=is_paused))
+def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
+    """Pause a provider in one mode for an operator, or end that pause, in the caller's transaction."""
+    keys = _manual(accounts.index) - {f"{provider} {mode}"}
+    if is_paused:
+        keys.add(f"{provider} {mode}")
+    meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys))
 
 
-def forget_caps(connection: Connection, provider: str) -> None:
+def forget_caps(accounts: Accounts, provider: str, now: float) -> None:
     """Forget the caps a provider taught: it may have raised them."""
-    connection.execute("UPDATE providers SET max_rows = 0, max_tokens = 0 WHERE name = ?", (provider,))
+    for mode in MODES:
+        update(accounts, provider, mode, now, lambda health: replace(health, max_rows=0, max_tokens=0))
 
 
-def may_batch(connection: Connection, provider: str, now: float, *, tag: str = "") -> bool:
+def may_batch(accounts: Accounts, provider: str, now: float, *, tag: str = "") -> bool:
     """Tell whether a batch may be made now; with the breaker open True once, for the probe that `tag` names.
 
-    Call it in the transaction that records the intent, or a crash between the two loses the probe.
+    Call it in the transaction that records the intent; if that is not committed, the probe is lost.
     """
-    health = read(connection, provider, BATCH)
-    if meta.get(connection, meta.PAUSED, False):
+    health = read(accounts, provider, BATCH)
+    if meta.get(accounts.index, meta.PAUSED, False):
         return False
     if health.state == CLOSED:
         return not health.manual
-    after = begin_probe(health, tag, now)
-    if after is None:
-        return False
-    write(connection, provider, after, now, BATCH)
-    return True
+    until = now + MAX_BATCH_PROBE_S
+    return take_probe(accounts, provider, BATCH, tag, now, until=until) is not None
+
+
+def _in_force(
+    accounts: Accounts, connection: Connection | None, provider: str, mode: str, model: str = ""
+) -> tuple[str, Health | None]:
+    """Read the row that counts, and of which model it is: the model's while it is not closed."""
+    account = accounts.of(provider)
+    for name in (model or _model(accounts.index, provider), ""):
+        row = connection.execute(_SELECT, (account, name, mode)).fetchone() if connection else None
+        if row is not None:
+            found = Health(**dict(zip(_COLUMNS, row, strict=True)))
+            if not name or found.state != CLOSED or found.failures:
+                return name, found
+    row = accounts.index.execute(_LEGACY, (provider, mode)).fetchone()
+    return "", None if row is None else Health(**dict(zip(_LEGACY_COLUMNS, row, strict=True)))
+
+
+def _model(index: Connection, provider: str) -> str:
+    target = identities.target(index)
+    return target.identity.model if target is not None and target.identity.provider == provider else ""
+
+
+def _manual(index: Connection) -> set[str]:
+    """Read what an operator paused: `<provider> <mode>`."""
+    keys = meta.get(index, meta.PAUSED_MODES)
+    if keys is None:
+        rows = index.execute("SELECT name || ' ' || mode FROM providers WHERE manual = 1")
+        keys = [key for (key,) in rows]
+    return set(keys)

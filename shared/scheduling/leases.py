@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import TextRow
@@ -92,33 +93,28 @@ def lease(
 
 
 def lease_probe(
-    connection: Connection, identity: IdentityRow, caps: RequestCaps, holder: Holder, now: float
+    accounts: Accounts, identity: IdentityRow, caps: RequestCaps, holder: Holder, now: float
 ) -> Request | None:
     """Lease the one request that may be sent to a provider whose breaker is open; None when none may.
 
     Its one text is the next that is wanted, or any of the index: its vector may be there already, the answer
     shows the state of the provider all the same.
     """
-    provider = identity.identity.provider
+    connection = accounts.index
     with transaction(connection):
-        before = health.read(connection, provider)
-        if before.state == health.HALF_OPEN and before.probe not in tokens(connection):
-            before = health.after_lost_probe(before, before.probe, now)
-        token = uuid.uuid4().hex
-        after = health.begin_probe(before, token, now)
-        if after is None or _in_flight(connection, identity.id, now):
+        if _in_flight(connection, identity.id, now):
             # What was sent before it opened is not answered yet.
             return None
         ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
-        texts = _mark_leased(connection, ids, token)
-        if not texts:
-            rows = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1")
-            texts = [TextRow(hash=digest, text=text) for digest, text in rows]
-        if not texts:
+        rows = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1")
+        texts = [TextRow(hash=digest, text=text) for digest, text in rows]
+        if not ids and not texts:
             return None
-        request = _open_lease(connection, identity, texts, token, holder, now)
-        health.write(connection, provider, after, now)
-        return replace(request, is_probe=True)
+        token, provider, until = uuid.uuid4().hex, identity.identity.provider, now + holder.lease_s
+        if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
+            return None
+        texts = _mark_leased(connection, ids, token) or texts
+        return replace(_open_lease(connection, identity, texts, token, holder, now), is_probe=True)
 
 
 def tokens(connection: Connection) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vec import VecTables
@@ -26,23 +27,23 @@ if TYPE_CHECKING:
 MAX_FAILED_SHARE = 0.05
 
 
-def use(connection: Connection, vec: VecTables, choice: Choice, now: float) -> None:
+def use(accounts: Accounts, vec: VecTables, choice: Choice, now: float) -> None:
     """Embed with the provider that was chosen.
 
     A process that merely lacks a key changes nothing for those that have it: its texts wait.
     """
     if choice.identity is not None or choice.requested == NONE:
-        mark = choice.endpoint.secrets_mark if choice.endpoint is not None else ""
-        retarget(connection, vec, choice.identity, choice.base_url, now, mark)
+        retarget(accounts, vec, choice.identity, choice.base_url, now, choice.mark)
 
 
 def retarget(
-    connection: Connection, vec: VecTables, wanted: Identity | None, base_url: str, now: float, mark: str
+    accounts: Accounts, vec: VecTables, wanted: Identity | None, base_url: str, now: float, mark: str
 ) -> None:
     """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
 
-    `mark` tells one set of secrets from another: with a new one the provider's health is forgotten.
+    `mark` tells one set of secrets from another: with a new one it is another account of the provider.
     """
+    connection = accounts.index
     with transaction(connection):
         if wanted is None:
             meta.put(connection, meta.TARGET, None)
@@ -51,11 +52,16 @@ def retarget(
         owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
         owner = f"{wanted.key} {mark}".strip()
         if owners.get(wanted.provider) != owner:
-            if wanted.provider in owners:
-                # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
-                health.forget(connection, wanted.provider)
+            before = owners.get(wanted.provider)
             meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
+        else:
+            before = owner
         meta.put(connection, meta.TARGET, row.id)
+        if before is not None and before != owner:
+            # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
+            if before.partition(" ")[2] == mark:
+                health.forget(accounts, wanted.provider)
+            health.forget_legacy(accounts, wanted.provider)
         meta.put(connection, meta.FALLBACK, None)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:

@@ -10,12 +10,13 @@ loaded, every right answer after it would be refused for ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vec import VecTables
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 #: Times that two first answers may contradict each other; then the later one is refused, or a server that
 #: never agrees with itself would be paid without end.
 MAX_CONTRADICTIONS = 3
+
+Change = Callable[[Health], Health]
 
 _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 
@@ -47,10 +50,12 @@ class Failure:
     retry_after_s: float | None = None
     #: The request returned no vector at all, so the provider may be what is broken.
     no_results: bool = False
+    #: A stop that is about the model, so that others of the account go on.
+    of_model: bool = False
 
 
 def store_vectors(
-    connection: Connection,
+    accounts: Accounts,
     vec: VecTables,
     identity: Identity,
     lease: str,
@@ -63,6 +68,7 @@ def store_vectors(
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search.
     """
+    connection, changes = accounts.index, [_with_caps(learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key) or identities.ensure(connection, identity, "", now)
         dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
@@ -73,28 +79,27 @@ def store_vectors(
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
         stored = vectors.store(connection, vec, row, good, now)
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
-        before = health.read(connection, identity.provider)
-        after = _with_caps(before, learned)
         failed = 0
         if odd:
             error = f"{len(odd[0].vector) // 4} dimensions came, the index has {dims}"
             texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
             failed = vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
-            after = health.after_trouble(after, error, _MODEL_CHANGED, None, now, probe=lease)
+            changes.append(
+                lambda was: health.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
+            )
             _contradict_first_answer(connection, vec, row.id, lease)
         elif good:
-            after = health.after_success(after, probe=lease)
+            changes.append(lambda was: health.after_success(was, probe=lease))
             if _is_first_answer_open(connection, row.id, lease):
                 meta.put(connection, meta.FIRST_ANSWER, None)
         if batches.count(connection, lease, stored=stored, failed=failed):
             # The result of a batch says nothing about requests.
-            after = before
+            changes.clear()
             if len(good) > 1 and not odd and meta.get(connection, meta.FIRST_ANSWER):
                 # The rows of its file agree with each other.
                 meta.put(connection, meta.FIRST_ANSWER, None)
         leases.close_lease(connection, lease)
-        if after != before:
-            health.write(connection, identity.provider, after, now)
+        _tell(accounts, identity, changes, now)
         if stored:
             meta.bump(connection)
             meta.add(connection, meta.EMBEDDED_TOTAL, stored)
@@ -103,7 +108,7 @@ def store_vectors(
 
 
 def record_failure(
-    connection: Connection,
+    accounts: Accounts,
     identity: Identity,
     lease: str,
     hashes: Sequence[bytes],
@@ -112,44 +117,57 @@ def record_failure(
     now: float,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
+    connection, changes = accounts.index, [_with_caps(learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key)
         if row is None:
             return
-        before = health.read(connection, identity.provider)
-        after = _with_caps(before, learned)
         error, action = failure.error, failure.action
         texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
         failed = 0
         if failure.kind in ("stop", "later"):
             if failure.kind == "stop":
-                after = health.after_stop(after, health.REQUEST_RULES, error, action, now, probe=lease)
+                rules = health.REQUEST_RULES
+                changes.append(lambda was: health.after_stop(was, rules, error, action, now, probe=lease))
             else:
-                after = health.after_trouble(after, error, action, failure.retry_after_s, now, probe=lease)
+                wait_s = failure.retry_after_s
+                changes.append(lambda was: health.after_trouble(was, error, action, wait_s, now, probe=lease))
             # The cooldown of the provider is what keeps them back; it may end before its time.
             vectors.defer(connection, texts, error)
         elif failure.kind == "broken":
             if failure.no_results:
                 # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                after = health.after_trouble(after, error, action, None, now, probe=lease)
+                changes.append(lambda was: health.after_trouble(was, error, action, None, now, probe=lease))
             reason = f"{error}; {action}" if action else error
             failed = vectors.retry_or_fail(connection, texts, reason, now)
         else:
-            after = health.after_refused_text(after, probe=lease)
+            changes.append(lambda was: health.after_refused_text(was, probe=lease))
             failed = vectors.fail(connection, texts, error, now)
         if batches.count(connection, lease, failed=failed):
-            after = before
+            changes.clear()
         leases.close_lease(connection, lease)
-        if after != before:
-            health.write(connection, identity.provider, after, now)
+        _tell(accounts, identity, changes, now, of_model=failure.of_model)
 
 
-def _with_caps(health: Health, learned: LearnedCaps) -> Health:
-    return replace(
-        health,
-        max_rows=tighter(health.max_rows, learned.max_rows),
-        max_tokens=tighter(health.max_tokens, learned.max_tokens),
+def _with_caps(learned: LearnedCaps) -> Change:
+    return lambda was: replace(
+        was,
+        max_rows=tighter(was.max_rows, learned.max_rows),
+        max_tokens=tighter(was.max_tokens, learned.max_tokens),
     )
+
+
+def _tell(
+    accounts: Accounts, identity: Identity, changes: Sequence[Change], now: float, *, of_model: bool = False
+) -> None:
+    """Apply all changes to the health of the provider at once."""
+
+    def change(was: Health) -> Health:
+        for each in changes:
+            was = each(was)
+        return was
+
+    health.update(accounts, identity.provider, health.REQUESTS, now, change, of_model=of_model)
 
 
 def _is_first_answer_open(connection: Connection, identity_id: int, lease: str) -> bool:

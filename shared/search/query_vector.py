@@ -6,11 +6,14 @@ import threading
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import Choice, choose_for_identity
-from memline.shared.embedders.protocol import Embedder
-from memline.shared.errors import ProviderLater, ProviderStop
+from memline.shared.embedders.choice import LOCAL, Choice, choose_for_identity
+from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, limit_attempts
+from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
+from memline.shared.index.accounts import account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.limits import Limits, minute_limits
+from memline.shared.sources.tokens import estimate_tokens
 
 #: Seconds a question waits for its vector; then keyword hits are better than more waiting.
 QUERY_TIMEOUT_S = 8.0
@@ -23,19 +26,20 @@ COOLDOWN_SHARE = 4
 class QueryEmbedder:
     """Embeds questions for one agent; keeps its connection for the next question."""
 
-    def __init__(self, settings: AgentSettings, choice: Choice, *, clock: Clock) -> None:
+    def __init__(self, settings: AgentSettings, choice: Choice, *, limits: Limits, clock: Clock) -> None:
         self._settings = settings
         self._choice = choice
+        self._limits = limits
         self._clock = clock
         self._lock = threading.Lock()
-        self._embedders: dict[tuple[str, int], Embedder] = {}
+        self._embedders: dict[tuple[str, int], tuple[Choice, Embedder]] = {}
         #: No question is embedded before this time (seconds since the epoch), and why.
         self._retry_at = 0.0
         self._cooldown_reason = ""
 
     def close(self) -> None:
         with self._lock:
-            for embedder in self._embedders.values():
+            for _, embedder in self._embedders.values():
                 embedder.close()
             self._embedders.clear()
 
@@ -55,16 +59,46 @@ class QueryEmbedder:
                 hint="ask again after that; keyword search goes on",
                 retry_after_s=wait_s,
             )
+        choice, embedder = self._embedder_of(active)
+        is_counted = self._take_place(choice, text)
         began = self._clock.now()
         try:
-            return self._embedder_of(active).embed_query(text, timeout_s=QUERY_TIMEOUT_S)
+            with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
+                return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.now()
             self._retry_at = now + (error.retry_after_s or COOLDOWN_SHARE * (now - began))
             self._cooldown_reason = error.message
             raise
 
-    def _embedder_of(self, active: IdentityRow) -> Embedder:
+    def _take_place(self, choice: Choice, text: str) -> bool:
+        """Take a place within the account's limits of a minute; tells whether calls are counted there.
+
+        A question waits for none: raises ProviderLater when there is no place now.
+        """
+        max_requests, max_tokens = minute_limits(self._settings, choice)
+        if choice.provider == LOCAL or not (max_requests or max_tokens):
+            return False
+        try:
+            wait_s = self._limits.take(
+                account_id(choice.provider, choice.mark),
+                tokens=estimate_tokens(text),
+                max_requests=max_requests,
+                max_tokens=max_tokens,
+                is_question=True,
+            )
+        except (IndexFault, QueueError):
+            # Where limits are kept cannot be written now. One question more is better than no answer.
+            return True
+        if wait_s > 0:
+            raise ProviderLater(
+                f"{choice.provider} is at its limit of a minute",
+                hint=f"ask again in {wait_s:.0f} s; keyword search goes on",
+                retry_after_s=wait_s,
+            )
+        return True
+
+    def _embedder_of(self, active: IdentityRow) -> tuple[Choice, Embedder]:
         key = (active.identity.key, active.vector_dims)
         with self._lock:
             if key not in self._embedders:
@@ -73,5 +107,5 @@ class QueryEmbedder:
                     # The model is being changed: the old vectors are searched until the new are complete.
                     choice = choose_for_identity(self._settings, active.identity, active.base_url)
                 # Those of former identities stay open: another thread may be using them.
-                self._embedders[key] = choice.build(vector_dims=active.vector_dims)
+                self._embedders[key] = choice, choice.build(vector_dims=active.vector_dims)
             return self._embedders[key]

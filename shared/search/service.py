@@ -13,7 +13,9 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import identities, ledger, meta, vectors
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.scheduling import health
+from memline.shared.scheduling.limits import FileLimits, Limits
 from memline.shared.search.query_vector import QueryEmbedder
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
@@ -40,9 +42,13 @@ class MemorySearch:
         choice: Choice | None = None,
         long_lived: bool = False,
         caches_answers: bool = False,
+        limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`long_lived`: keep vectors in memory. `caches_answers`: reuse the answer to a repeated question."""
+        """`long_lived`: keep vectors in memory. `caches_answers`: reuse the answer to a repeated question.
+
+        `limits`: those of a fleet; None for those of the home.
+        """
         vector_store = settings.memory.store.vector
         self._settings = settings
         self._choice = choice or choose(settings)
@@ -53,12 +59,15 @@ class MemorySearch:
             vec_enabled=vector_store.enabled,
             extension_path=vector_store.extension_path,
         )
-        self._embedder = QueryEmbedder(settings, self._choice, clock=self._clock)
+        self._account_file = AccountFile(settings.account_path)
+        limits = limits or FileLimits(self._account_file, self._clock)
+        self._embedder = QueryEmbedder(settings, self._choice, limits=limits, clock=self._clock)
         self._cache = AnswerCache() if caches_answers else None
 
     def close(self) -> None:
         self._embedder.close()
         self._index.close()
+        self._account_file.close()
 
     def ask(self, request: SearchRequest, disk: DiskState | None = None) -> Answer:
         """Answer a question; `disk` is how the index compares to the files, and comes first in the warning.
@@ -94,7 +103,10 @@ class MemorySearch:
             if target and vectors.is_pending(connection, target.id):
                 pending = vectors.backlog(connection, target.id).pending
             fallback = meta.get(connection, meta.FALLBACK)
-            state = health.read(connection, active.identity.provider) if active else health.Health()
+            state = health.Health()
+            if active:
+                accounts = Accounts(index=connection, file=self._account_file, name="")
+                state = health.read(accounts, active.identity.provider, model=active.identity.model)
             allowed = self._settings.memory.sources
             has_other_sources = ledger.has_others(connection, allowed)
         choice = self._choice

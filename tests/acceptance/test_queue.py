@@ -22,11 +22,12 @@ from memline.shared.index.rows import TextRow
 from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.in_flight import RedisRequests
-from memline.shared.queue.limits import WINDOW_S, RedisLimits
+from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import EmbedTexts, encode
 from memline.shared.queue.redis_broker import FailMessages, FleetBroker, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.replies import Replies
+from memline.shared.scheduling.limits import WINDOW_S
 from tests.support.index_rows import MODEL_A
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import until
@@ -477,8 +478,22 @@ def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
     assert one.take("openai", tokens=500, max_tokens=100) == 0
     assert 50 < two.take("openai", tokens=1, max_tokens=100) <= WINDOW_S
     assert two.take("voyage", tokens=60, max_tokens=100) == 0
-    assert one.take("voyage", tokens=40, max_tokens=100) == 0
+    assert one.take("voyage", tokens=30, max_tokens=100) == 0
     assert 50 < one.take("voyage", tokens=1, max_tokens=100) <= WINDOW_S
+
+
+def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server: RedisServer) -> None:
+    limits = RedisLimits(redis_server.url)
+
+    texts = [limits.take("a", tokens=1, max_requests=10) for _ in range(10)]
+    questions = [limits.take("a", tokens=1, max_requests=10, is_question=True) for _ in range(2)]
+
+    assert texts[:9] == [0] * 9
+    assert texts[9] > 50
+    assert questions[0] == 0
+    assert questions[1] > 50
+    assert limits.take("b", tokens=100, max_tokens=100, is_question=True) == 0
+    assert limits.take("b", tokens=1, max_tokens=100, is_question=True) > 50
 
 
 def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:

@@ -179,7 +179,7 @@ def test_the_fallback_embeds_until_a_start_after_the_cooldown_gives_the_primary_
     with working(place):
         after_restart = target(place)
         assert len(server.requests) == 0
-    place.execute("UPDATE providers SET probe_at = 1")
+    place.execute_accounts("UPDATE health SET probe_at = 1")
     with working(place):
         until(lambda: target(place) == "openai" and ready(place) == TEXTS, "the primary's vectors")
 
@@ -196,7 +196,7 @@ def test_the_fallback_stays_until_an_operator_asks(
     place.index()
     server.control({"fault": "", "clear_log": True})
     doctor = place.run("doctor").stdout
-    place.execute("UPDATE providers SET probe_at = 1")
+    place.execute_accounts("UPDATE health SET probe_at = 1")
     status = place.run("status").stdout
     resumed = place.run("queue", "resume", "--provider", "openai")
 

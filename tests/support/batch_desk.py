@@ -180,7 +180,7 @@ class Desk:
 
     @property
     def batch_health(self) -> health.Health:
-        return health.read(self.writer.connection, "openai", health.BATCH)
+        return health.read(self.writer.accounts, "openai", health.BATCH)
 
     def request_cancel(self, token: str) -> bool:
         """The operator cancels a batch."""
@@ -192,7 +192,7 @@ class Desk:
         """Two batches failed."""
         with transaction(self.writer.connection):
             for _ in range(2):
-                batch_failed(self.writer.connection, "it broke", self.clock.now())
+                batch_failed(self.writer.accounts, "it broke", self.clock.now())
 
     def plan(self, *, has_pending_files: bool = False, **rules: int) -> BatchPlan:
         """Plan once, as the dispatcher does."""
@@ -225,6 +225,7 @@ class Desk:
     def lifecycle(self, claim: Claim) -> Lifecycle:
         return Lifecycle(
             claim=claim,
+            accounts=self.writer.accounts,
             vec=self.writer.vec,
             api=self._reach,
             identity=MODEL_A,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from sqlite3 import Connection
 
 from memline.shared.config.schema import Batch
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, vectors
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
@@ -75,8 +75,8 @@ def fail(writer: IndexWriter, request: Request, kind: str, *, retry_after_s: flo
 
 def use(writer: IndexWriter, choice: Choice) -> None:
     """Embed with the provider of a choice from now on."""
-    with writer.session() as (connection, now):
-        model_change.use(connection, writer.vec, choice, now)
+    with writer.session() as (_, now):
+        model_change.use(writer.accounts, writer.vec, choice, now)
 
 
 def forget_vectors(writer: IndexWriter) -> None:
@@ -93,12 +93,12 @@ def target_id(writer: IndexWriter) -> int:
 
 
 def batch_failed(
-    connection: Connection, error: str, now: float, *, tag: str = "", for_good: bool = False
+    accounts: Accounts, error: str, now: float, *, tag: str = "", for_good: bool = False
 ) -> Health:
     """A batch of OpenAI failed; `for_good`: the provider refused it."""
     follow = health.after_stop if for_good else health.after_failure
     return health.update(
-        connection,
+        accounts,
         "openai",
         health.BATCH,
         now,

@@ -16,6 +16,7 @@ from memline.producers.runs.index_run import IndexReport, bring_up_to_date
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.index import driver
+from memline.shared.index.accounts import AccountFile
 from memline.shared.search.results import Answer, SearchRequest
 from tests.support import process
 from tests.support.process import Ran
@@ -128,6 +129,11 @@ class Place:
     def execute(self, sql: str, *values: object) -> None:
         with closing(driver.open_writer(self.index_path)) as writer:
             writer.execute(sql, values)
+
+    def execute_accounts(self, sql: str) -> None:
+        """Run SQL on what the home knows of its provider accounts."""
+        with closing(AccountFile(self.agent.account_path)) as file, file.writing() as writer:
+            writer.execute(sql)
 
     def outcomes(self) -> dict[str, tuple[str, str]]:
         """path -> (outcome, reason), as the ledger has them."""

@@ -90,7 +90,7 @@ def test_a_bad_key_pauses_the_provider_and_keeps_the_texts_for_a_batch(desk: Des
 
     desk.run(batch.token, steps=2)
 
-    state = health.read(desk.writer.connection, "openai")
+    state = health.read(desk.writer.accounts, "openai")
     assert (state.paused, state.reason, state.action) == (True, "bad key", "fix it")
     assert desk.batch_health.state == "closed"
     assert desk.states() == {"wanted": TEXTS}
@@ -106,7 +106,7 @@ def test_where_there_is_no_batch_api_the_breaker_opens_at_once(
 
     assert desk.batch_health.state == "open"
     assert desk.batch_health.action == "switch it off"
-    assert not health.read(desk.writer.connection, "openai").paused
+    assert not health.read(desk.writer.accounts, "openai").paused
     assert desk.plan().held == (), "the texts go out in requests"
     assert desk.api.files == {}
 

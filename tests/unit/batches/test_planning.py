@@ -250,7 +250,7 @@ def test_when_the_cool_down_is_over_one_batch_is_the_probe(empty_desk: Desk) -> 
     plan = desk.plan()
 
     (batch,) = desk.open()
-    assert health.read(desk.writer.connection, "openai", health.BATCH).probe == batch.token
+    assert health.read(desk.writer.accounts, "openai", health.BATCH).probe == batch.token
     assert plan.made == 1
     assert desk.plan().held == (), "the others do not wait for the probe"
 

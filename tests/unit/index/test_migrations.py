@@ -90,7 +90,7 @@ def test_every_row_of_schema_4_is_kept_and_nothing_is_wanted_again(path: Path) -
         assert other.state == "intent"
         assert (batch.provider_state, batch.call_started_at, batch.polled_at) == ("running", 2, 3)
         assert batch.cancel_requested_at == 4
-        state = health.read(connection, "openai")
+        state = health.read(writer.accounts, "openai")
         assert (state.retry_at, state.manual) == (5, True)
         assert ledger.session_days(connection) == {2: ("2026-01-01", "2026-01-02")}
         assert writer.lease(CAPS, credits=8, only_full=False) == []
@@ -140,7 +140,7 @@ def test_a_paused_provider_of_schema_1_keeps_its_pause_and_its_caps(path: Path) 
         )
 
     with closing(IndexWriter(path)) as writer:
-        state = health.read(writer.connection, "openai")
+        state = health.read(writer.accounts, "openai")
 
     assert (state.state, state.reason, state.action, state.max_rows) == ("open", "no quota", "pay", 64)
     assert state.probe_at == 1_750_000_000

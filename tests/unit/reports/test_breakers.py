@@ -32,19 +32,19 @@ def writer(place: Place) -> Iterator[IndexWriter]:
 
 def may_batch(writer: IndexWriter) -> bool:
     with transaction(writer.connection):
-        return health.may_batch(writer.connection, "openai", NOW)
+        return health.may_batch(writer.accounts, "openai", NOW)
 
 
 def stop_batches(writer: IndexWriter) -> None:
     with transaction(writer.connection):
         for _ in range(2):
-            batch_failed(writer.connection, "it expired", NOW)
+            batch_failed(writer.accounts, "it expired", NOW)
 
 
 def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: IndexWriter) -> None:
     stop_batches(writer)
 
-    requests, batch = breakers.of_index(writer.connection, place.agent)
+    requests, batch = breakers.of_index(writer.accounts, place.agent)
 
     assert (requests["mode"], requests["state"], requests["nextProbe"]) == ("requests", "closed", None)
     assert batch == {
@@ -69,7 +69,7 @@ def test_a_line_says_when_it_is_asked_again_and_what_to_type(
     place: Place, writer: IndexWriter, seconds: float, when: str
 ) -> None:
     stop_batches(writer)
-    requests, batch = breakers.of_index(writer.connection, place.agent)
+    requests, batch = breakers.of_index(writer.accounts, place.agent)
 
     assert breakers.words(requests, NOW) == ""
     assert breakers.words(batch, batch["nextProbe"] - seconds) == (
@@ -110,7 +110,7 @@ def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexW
     stop_batches(writer)
 
     breakers.resume(place.agent, provider="gemini")
-    still = breakers.of_index(writer.connection, place.agent)[1]["state"]
+    still = breakers.of_index(writer.accounts, place.agent)[1]["state"]
     found = breakers.pause(place.agent, provider="gemini", mode="requests")
 
     assert still == "open"

@@ -10,6 +10,7 @@ from memline.producers.runs.loop_errors import FLUSH, LoopErrors
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A
 from tests.support.workspace import Place, remote
 
 
@@ -68,10 +69,11 @@ def test_a_provider_that_was_named_and_has_no_key_is_a_problem(place: Place) -> 
 def test_an_open_breaker_is_a_problem_and_one_of_batches_a_warning(place: Place) -> None:
     place.configure(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
     writer = IndexWriter.of(place.agent)
-    with writer.session() as (connection, now):
+    with writer.session() as (_, now):
+        writer.retarget(MODEL_A)
         opened = Health(state="open", reason="bad key", action="check the key", probe_at=now + 60)
-        health.write(connection, "openai", opened, now)
-        health.write(connection, "openai", opened, now, health.BATCH)
+        for mode in health.MODES:
+            health.update(writer.accounts, "openai", mode, now, lambda _: opened)
     writer.close()
 
     found = {(each.level, each.what, each.fix) for each in troubles(place)}

@@ -43,7 +43,7 @@ def test_the_state_of_an_agent_counts_vectors_and_names_its_provider_first(place
     answer(writer, lease_all(writer))
     writer.store_file(file_row("b.md", "pears"))
     with transaction(writer.connection):
-        health.set_paused(writer.connection, "voyage", True, 0.0, health.REQUESTS)
+        health.set_paused(writer.accounts, "voyage", True, health.REQUESTS)
     writer.close()
 
     state = agent_state(place.agent)

@@ -128,7 +128,7 @@ def test_a_provider_in_trouble_is_reported(place: Place) -> None:
     fill(place)
     index = IndexWriter.of(place.agent)
     ill = Health(state="open", failures=3, retry_at=metrics.time.time() + 60)
-    health.write(index.connection, "openai", ill, 0.0)
+    health.update(index.accounts, "openai", health.REQUESTS, 0.0, lambda _: ill)
     index.close()
 
     found = scraped(place)

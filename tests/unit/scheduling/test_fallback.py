@@ -31,18 +31,18 @@ def target(writer: IndexWriter) -> Identity:
 
 
 def start(writer: IndexWriter, second: Choice | None = SECOND) -> None:
-    with writer.session() as (connection, now):
-        fallback.start(connection, writer.vec, FIRST, second, now)
+    with writer.session() as (_, now):
+        fallback.start(writer.accounts, writer.vec, FIRST, second, now)
 
 
 def switch_if_needed(writer: IndexWriter, second: Choice) -> None:
-    with writer.session() as (connection, now):
-        fallback.switch_if_needed(connection, writer.vec, FIRST, second, now)
+    with writer.session() as (_, now):
+        fallback.switch_if_needed(writer.accounts, writer.vec, FIRST, second, now)
 
 
 def switch_back(writer: IndexWriter) -> None:
-    with writer.session() as (connection, now):
-        fallback.switch_back(connection, writer.vec, FIRST, now)
+    with writer.session() as (_, now):
+        fallback.switch_back(writer.accounts, writer.vec, FIRST, now)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_operator_gets_the_primary_back_at_once(stopped: IndexWriter) -> None
     switch_back(stopped)
 
     assert target(stopped) == MODEL_A
-    assert not health.read(stopped.connection, "openai").paused
+    assert not health.read(stopped.accounts, "openai").paused
 
 
 def test_nothing_is_paid_for_twice_however_often_they_alternate(
@@ -155,4 +155,4 @@ def test_caps_are_kept_while_the_fallback_is_active(writer: IndexWriter) -> None
     use(writer, SECOND)
     use(writer, FIRST)
 
-    assert health.read(writer.connection, "openai").max_rows == 7
+    assert health.read(writer.accounts, "openai").max_rows == 7

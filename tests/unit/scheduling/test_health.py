@@ -4,7 +4,6 @@ import uuid
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from sqlite3 import Connection
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Batch
+from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index.vectors import Backlog
@@ -155,10 +155,10 @@ def test_a_manual_pause_allows_no_probe_until_it_is_ended(writer: IndexWriter) -
     writer.retarget(MODEL_A)
     writer.store_file(file_row("a.md", "apples"))
     with transaction(writer.connection):
-        health.set_paused(writer.connection, "openai", True, NOW, health.REQUESTS)
+        health.set_paused(writer.accounts, "openai", True, health.REQUESTS)
     paused = lease_all(writer)
     with transaction(writer.connection):
-        health.set_paused(writer.connection, "openai", False, NOW, health.REQUESTS)
+        health.set_paused(writer.accounts, "openai", False, health.REQUESTS)
 
     assert paused == []
     assert len(lease_all(writer)) == 1
@@ -201,7 +201,7 @@ def test_no_sequence_of_events_sends_two_probes(
     # Shorter than a lease: what was sent before the breaker opened may still be out when a probe is due.
     monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, open_s=25.0))
     clock = ManualClock()
-    path = tmp_path / f"{uuid.uuid4()}.sqlite"
+    path = tmp_path / str(uuid.uuid4()) / "main.sqlite"
     with Processes(path, clock) as writers:
         writers[0].retarget(MODEL_A)
         writers[0].store_file(file_row("a.md", *(f"text {n}" for n in range(300))))
@@ -209,7 +209,7 @@ def test_no_sequence_of_events_sends_two_probes(
         in_flight: list[tuple[Request, float]] = []
         for what, which in events:
             writer = writers[which % 2]
-            was = health.read(writer.connection, "openai")
+            was = health.read(writer.accounts, "openai")
             if what == "send":
                 sent = writer.lease(SMALL, credits=3, only_full=False)
                 if was.state != CLOSED and sent:
@@ -230,7 +230,7 @@ def test_no_sequence_of_events_sends_two_probes(
                 writers.restart(which % 2)
             else:
                 writer.retry_all()
-            _makes_sense(health.read(writers[0].connection, "openai"))
+            _makes_sense(health.read(writers[0].accounts, "openai"))
 
 
 WAITS = {"a moment": 1.0, "a cool-down": 26.0, "a lease": LEASE_S + 1, "an hour": 3_600.0}
@@ -287,15 +287,18 @@ BATCH_EVENTS = st.tuples(
 @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_no_sequence_of_batches_makes_two_probes(events: list[tuple[str, int]], tmp_path: Path) -> None:
     now = NOW
-    with Processes(tmp_path / f"{uuid.uuid4()}.sqlite", ManualClock()) as writers:
-        connection = writers[0].connection
+    with Processes(tmp_path / str(uuid.uuid4()) / "main.sqlite", ManualClock()) as writers:
+        accounts = writers[0].accounts
+        connection = accounts.index
         in_flight: list[str] = []
         probes: set[str] = set()
         for number, (what, which) in enumerate(events):
             if what == "make":
                 with transaction(connection):
-                    was = health.read(connection, "openai", health.BATCH)
-                    may = health.may_batch(connection, "openai", now, tag=f"batch {number}")
+                    was = health.read(accounts, "openai", health.BATCH)
+                    may = health.may_batch(accounts, "openai", now, tag=f"batch {number}")
+                    if may:
+                        open_batch(accounts, f"batch {number}")
                 if may and was.state != CLOSED:
                     assert not probes, "two probes at a time"
                     probes.add(f"batch {number}")
@@ -306,23 +309,34 @@ def test_no_sequence_of_batches_makes_two_probes(events: list[tuple[str, int]], 
                 tag = in_flight.pop(which % len(in_flight))
                 probes.discard(tag)
                 with transaction(connection):
-                    end_batch(connection, tag, what, now)
+                    end_batch(accounts, tag, what, now)
 
 
-def end_batch(connection: Connection, tag: str, what: str, now: float) -> None:
+def open_batch(accounts: Accounts, tag: str) -> None:
+    accounts.index.execute(
+        "INSERT OR IGNORE INTO identities (id, key, provider, model, endpoint, dims, scheme, created_at)"
+        " VALUES (1, 'key', 'openai', 'model', '', 0, '', 0)"
+    )
+    accounts.index.execute(
+        "INSERT INTO batches (token, identity_id, state, created_at) VALUES (?, 1, 'intent', 0)", (tag,)
+    )
+
+
+def end_batch(accounts: Accounts, tag: str, what: str, now: float) -> None:
+    accounts.index.execute("UPDATE batches SET state = 'closed' WHERE token = ?", (tag,))
     if what == "worked":
-        health.update(connection, "openai", BATCH, now, lambda was: health.after_success(was, probe=tag))
+        health.update(accounts, "openai", BATCH, now, lambda was: health.after_success(was, probe=tag))
     elif what == "lost":
-        health.update(connection, "openai", BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
+        health.update(accounts, "openai", BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
     else:
-        batch_failed(connection, "it failed", now, tag=tag, for_good=what == "for good")
+        batch_failed(accounts, "it failed", now, tag=tag, for_good=what == "for good")
 
 
 def fail_batches(writer: IndexWriter, times: int, now: float = NOW) -> Health:
     state = Health()
     for _ in range(times):
         with transaction(writer.connection):
-            state = batch_failed(writer.connection, "it expired", now)
+            state = batch_failed(writer.accounts, "it expired", now)
     return state
 
 
@@ -331,8 +345,8 @@ def test_two_batches_that_fail_stop_batches_and_leave_requests_alone(writer: Ind
     two = fail_batches(writer, 1)
 
     assert (one.state, two.state) == ("closed", "open")
-    assert not health.may_batch(writer.connection, "openai", NOW + 60)
-    assert health.read(writer.connection, "openai") == Health()
+    assert not health.may_batch(writer.accounts, "openai", NOW + 60)
+    assert health.read(writer.accounts, "openai") == Health()
 
 
 def test_a_batch_that_works_after_the_cooldown_closes_the_breaker(writer: IndexWriter) -> None:
@@ -340,20 +354,21 @@ def test_a_batch_that_works_after_the_cooldown_closes_the_breaker(writer: IndexW
     later = NOW + BATCH_RULES.open_s
 
     with transaction(writer.connection):
-        first = health.may_batch(writer.connection, "openai", later, tag="probe")
-        second = health.may_batch(writer.connection, "openai", later, tag="other")
-        end_batch(writer.connection, "probe", "worked", later)
+        first = health.may_batch(writer.accounts, "openai", later, tag="probe")
+        open_batch(writer.accounts, "probe")
+        second = health.may_batch(writer.accounts, "openai", later, tag="other")
+        end_batch(writer.accounts, "probe", "worked", later)
 
     assert (first, second) == (True, False)
-    assert health.may_batch(writer.connection, "openai", later)
-    assert health.read(writer.connection, "openai", BATCH) == Health()
+    assert health.may_batch(writer.accounts, "openai", later)
+    assert health.read(writer.accounts, "openai", BATCH) == Health()
 
 
 def test_a_provider_without_batches_gets_no_second_batch(writer: IndexWriter) -> None:
     with transaction(writer.connection):
-        batch_failed(writer.connection, "404", NOW, for_good=True)
+        batch_failed(writer.accounts, "404", NOW, for_good=True)
 
-    assert not health.may_batch(writer.connection, "openai", NOW)
+    assert not health.may_batch(writer.accounts, "openai", NOW)
 
 
 def test_the_limit_and_the_cool_down_of_batches_are_settings() -> None:
@@ -367,7 +382,7 @@ def test_the_state_outlives_the_process_and_is_shared(writer: IndexWriter, path:
     state = fail_batches(writer, 2)
 
     with closing(IndexWriter(path)) as other:
-        assert health.read(other.connection, "openai", BATCH) == state
+        assert health.read(other.accounts, "openai", BATCH) == state
 
 
 def test_another_model_of_the_same_provider_begins_anew(writer: IndexWriter) -> None:
@@ -377,11 +392,11 @@ def test_another_model_of_the_same_provider_begins_anew(writer: IndexWriter) -> 
     fail_batches(writer, 2)
 
     writer.retarget(MODEL_A)
-    same = health.read(writer.connection, "openai").paused
+    same = health.read(writer.accounts, "openai").paused
     writer.retarget(MODEL_B)
 
     assert same
-    assert health.read_all(writer.connection) == {
+    assert health.read_all(writer.accounts) == {
         ("openai", "requests"): Health(),
         ("openai", "batch"): Health(),
     }
@@ -401,7 +416,7 @@ def test_a_probe_needs_nothing_that_is_wanted(writer: IndexWriter, clock: Manual
     answer(writer, [probe])
 
     assert [text.text for text in probe.texts] == ["apples"]
-    assert not health.read(writer.connection, "openai").paused
+    assert not health.read(writer.accounts, "openai").paused
     assert lease_all(writer) == []
 
 
@@ -428,13 +443,13 @@ def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
         fail(wanting, request, "later")
         clock.advance(120)
 
-    paused = health.read(wanting.connection, "openai")
+    paused = health.read(wanting.accounts, "openai")
     assert paused.paused and "it was later" in paused.reason
     assert lease_all(wanting) == []
 
     wanting.retry_all()
     answer(wanting, lease_all(wanting))
-    assert health.read(wanting.connection, "openai") == health.Health()
+    assert health.read(wanting.accounts, "openai") == health.Health()
 
 
 def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -> None:
@@ -447,7 +462,7 @@ def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -
     for request in requests:
         fail(writer, request, "later")
 
-    assert health.read(writer.connection, "openai").failures == 1
+    assert health.read(writer.accounts, "openai").failures == 1
 
 
 def test_stop_pauses_the_provider_with_what_to_do(wanting: IndexWriter, clock: ManualClock) -> None:
@@ -455,7 +470,7 @@ def test_stop_pauses_the_provider_with_what_to_do(wanting: IndexWriter, clock: M
 
     fail(wanting, request, "stop")
 
-    state = health.read(wanting.connection, "openai")
+    state = health.read(wanting.accounts, "openai")
     assert (state.paused, state.reason, state.action) == (True, "it was stop", "do something")
     assert lease_all(wanting) == []
     assert backlog(wanting) == Backlog(wanted=2)
@@ -478,7 +493,7 @@ def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
         clock.advance(2)
 
     assert calls == health.REQUEST_RULES.limit
-    assert health.read(writer.connection, "openai").paused
+    assert health.read(writer.accounts, "openai").paused
 
 
 def test_caps_that_one_model_taught_do_not_bind_another(writer: IndexWriter) -> None:
@@ -490,4 +505,4 @@ def test_caps_that_one_model_taught_do_not_bind_another(writer: IndexWriter) -> 
 
     writer.retarget(MODEL_B)
 
-    assert health.read(writer.connection, "openai").max_rows == 0
+    assert health.read(writer.accounts, "openai").max_rows == 0

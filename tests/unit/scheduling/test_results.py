@@ -51,7 +51,7 @@ def test_a_definite_no_stops_the_provider_at_once_with_a_hint(
 
     fail(five_texts, request, "stop")
 
-    state = health.read(five_texts.connection, "openai")
+    state = health.read(five_texts.accounts, "openai")
     assert (state.paused, state.reason, state.action) == (True, "it was stop", "do something")
     assert send(five_texts) == []
     assert backlog(five_texts) == Backlog(wanted=5)

@@ -7,11 +7,13 @@ from typing import Any, cast
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
+from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.limits import FileLimits
 from memline.shared.search.query_vector import COOLDOWN_SHARE, QueryEmbedder
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
@@ -49,8 +51,14 @@ def provider(clock: ManualClock) -> Provider:
 @pytest.fixture
 def embedder(provider: Provider, clock: ManualClock, tmp_path: Path) -> QueryEmbedder:
     settings = AgentSettings(agent="main", workspace=tmp_path, index_path=tmp_path / "i", state_dir=tmp_path)
-    choice = SimpleNamespace(identity=ACTIVE.identity, build=lambda **_: provider)
-    return QueryEmbedder(settings, cast(Any, choice), clock=clock)
+    return make_embedder(settings, provider, clock)
+
+
+def make_embedder(settings: AgentSettings, provider: Provider, clock: ManualClock) -> QueryEmbedder:
+    fields = {"provider": "openai", "fallback_from": "", "mark": "1", "build": lambda **_: provider}
+    choice = SimpleNamespace(identity=ACTIVE.identity, **fields)
+    limits = FileLimits(AccountFile(settings.account_path), clock)
+    return QueryEmbedder(settings, cast(Any, choice), limits=limits, clock=clock)
 
 
 def refusal(embedder: QueryEmbedder) -> str:
@@ -89,3 +97,24 @@ def test_the_time_that_a_provider_names_counts(embedder: QueryEmbedder, provider
     refusal(embedder)
 
     assert refusal(embedder) == "openai is not asked for another 60 s: no answer"
+
+
+def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_place(
+    provider: Provider, clock: ManualClock, tmp_path: Path
+) -> None:
+    memory = MemorySearch(remote=Remote(requests_per_minute=2))
+    paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "memory": memory}
+    one, two = (
+        make_embedder(AgentSettings(agent=name, index_path=tmp_path / name, **paths), provider, clock)
+        for name in ("one", "two")
+    )
+
+    one.embed("q", ACTIVE, Health())
+    two.embed("q", ACTIVE, Health())
+    began = clock.now()
+    why = refusal(one)
+
+    assert "openai is at its limit of a minute" in why
+    assert (provider.calls, clock.now()) == (2, began)
+    clock.advance(62)
+    assert two.embed("q", ACTIVE, Health()) == b"vector"

@@ -33,7 +33,7 @@ def context(tmp_path: Path, notes: Path, home: Path, clock: ManualClock) -> Iter
     remote = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k", "requestsPerMinute": 1}
     memory = {"provider": "openai", "model": "a", "remote": remote}
     config = tmp_path / "config.json5"
-    agents = {"defaults": {"memorySearch": memory}, "list": [{"id": "main"}]}
+    agents = {"defaults": {"memorySearch": memory}, "list": [{"id": "main"}, {"id": "work"}]}
     config.write_text(json.dumps({"agents": agents}), "utf-8")
     options = Options(config=config, home=tmp_path / "state", workspace=notes)
     context = Context(load(options, {"HOME": str(home)}).settings, clock=clock)

@@ -18,7 +18,7 @@ class Resource:
 
 
 def test_an_agent_that_is_not_configured_is_refused_with_those_that_are(context: Context) -> None:
-    with pytest.raises(MessageRefused, match=r"'bob', which is not configured here \(known: main\)"):
+    with pytest.raises(MessageRefused, match=r"'bob', which is not configured here \(known: main, work\)"):
         context.agent("bob")
 
 

@@ -9,6 +9,7 @@ import pytest
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome
 from memline.shared.errors import ModelMismatch, ProviderRefused, ProviderStop
+from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
 from memline.workers import embed
@@ -18,8 +19,13 @@ from tests.unit.workers.conftest import work
 TEXTS = (TextRow(hash=b"h1", text="one"), TextRow(hash=b"h2", text="two"))
 
 
-def request(identity: Identity) -> EmbedTexts:
-    return EmbedTexts(agent="main", identity=identity, lease="lease", texts=TEXTS)
+def request(identity: Identity, *, agent: str = "main") -> EmbedTexts:
+    return EmbedTexts(agent=agent, identity=identity, lease="lease", texts=TEXTS)
+
+
+def account(context: Context) -> str:
+    choice = context.choice("main")
+    return account_id(choice.provider, choice.mark)
 
 
 @pytest.fixture
@@ -68,7 +74,7 @@ def test_a_definite_no_keeps_all_workers_from_the_provider_for_a_while(
     (failed,) = sent
     assert isinstance(failed, EmbedFailed)
     assert (failed.kind, failed.hashes, failed.no_results) == ("stop", (b"h1", b"h2"), True)
-    assert context.limits.cooldown_s("openai") == embed.STOP_COOLDOWN_S
+    assert context.limits.cooldown_s(account(context)) == embed.STOP_COOLDOWN_S
 
 
 def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
@@ -117,3 +123,33 @@ def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_proces
 
     assert context.failure is error.value and context.stopping.is_set()
     assert sent == []
+
+
+def test_two_agents_with_one_key_share_the_minute(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    provider(Outcome(vectors=[b"v1", b"v2"]))
+
+    work(embed.embed_texts, request(identity))
+    work(embed.embed_texts, request(identity, agent="work"))
+
+    stored, failed = sent
+    assert isinstance(stored, StoreVectors) and isinstance(failed, EmbedFailed)
+    assert (failed.agent, failed.kind, failed.error) == ("work", "later", "openai is at its limit")
+
+
+@pytest.mark.parametrize(("status", "of_model"), [(404, True), (400, True), (401, False), (429, False)])
+def test_a_stop_says_whether_it_is_about_the_model_or_the_account(
+    context: Context,
+    identity: Identity,
+    sent: list[Wire],
+    provider: Callable[[Outcome], None],
+    status: int,
+    of_model: bool,
+) -> None:
+    provider(Outcome(vectors=[None, None], error=ProviderStop("no", status=status)))
+
+    work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed) and failed.of_model == of_model

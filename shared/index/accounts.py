@@ -1,0 +1,161 @@
+"""Keep what all processes of a home share about provider accounts, in one small SQLite file.
+
+`<home>/accounts.sqlite` is beside the indexes and belongs to none of them: two agents with one key have one
+breaker, one minute of limits and one ceiling. Each use is a transaction of its own, never longer than a
+few statements. It may be made while an index is locked, and never the other way round, so no two processes
+wait for each other. A crash between the two leaves a probe that is found lost, or counts too much.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
+from memline.shared.index import driver, meta
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: `application_id` of these files: the bytes "MemA". An index is another.
+APPLICATION_ID = 0x4D656D41
+
+#: `user_version` that this release reads and writes.
+VERSION = 1
+
+
+class AccountFile:
+    """The file of one home, opened when it is first needed. Safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: Connection | None = None
+        self._is_writer = False
+        self._file_id: tuple[int, int] | None = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection to a block that is one write transaction. Raises IndexFaults.
+
+        A damaged file is moved aside first: all it holds comes again, but for what was spent.
+        """
+        with self._lock, self._faults():
+            connection = self._open_writer()
+            with driver.transaction(connection):
+                yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection | None]:
+        """Give a connection to a block that only reads; None without a file that can be read."""
+        with self._lock, self._faults():
+            yield self._open_reader()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """Name this file in errors. IndexFault alone: a damaged account file is no damaged index."""
+        try:
+            with driver.faults(self.path):
+                yield
+        except IndexCorrupt as error:
+            self.close()
+            hint = f"move {self.path} away; only what was spent is forgotten"
+            raise IndexFault(error.message, hint=hint) from error
+
+    def _open_writer(self) -> Connection:
+        if not (self._is_open and self._is_writer):
+            self.close()
+            try:
+                self._connection = _connect(self.path)
+            except IndexCorrupt:
+                driver.move_aside(self.path, os.stat(self.path).st_mtime)
+                self._connection = _connect(self.path)
+            self._is_writer, self._file_id = True, driver.file_id(self.path)
+        assert self._connection is not None
+        return self._connection
+
+    def _open_reader(self) -> Connection | None:
+        if not self._is_open:
+            self.close()
+            with suppress(IndexMissing, IndexCorrupt), driver.faults(self.path):
+                self._connection = _connect_read_only(self.path)
+            self._is_writer, self._file_id = False, driver.file_id(self.path)
+        return self._connection
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether the connection leads to the file that is at the path now."""
+        return self._connection is not None and driver.file_id(self.path) == self._file_id
+
+
+@value
+class Accounts:
+    """The provider accounts of one index: their rows are in the account file, their names in the index."""
+
+    index: Connection
+    file: AccountFile
+    #: Tells this index from others of the home.
+    name: str
+
+    @classmethod
+    @contextmanager
+    def opened(cls, index: Connection, settings: AgentSettings) -> Iterator[Accounts]:
+        """Give the accounts of an agent's open index to a block, and close their file after it."""
+        accounts = cls.of_agent(index, settings)
+        try:
+            yield accounts
+        finally:
+            accounts.file.close()
+
+    @classmethod
+    def of_agent(cls, index: Connection, settings: AgentSettings) -> Accounts:
+        """Make the accounts of an agent's open index; their file is closed by the caller."""
+        return cls(index=index, file=AccountFile(settings.account_path), name=str(settings.index_path))
+
+    def of(self, provider: str) -> str:
+        """Name the account that this index has at a provider."""
+        owner: str = meta.get(self.index, meta.HEALTH_OF, {}).get(provider, "")
+        return account_id(provider, owner.partition(" ")[2])
+
+
+def account_id(provider: str, mark: str) -> str:
+    """Name an account; `mark` tells one set of address and secrets from another, and is none itself."""
+    return f"{provider}:{mark}" if mark else provider
+
+
+def _connect(path: Path) -> Connection:
+    connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION)
+    try:
+        with driver.transaction(connection):
+            if not driver.scalar(connection, "PRAGMA user_version"):
+                schema = Path(__file__).with_suffix(".sql").read_text("utf-8")
+                for statement in schema.split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect_read_only(path: Path) -> Connection:
+    if not path.exists() or not path.stat().st_size:
+        raise IndexMissing(f"there is no file {path}")
+    connection = driver.connect_read_only(path)
+    if not driver.scalar(connection, "PRAGMA user_version"):
+        connection.close()
+        raise IndexMissing(f"{path} is still empty")
+    return connection

@@ -1,0 +1,30 @@
+-- What a home knows of its provider accounts. An account is `<provider>:<mark>`; the mark is 32 bits of a digest
+-- of address and secrets, never a secret.
+
+-- Breaker, cooldown and learned caps of an account in a mode; with a model: what is wrong with that model alone.
+CREATE TABLE health (
+    account TEXT NOT NULL,
+    model TEXT NOT NULL DEFAULT '',
+    mode TEXT NOT NULL CHECK (mode IN ('requests', 'batch')),
+    state TEXT NOT NULL DEFAULT 'closed' CHECK (state IN ('closed', 'open', 'half_open')),
+    reason TEXT NOT NULL DEFAULT '',
+    action TEXT NOT NULL DEFAULT '',
+    failures INTEGER NOT NULL DEFAULT 0,
+    retry_at REAL NOT NULL DEFAULT 0,
+    since REAL NOT NULL DEFAULT 0,
+    probe_at REAL NOT NULL DEFAULT 0,
+    opens INTEGER NOT NULL DEFAULT 0,
+    probe TEXT NOT NULL DEFAULT '',
+    -- The index whose lease or batch the probe is, and when it is lost at the latest.
+    probe_index TEXT NOT NULL DEFAULT '',
+    probe_until REAL NOT NULL DEFAULT 0,
+    max_rows INTEGER NOT NULL DEFAULT 0,
+    max_tokens INTEGER NOT NULL DEFAULT 0,
+    updated_at REAL NOT NULL DEFAULT 0,
+    PRIMARY KEY (account, model, mode)
+) STRICT;
+
+-- Places within the limits of a minute, some of them still to come; and cooldowns.
+CREATE TABLE places (account TEXT NOT NULL, at REAL NOT NULL, tokens INTEGER NOT NULL) STRICT;
+CREATE INDEX places_order ON places (account, at);
+CREATE TABLE cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.index.accounts import AccountFile
+from memline.shared.scheduling.limits import WINDOW_S, FileLimits, for_texts
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "accounts.sqlite"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def limits(path: Path, clock: ManualClock) -> Iterator[FileLimits]:
+    with closing(FileLimits(AccountFile(path), clock)) as limits:
+        yield limits
+
+
+def test_without_limits_everything_goes_at_once(limits: FileLimits) -> None:
+    assert [limits.take("openai", tokens=10**6) for _ in range(100)] == [0.0] * 100
+
+
+def test_no_minute_holds_more_requests_than_allowed(limits: FileLimits, clock: ManualClock) -> None:
+    went: list[float] = []
+
+    for _ in range(1_000):
+        if limits.take("openai", tokens=1, max_requests=7) == 0:
+            went.append(clock.now())
+        clock.advance(0.37)
+
+    assert len(went) > 40
+    assert all(sum(begin <= at < begin + 60 for at in went) <= 7 for begin in went)
+
+
+def test_the_wait_is_as_long_as_it_takes_and_no_longer(limits: FileLimits, clock: ManualClock) -> None:
+    limits.take("openai", tokens=60, max_tokens=100)
+    clock.advance(10)
+    limits.take("openai", tokens=40, max_tokens=100)
+    clock.advance(5)
+
+    wait_s = limits.take("openai", tokens=50, max_tokens=100)
+    clock.advance(wait_s)
+
+    assert wait_s == WINDOW_S - 15
+    assert limits.take("openai", tokens=50, max_tokens=100) == 0
+
+
+def test_a_request_above_the_whole_budget_goes_alone(limits: FileLimits, clock: ManualClock) -> None:
+
+    assert limits.take("openai", tokens=500, max_tokens=100) == 0
+    assert limits.take("openai", tokens=1, max_tokens=100) == WINDOW_S
+
+
+def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+
+    def take(max_wait_s: float) -> float:
+        return limits.take("openai", tokens=1, max_requests=2, max_wait_s=max_wait_s)
+
+    assert [take(0), take(0)] == [0, 0]
+    clock.advance(60)
+    waits = [take(1), take(5), take(5), take(100)]
+
+    # The first would not wait and got none; the next two have the places of the first two.
+    assert waits == [2, 2, 2, 64]
+    clock.advance(2)
+    assert take(0) == WINDOW_S
+
+
+def test_no_minute_holds_more_tokens_than_allowed_whatever_the_sizes_and_the_waits(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+    source = random.Random(7)
+    went: list[tuple[float, int]] = []
+
+    for _ in range(2_000):
+        tokens, max_wait_s = source.randint(1, 30), source.choice([0.0, 5.0])
+        wait_s = limits.take("p", tokens=tokens, max_requests=12, max_tokens=100, max_wait_s=max_wait_s)
+        if wait_s <= max_wait_s:
+            went.append((clock.now() + wait_s, tokens))
+        clock.advance(source.random())
+
+    for begin, _ in went:
+        inside = [tokens for at, tokens in went if begin <= at < begin + 60]
+        assert sum(inside) <= 100
+        assert len(inside) <= 12
+    served = sum(tokens for _, tokens in went)
+    assert served > 0.85 * 100 * (went[-1][0] - went[0][0]) / 60
+
+
+def test_a_cooldown_is_told(limits: FileLimits, clock: ManualClock) -> None:
+    limits.cool_down("openai", 10)
+    clock.advance(4)
+
+    assert (limits.cooldown_s("openai"), limits.cooldown_s("voyage")) == (6, 0)
+
+
+def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+    limits.cool_down("openai", 60)
+    limits.cool_down("openai", 1)
+
+    assert limits.take("openai", tokens=1) == 60
+    assert limits.take("voyage", tokens=1) == 0
+    clock.advance(60)
+    assert limits.take("openai", tokens=1) == 0
+
+
+def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path: Path, clock: ManualClock) -> None:
+    context = multiprocessing.get_context("fork")
+    children = [context.Process(target=take_for_ever, args=(path, clock, 40)) for _ in range(2)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+
+    with closing(FileLimits(AccountFile(path), clock)) as limits:
+        assert limits.take("openai:1", tokens=1, max_requests=20) == WINDOW_S
+        assert limits.take("openai:2", tokens=1, max_requests=20) == 0
+    assert [child.exitcode for child in children] == [-9, -9]
+    with closing(AccountFile(path)) as file, file.reading() as reader:
+        assert reader is not None
+        (taken,) = reader.execute("SELECT count(*) FROM places WHERE account = 'openai:1'").fetchone()
+    assert taken == for_texts(20)
+
+
+def take_for_ever(path: Path, clock: ManualClock, times: int) -> None:
+    """Take places in a process that is killed in the middle of a transaction."""
+    file = AccountFile(path)
+    limits = FileLimits(file, clock)
+    for _ in range(times):
+        limits.take("openai:1", tokens=1, max_requests=20)
+    with file.writing() as connection:
+        connection.execute("INSERT INTO places VALUES ('openai:1', ?, 1)", (clock.now(),))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_question_counts_and_never_waits(limits: FileLimits, clock: ManualClock) -> None:
+    def take(*, is_question: bool = False, max_wait_s: float = 0.0) -> float:
+        return limits.take("a", tokens=1, max_requests=10, max_wait_s=max_wait_s, is_question=is_question)
+
+    texts = [take() for _ in range(9)]
+    refused = take()
+    ahead = take(max_wait_s=100)
+    question = take(is_question=True)
+
+    # The tenth place of the minute is left for questions, and a text that has one ahead takes it.
+    assert (texts, refused, ahead) == ([0] * 9, WINDOW_S, WINDOW_S)
+    assert question > 0
+    clock.advance(WINDOW_S)
+    assert take(is_question=True) == 0
+
+
+def test_a_question_takes_the_place_that_texts_leave_and_texts_count_it(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+    for _ in range(9):
+        limits.take("a", tokens=10, max_requests=10, max_tokens=100)
+
+    answered = limits.take("a", tokens=10, max_requests=10, max_tokens=100, is_question=True)
+    second = limits.take("a", tokens=10, max_requests=10, max_tokens=100, is_question=True)
+
+    assert (answered, second) == (0, WINDOW_S)
+    clock.advance(WINDOW_S / 2)
+    assert limits.take("a", tokens=1, max_requests=10) == WINDOW_S / 2
