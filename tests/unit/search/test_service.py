@@ -88,7 +88,13 @@ class Choices:
         self.provider, self.reason, self.action, self.fallback_from = "openai", "", "", ""
 
     def for_identity(self, _settings: object, identity: Identity, _base_url: str) -> Any:
-        return SimpleNamespace(identity=identity, build=lambda **_: Switching(identity.model, self))
+        return SimpleNamespace(
+            identity=identity,
+            provider="fake",
+            fallback_from="",
+            mark="",
+            build=lambda **_: Switching(identity.model, self),
+        )
 
 
 class Switching(FakeEmbedder):
