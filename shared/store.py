@@ -155,8 +155,6 @@ class IndexWriter:
                 if cached:
                     meta.add(connection, meta.CACHED_TOTAL, cached)
             vectors.release(connection, self.vec, change.orphans, now)
-            if change.texts or change.orphans:
-                meta.bump(connection)
         return change.kind
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:

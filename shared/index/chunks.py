@@ -208,7 +208,6 @@ class FullText:
             self._connection.execute(CREATE_FTS)
             self._connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
             meta.put(self._connection, meta.FTS_STALE, None)
-            meta.bump(self._connection)
 
     def _is_in_step(self) -> bool:
         if self._has_module and not meta.get(self._connection, meta.FTS_STALE):

@@ -8,6 +8,7 @@ index would leave other processes writing to the one that is gone, and its WAL b
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 #: What SQLite keeps beside a database file.
 COMPANIONS = ("-wal", "-shm", "-journal")
 
-#: The only view of an index; it has no trigger.
+#: The only view of an index, and its only triggers, word for word.
 _VIEW = "chunk_documents"
+_STEP = Path(__file__).parent / "schema" / "m009_vector_changes.sql"
+_TRIGGERS = [
+    statement for statement in _STEP.read_text("utf-8").split(";\n") if statement.startswith("CREATE TRIGGER")
+]
 
 
 def copy_out(index: Path, target: Path) -> int:
@@ -125,8 +130,10 @@ def check(connection: Connection, path: Path) -> None:
         raise IndexCorrupt(f"{path} is damaged: {said}; nothing was changed", hint="name another backup")
     odd = scalar(
         connection,
-        "SELECT name FROM sqlite_master WHERE type = 'trigger' OR (type = 'view' AND name <> ?) LIMIT 1",
+        "SELECT name FROM sqlite_master WHERE (type = 'view' AND name <> ?)"
+        " OR (type = 'trigger' AND sql NOT IN (SELECT value FROM json_each(?))) LIMIT 1",
         _VIEW,
+        json.dumps(_TRIGGERS),
     )
     if odd is not None:
         raise IndexNotOurs(f"{path} has {odd!r}, which no index of Memline has; nothing was changed")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.index import meta
+from memline.shared.index.driver import scalar
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -32,8 +33,9 @@ GROWTH = 0.125
 _ACTIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
 _EMBEDDINGS = (
     "SELECT id, embedding FROM vectors WHERE id IN (SELECT value FROM json_each(?))"
-    " AND state = 'ready' AND length(embedding) = ?"
+    " AND identity_id = ? AND active = 1 AND state = 'ready' AND length(embedding) = ?"
 )
+_CHANGES = "SELECT vector_id FROM vector_changes WHERE seq > ?"
 
 
 class VectorMatrix:
@@ -47,7 +49,10 @@ class VectorMatrix:
         self._ids = np.zeros(0, np.int64)
         self._row_of: dict[int, int] = {}
         self._free: list[int] = []
-        self._seen: tuple[int, int, str] | None = None
+        #: `data_version` of the connection at the last refresh.
+        self._version: int | None = None
+        #: Epoch of the index, and the last change of its log that is in the matrix.
+        self._seen: tuple[str, int] | None = None
 
     def __len__(self) -> int:
         """Count the active vectors."""
@@ -59,42 +64,61 @@ class VectorMatrix:
         return int(self._rows.nbytes)
 
     def refresh(self, connection: Connection) -> None:
-        """Load what changed in the index since the last call; next to nothing when nothing did."""
+        """Load what changed in the index since the last call; next to nothing when nothing did.
+
+        All vectors are compared the first time, after a restore, and when more changed than the index logs.
+        """
         version = int(connection.execute("PRAGMA data_version").fetchone()[0])
-        if self._seen is not None and self._seen[0] == version:
+        if version == self._version:
             return
-        # Other transactions than ours to vectors bump `data_version` as well (leases, health).
-        revision = int(meta.get(connection, meta.REVISION, 0))
         epoch = str(meta.get(connection, meta.EPOCH, ""))
-        if self._seen is not None and self._seen[2] != epoch:
-            self._free.extend(self._row_of.values())
-            self._ids[:] = -1
-            self._row_of.clear()
-        if self._seen is None or self._seen[1:] != (revision, epoch):
-            self._reconcile(connection)
-        self._seen = (version, revision, epoch)
+        last = int(scalar(connection, "SELECT max(seq) FROM vector_changes"))
+        if self._seen is None or self._seen[0] != epoch:
+            self._drop(tuple(self._row_of))
+            self._compare(connection)
+        else:
+            changed = [row[0] for row in connection.execute(_CHANGES, (self._seen[1],))]
+            if len(changed) == last - self._seen[1]:
+                self._load(connection, changed)
+            else:
+                # The log goes on by one; a gap is what it has forgotten.
+                self._compare(connection)
+        self._version, self._seen = version, (epoch, last)
 
     def search(self, query: bytes) -> MatrixScores:
         """Compute the cosines of all active vectors with `query` (float32, unit length)."""
         scores = self._rows @ np.frombuffer(query, "<f4")
         return MatrixScores(scores, self._ids, self._row_of)
 
-    def _reconcile(self, connection: Connection) -> None:
+    def _compare(self, connection: Connection) -> None:
+        """Compare all ids with the index, and read the vectors that are missing."""
         active = {row[0] for row in connection.execute(_ACTIVE_IDS, (self.identity_id,))}
-        for vector_id in self._row_of.keys() - active:
-            row = self._row_of.pop(vector_id)
-            self._ids[row] = -1
-            self._free.append(row)
-        # In the order they came: the same index gives the same matrix.
-        new = iter(sorted(active - self._row_of.keys()))
+        self._drop(self._row_of.keys() - active)
         self._reserve(len(active))
-        while batch := list(islice(new, READ_ROWS)):
+        self._load(connection, active - self._row_of.keys())
+
+    def _load(self, connection: Connection, vector_ids: Iterable[int]) -> None:
+        """Read these vectors anew, and drop those that are not active any more."""
+        # In the order they came: the same index gives the same matrix.
+        ids = iter(sorted(set(vector_ids)))
+        while batch := list(islice(ids, READ_ROWS)):
+            self._drop(batch)
             wanted = "[" + ",".join(map(str, batch)) + "]"
-            for vector_id, embedding in connection.execute(_EMBEDDINGS, (wanted, 4 * self.dims)):
+            values = (wanted, self.identity_id, 4 * self.dims)
+            found = connection.execute(_EMBEDDINGS, values).fetchall()
+            self._reserve(len(self._row_of) + len(found))
+            for vector_id, embedding in found:
                 row = self._free.pop()
                 self._rows[row] = np.frombuffer(embedding, "<f4")
                 self._ids[row] = vector_id
                 self._row_of[vector_id] = row
+
+    def _drop(self, vector_ids: Iterable[int]) -> None:
+        for vector_id in vector_ids:
+            row = self._row_of.pop(vector_id, None)
+            if row is not None:
+                self._ids[row] = -1
+                self._free.append(row)
 
     def _reserve(self, active: int) -> None:
         missing = active - len(self._row_of) - len(self._free)

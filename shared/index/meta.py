@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Bumped by every transaction that changes chunks or vectors; readers refresh what they cache by it.
-REVISION = "revision"
 #: Changes when the whole index was replaced (`copies.put_in_place`): row ids then mean other rows.
 EPOCH = "epoch"
 #: Row id of the identity that is searched.
@@ -67,11 +65,6 @@ def put(connection: Connection, key: str, value: Any) -> None:
         "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (key, json.dumps(value)),
     )
-
-
-def bump(connection: Connection) -> None:
-    """Tell readers that chunks or vectors changed, inside the caller's transaction."""
-    add(connection, REVISION, 1)
 
 
 def add(connection: Connection, key: str, amount: int) -> None:

@@ -10,6 +10,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     identities   what vectors can be compared with each other
     vectors      text hash x identity -> vector, or the state of the work on it; also the embedding cache
     vec_<id>     vec0 table of the active vectors of identity <id>, rowid = vectors.id
+    vector_changes  vectors that became searchable or ceased to be, the newest last
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
     providers    health of a provider in a mode: circuit breaker, cooldown, learned caps

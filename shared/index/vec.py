@@ -72,7 +72,6 @@ class VecTables:
                         " WHERE identity_id = ? AND state = 'ready' AND active = 1",
                         (identity_id,),
                     )
-                    meta.bump(self._connection)
         if stale:
             with transaction(self._connection):
                 meta.put(self._connection, meta.VEC_STALE, None)

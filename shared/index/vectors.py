@@ -258,6 +258,17 @@ def is_pending(connection: Connection, identity_id: int) -> bool:
     return bool(scalar(connection, query, identity_id))
 
 
+def count_pending(connection: Connection, identity_id: int) -> int:
+    """Count the vectors of an identity that are wanted or in flight: `Backlog.pending`.
+
+    Of the index of counts only these are read, not the ready ones: a question counts them each time.
+    """
+    query = (
+        "SELECT count(*) FROM vectors WHERE identity_id = ? AND active = 1 AND state IN ('wanted', 'leased')"
+    )
+    return int(scalar(connection, query, identity_id))
+
+
 def is_any_ready(connection: Connection, identity_id: int) -> bool:
     """Tell whether an identity has any vector that a chunk needs."""
     query = "SELECT 1 FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready' LIMIT 1"

@@ -86,7 +86,6 @@ def switch_when_complete(connection: Connection, vec: VecTables) -> None:
             if active := identities.active(connection):
                 vec.drop(active.id)
             meta.put(connection, meta.ACTIVE, target.id)
-            meta.bump(connection)
 
 
 def _complete(connection: Connection) -> IdentityRow | None:
@@ -134,7 +133,6 @@ def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
         connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))
         connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (target.id,))
-        meta.bump(connection)
     _want_all(connection, vec, replace(target, vector_dims=0), now)
 
 
@@ -151,7 +149,6 @@ def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, now: flo
             last = rows[-1][0]
             texts = {digest: estimate_tokens(text) for _, digest, text in rows}
             vectors.want(connection, vec, row, texts, priority=BACKFILL, now=now)
-            meta.bump(connection)
 
 
 def _is_any_text_missing(connection: Connection, identity_id: int) -> bool:

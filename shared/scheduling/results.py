@@ -101,7 +101,6 @@ def store_vectors(
         leases.close_lease(connection, lease)
         _tell(accounts, identity, changes, now)
         if stored:
-            meta.bump(connection)
             meta.add(connection, meta.EMBEDDED_TOTAL, stored)
             meta.count_recent(connection, stored, now)
     return stored
@@ -191,4 +190,3 @@ def _contradict_first_answer(connection: Connection, vec: VecTables, identity_id
     connection.execute("DELETE FROM vectors WHERE identity_id = ? AND state = 'ready'", (identity_id,))
     connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (identity_id,))
     vec.drop(identity_id)
-    meta.bump(connection)

@@ -98,10 +98,7 @@ class MemorySearch:
         with self._index.snapshot() as connection:
             active = identities.active(connection)
             target = identities.target(connection)
-            pending = 0
-            # Asked first, because counting 50,000 vectors takes a sixth of a warm search.
-            if target and vectors.is_pending(connection, target.id):
-                pending = vectors.backlog(connection, target.id).pending
+            pending = vectors.count_pending(connection, target.id) if target else 0
             fallback = meta.get(connection, meta.FALLBACK)
             state = health.Health()
             if active:

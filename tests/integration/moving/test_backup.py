@@ -105,7 +105,7 @@ def test_a_backup_and_a_restore_beside_a_running_up(place: Place, tmp_path: Path
     place.contents()
 
 
-@pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "trigger", "newer"])
+@pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "trigger", "known trigger", "newer"])
 def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_path: Path, harm: str) -> None:
     (saved,) = back_up([place.agent], tmp_path / "saved")
     data = bytearray(saved.path.read_bytes())
@@ -122,6 +122,8 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
                 {
                     "foreign": "PRAGMA application_id = 7",
                     "trigger": "CREATE TRIGGER t AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
+                    "known trigger": "DROP TRIGGER vectors_deleted; CREATE TRIGGER vectors_deleted"
+                    " AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
                     "newer": "PRAGMA user_version = 9999",
                 }[harm]
             )

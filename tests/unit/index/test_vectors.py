@@ -114,6 +114,9 @@ def test_a_cancelled_text_is_not_sent_but_is_still_missing(reindexed: IndexWrite
     assert texts(lease_all(reindexed)) == ["edited now"]
     assert backlog(reindexed) == Backlog(leased=1, cancelled=5)
     assert (backlog(reindexed).in_progress, backlog(reindexed).pending) == (1, 6)
+    target = identities.target(reindexed.connection)
+    assert target is not None
+    assert vectors.count_pending(reindexed.connection, target.id) == 6
 
 
 def test_cancelling_twice_or_with_nothing_to_cancel_does_nothing(reindexed: IndexWriter) -> None:
