@@ -21,7 +21,7 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import chunks, identities, ledger, meta, ownership, vectors
+from memline.shared.index import chunks, identities, ledger, meta, ownership, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
@@ -168,6 +168,9 @@ class IndexWriter:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
             stored = results.store_vectors(self.accounts, self.vec, identity, lease, rows, learned, now)
+            row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
+            if row is not None:
+                token_rows.reduce(connection, row.id)
             model_change.switch_when_complete(connection, self.vec)
         return stored
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.errors import is_of_account
-from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, limit_attempts
+from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, LateVector, limit_attempts
 from memline.shared.embedders.request import embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.index.accounts import account_id
@@ -78,7 +78,7 @@ def embed_texts(message: EmbedTexts) -> None:
         raise
     learned = LearnedCaps(max_rows=outcome.learned_max_rows, max_tokens=outcome.learned_max_tokens)
     vectors = tuple(
-        VectorRow(hash=text.hash, vector=vector)
+        VectorRow(hash=text.hash, vector=vector, tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
         if vector is not None
     )
@@ -105,6 +105,13 @@ def embed_texts(message: EmbedTexts) -> None:
                 learned=learned,
             )
         )
+
+
+def _tokens(context: Context, agent: str, vector: bytes) -> bytes:
+    """Return the token vectors that came with a vector; empty when there are none, or none are wanted."""
+    if not isinstance(vector, LateVector):
+        return b""
+    return vector.tokens if context.agent(agent, needs_workspace=False).memory.query.hybrid.late else b""
 
 
 def _choice(context: Context, agent: str, identity: Identity) -> Choice:

@@ -42,13 +42,25 @@ def canonical_digest(content: object) -> str:
     return hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()
 
 
+class LateVector(bytes):
+    """A vector with those of its text's tokens, which the same pass of a local model made."""
+
+    #: As `shared.embedders.token_vectors` packs them, with all dimensions of the model.
+    tokens: bytes
+
+    def __new__(cls, vector: bytes, tokens: bytes) -> LateVector:
+        made = super().__new__(cls, vector)
+        made.tokens = tokens
+        return made
+
+
 class Embedder(Protocol):
     """One provider with one model. Safe to call from several threads."""
 
     identity: Identity
 
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one vector a text, in order.
+        """Return one vector a text, in order; each a `LateVector` where the model also gives those of tokens.
 
         Raises a `shared.errors.ProviderError`; never returns fewer, other or unchecked vectors.
         """

@@ -13,6 +13,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     vector_changes  vectors that became searchable or ceased to be, the newest last
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
+    token_vectors  vectors of the tokens of a text, by vectors.id (local models)
     providers    health of a provider in a mode: circuit breaker, cooldown, learned caps
     transcripts  how far each session transcript has been read, and its figures
 """

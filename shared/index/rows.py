@@ -55,6 +55,8 @@ class VectorRow:
 
     hash: bytes
     vector: bytes
+    #: Vectors of its tokens, as `shared.embedders.token_vectors` packs them; empty without a local model.
+    tokens: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.index import meta
+from memline.shared.index import meta, token_rows
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vec import VecTables
@@ -150,6 +150,7 @@ def store(
     """
     stored = 0
     active_rows: list[tuple[int, bytes]] = []
+    tokens: list[tuple[int, bytes]] = []
     for row in rows:
         updated = connection.execute(
             "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
@@ -161,6 +162,8 @@ def store(
             stored += 1
             if updated[1]:
                 active_rows.append((updated[0], row.vector))
+            if row.tokens:
+                tokens.append((updated[0], row.tokens))
             continue
         # Its chunk was removed meanwhile; it is paid for, so it is kept as cache. Not one upsert of both: it
         # would take an id for every vector, and a batch would wait for texts that seem to be coming.
@@ -170,6 +173,7 @@ def store(
             (identity.id, row.hash, now, row.vector),
         )
     vec.insert(identity.id, len(active_rows[0][1]) // 4 if active_rows else 0, active_rows)
+    token_rows.store(connection, identity.id, tokens)
     return stored
 
 

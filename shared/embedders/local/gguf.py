@@ -47,7 +47,7 @@ _BLOCKS = {0: (4, 1), 1: (2, 1), 2: (18, 32), 3: (20, 32), 6: (22, 32), 7: (24, 
 _BLOCKS |= {10: (84, 256), 11: (110, 256), 12: (144, 256), 13: (176, 256), 14: (210, 256), 30: (2, 1)}
 
 #: `<architecture>.pooling_type` of models that make one vector of a text: mean, first token, last token.
-_POOLINGS = (1, 2, 3)
+MEAN, FIRST, LAST = 1, 2, 3
 _RERANKER = 4
 
 _GET_ANOTHER = "download the model again, or set memorySearch.local.modelPath to another GGUF embedding model"
@@ -116,8 +116,11 @@ def read_head(path: Path) -> ModelFile:
     return ModelFile(path=path, digest=digest.hexdigest()[:32], prompt_family=family)
 
 
-def check_whole(path: Path) -> None:
-    """Raise ProviderStop unless the file is complete and its model makes one vector of a text."""
+def pooling_of(path: Path) -> int:
+    """Return how a model makes one vector of those of its tokens: MEAN, FIRST or LAST.
+
+    Raises ProviderStop unless the file is complete and its model makes one at all.
+    """
     try:
         with path.open("rb") as file:
             _check_magic(path, file.read(_HEADER.size))
@@ -133,13 +136,14 @@ def check_whole(path: Path) -> None:
         text = f"the model file {path} ends too early: {size} bytes of {needed}"
         raise ProviderStop(text, hint=_GET_ANOTHER)
     pooling = keys.get(f"{keys.get('general.architecture', '')}.pooling_type", 0)
-    if pooling not in _POOLINGS:
+    if pooling not in (MEAN, FIRST, LAST):
         kind = "a reranker" if pooling == _RERANKER else "not an embedding model (it has no pooling)"
         raise ProviderStop(
             f"{path.name} is {kind}",
             hint="set memorySearch.local.modelPath to a GGUF embedding model, such as embeddinggemma, "
             "nomic-embed-text or all-MiniLM-L6-v2",
         )
+    return int(str(pooling))
 
 
 def _check_magic(path: Path, beginning: bytes) -> None:

@@ -16,15 +16,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary, finalize
 
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.local.gguf import PROMPTS, check_whole, read_head
-from memline.shared.embedders.protocol import Embedder, Identity
+from memline.shared.embedders.local.gguf import FIRST, LAST, PROMPTS, pooling_of, read_head
+from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vectors import FLOAT_BYTES, unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderRefused, ProviderStop
+
+if TYPE_CHECKING:
+    import numpy
+
+    Floats = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
 #: Tokens of a window at most. Models with 32,768 positions would take gigabytes for a context of their own
 #: size, and a chunk has 400.
@@ -32,6 +37,9 @@ MAX_WINDOW_TOKENS = 2048
 
 #: `llama_flash_attn_type` that demands flash attention: twice as fast on a CPU.
 _FLASH_ATTENTION = 1
+
+#: `llama_pooling_type` for the vectors of all tokens.
+_NO_POOLING = 0
 
 _ERROR_LEVEL = 4
 
@@ -82,9 +90,9 @@ class LocalEmbedder(Embedder):
             self._model = shared_model(self._path, self.identity.endpoint)
         return self._model
 
-    def _fitted(self, vector: bytes) -> bytes:
+    def _fitted(self, made: LateVector) -> LateVector:
         """Cut the vector to the dimensions that were asked for: the first ones, of unit length again."""
-        dims = self.identity.dims
+        dims, vector = self.identity.dims, bytes(made)
         model_dims = len(vector) // FLOAT_BYTES
         if dims > model_dims:
             raise ProviderStop(
@@ -98,7 +106,7 @@ class LocalEmbedder(Embedder):
                 f"a vector has {len(vector) // FLOAT_BYTES} dimensions; expected {self._vector_dims}",
                 hint="run: memline index --re-embed",
             )
-        return vector
+        return LateVector(vector, made.tokens)
 
 
 class LlamaModel:
@@ -106,7 +114,7 @@ class LlamaModel:
 
     def __init__(self, path: Path, *, threads: int) -> None:
         """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
-        check_whole(path)
+        self._pooling = pooling_of(path)
         #: The process that loaded it, and that alone may use and free it.
         self.pid = os.getpid()
         self._lib = _library()
@@ -119,6 +127,8 @@ class LlamaModel:
         if not self._model:
             raise self._not_loaded(path)
         self._vocab = self._lib.llama_model_get_vocab(self._model)
+        #: The characters of the tokens that were met.
+        self._pieces: dict[int, str] = {}
         self.window_tokens = min(int(self._lib.llama_model_n_ctx_train(self._model)), MAX_WINDOW_TOKENS)
         self.dims = int(self._lib.llama_model_n_embd(self._model))
         params = self._lib.llama_context_default_params()
@@ -126,6 +136,8 @@ class LlamaModel:
         params.n_seq_max = 1
         params.n_threads = params.n_threads_batch = threads
         params.embeddings = True
+        # One vector a token; the one of the text is pooled here.
+        params.pooling_type = _NO_POOLING
         params.flash_attn_type = _FLASH_ATTENTION
         self._context = self._lib.llama_init_from_model(self._model, params)
         if not self._context:
@@ -142,7 +154,7 @@ class LlamaModel:
         # At the end of the process its memory is gone anyway.
         freeing.atexit = False
 
-    def embed(self, prompt: str, text: str, *, timeout_s: float = -1) -> bytes:
+    def embed(self, prompt: str, text: str, *, timeout_s: float = -1) -> LateVector:
         """Return the vector of prompt and text, of unit length; a longer text is the mean of its windows.
 
         Raises ProviderLater when `timeout_s` (-1: none) is over before the model is free.
@@ -152,8 +164,21 @@ class LlamaModel:
             if not tokens:
                 raise ProviderRefused("the text has no token for this model")
             if len(tokens) <= self.window_tokens:
-                return unit_vector(self._decode(tokens), dims=self.dims)
-            return self._mean_of_windows(prompt, text)
+                rows = self._decode(tokens)
+                vector = unit_vector(self._pooled(rows), dims=self.dims)
+            else:
+                vector, rows, tokens = self._mean_of_windows(prompt, text)
+                prompt = ""
+            pieces = [self._piece(token) for token in tokens]
+        return LateVector(vector, self._packed_tokens(prompt, text, pieces, rows))
+
+    def _packed_tokens(self, prompt: str, text: str, pieces: Sequence[str], rows: Floats) -> bytes:
+        from memline.shared.embedders import token_vectors
+
+        places = token_vectors.places_of(prompt + text, pieces)
+        places = [place - len(prompt) if place >= len(prompt) else -1 for place in places]
+        kept = token_vectors.content_tokens(text, places)
+        return token_vectors.pack([places[index] for index in kept], rows[kept])
 
     @contextmanager
     def _exclusive(self, timeout_s: float) -> Iterator[None]:
@@ -183,7 +208,18 @@ class LlamaModel:
                 return list(tokens[:count])
             room = -count
 
-    def _decode(self, tokens: Sequence[int]) -> bytes:
+    def _piece(self, token: int) -> str:
+        """Return the characters of a token; empty for one that stands for none, as those at the ends do."""
+        if (piece := self._pieces.get(token)) is None:
+            room = ctypes.create_string_buffer(256)
+            length = self._lib.llama_token_to_piece(self._vocab, token, room, len(room), 0, False)
+            piece = self._pieces[token] = room.raw[: max(length, 0)].decode("utf-8", "replace")
+        return piece
+
+    def _decode(self, tokens: Sequence[int]) -> Floats:
+        """Return the vectors of all tokens (n x dims)."""
+        import numpy as np
+
         count = len(tokens)
         ctypes.memmove(self._batch.token, (ctypes.c_int32 * count)(*tokens), 4 * count)
         self._batch.n_tokens = count
@@ -193,16 +229,27 @@ class LlamaModel:
         code = self._lib.llama_decode(self._context, self._batch)
         if code:
             raise ProviderBrokenAnswer(f"the local model failed with code {code} {_last_errors()}".rstrip())
-        values = self._lib.llama_get_embeddings_seq(self._context, 0)
+        values = self._lib.llama_get_embeddings(self._context)
         if not values:
             raise ProviderStop(
                 "the local model gives no vectors for texts",
                 hint="set memorySearch.local.modelPath to a GGUF embedding model",
             )
-        return ctypes.string_at(values, FLOAT_BYTES * self.dims)
+        raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * count)
+        return np.frombuffer(raw, np.float32).reshape(count, self.dims)
 
-    def _mean_of_windows(self, prompt: str, text: str) -> bytes:
-        """Embed windows of equal size, each with the prompt, weighted by their tokens: nothing is lost."""
+    def _pooled(self, rows: Floats) -> bytes:
+        """Make one vector of those of all tokens, as the model was trained."""
+        row = rows[0] if self._pooling == FIRST else rows[-1] if self._pooling == LAST else rows.mean(0)
+        return bytes(row.tobytes())
+
+    def _mean_of_windows(self, prompt: str, text: str) -> tuple[bytes, Floats, list[int]]:
+        """Embed windows of equal size, each with the prompt, weighted by their tokens: nothing is lost.
+
+        Returns the vector, and those of the tokens of `text` with the tokens.
+        """
+        import numpy as np
+
         body = self._tokens(text, add_special=False)
         # The tokens that the model wants before and after a text.
         inner, whole = (self._tokens("a", add_special=special) for special in (False, True))
@@ -214,12 +261,15 @@ class LlamaModel:
         windows = -(-len(body) // room)
         size = -(-len(body) // windows)
         total = [0.0] * self.dims
+        of_tokens: list[Floats] = []
         for first in range(0, len(body), size):
             part = body[first : first + size]
-            vector = unit_vector(self._decode(before + part + after), dims=self.dims)
+            rows = self._decode(before + part + after)
+            vector = unit_vector(self._pooled(rows), dims=self.dims)
             for at, number in enumerate(memoryview(vector).cast("f")):
                 total[at] += len(part) * number
-        return unit_vector(total, dims=self.dims)
+            of_tokens.append(rows[len(before) : len(before) + len(part)])
+        return unit_vector(total, dims=self.dims), np.concatenate(of_tokens), body
 
     def _not_loaded(self, path: Path) -> ProviderStop:
         return ProviderStop(

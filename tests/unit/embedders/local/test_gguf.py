@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.embedders.local.gguf import PROMPTS, check_whole, read_head
+from memline.shared.embedders.local.gguf import PROMPTS, pooling_of, read_head
 from memline.shared.errors import ProviderStop
 from tests.support.local_model import gguf
 
@@ -28,12 +28,12 @@ def test_a_truncated_model_is_known_wherever_it_was_cut(tmp_path: Path) -> None:
     whole = gguf(tokenizer__ggml__tokens=["a", "bc", "def"])
     model = tmp_path / "model.gguf"
     model.write_bytes(whole)
-    check_whole(model)
+    pooling_of(model)
 
     for end in range(24, len(whole)):
         model.write_bytes(whole[:end])
         with pytest.raises(ProviderStop, match="ends too early"):
-            check_whole(model)
+            pooling_of(model)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_chat_model_and_a_reranker_are_refused_with_what_to_take(
     model.write_bytes(gguf(**keys))
 
     with pytest.raises(ProviderStop, match=reason) as caught:
-        check_whole(model)
+        pooling_of(model)
 
     assert "embeddinggemma" in caught.value.hint
 

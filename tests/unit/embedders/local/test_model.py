@@ -14,13 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from memline.shared.config.schema import Local
+from memline.shared.embedders import token_vectors
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.gguf import read_head
 from memline.shared.embedders.local.model import LlamaModel, LocalEmbedder, _library, shared_model
-from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.protocol import Identity, LateVector
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.local_model import MODEL, gguf, needs_model
 from tests.unit.embedders.conftest import make_settings
@@ -66,6 +68,44 @@ def test_vectors_agree_with_those_of_another_implementation(
     assert cosine(document, reference["vector"]) >= 0.99
     # This model has no prompts.
     assert query == document
+
+
+@needs_model
+def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools(embedder: LocalEmbedder) -> None:
+    import llama_cpp
+
+    texts = [reference["text"] for reference in REFERENCES[:-1]]
+    library = llama_cpp.Llama(str(MODEL), embedding=True, n_ubatch=512, flash_attn=True, verbose=False)
+    try:
+        theirs = [library.embed(text, normalize=True) for text in texts]
+    finally:
+        library.close()
+
+    for ours, their in zip(embedder.embed_documents(texts), theirs, strict=True):
+        assert cosine(ours, their) >= 0.9999
+
+
+@needs_model
+def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder: LocalEmbedder) -> None:
+    text = "The café's deploy of b3b9895a was rolled back"
+
+    (vector,) = embedder.embed_documents([text])
+    assert isinstance(vector, LateVector)
+    places, rows = token_vectors.unpack(vector.tokens)
+
+    begun = {text[place:].split()[0] for place in places}
+    assert {"café's", "deploy", "b3b9895a", "rolled"} <= begun and "was" not in begun and "The" not in begun
+    assert rows.shape == (len(places), len(vector) // 4)
+
+
+@needs_model
+def test_tokens_of_a_text_of_many_windows_are_all_there(embedder: LocalEmbedder) -> None:
+    (vector,) = embedder.embed_documents([LONG])
+
+    assert isinstance(vector, LateVector)
+    places = token_vectors.unpack(vector.tokens)[0].astype(int)
+    assert list(places) == sorted(places) and places[-1] > len(LONG) - 40
+    assert max(np.diff(places)) < 100
 
 
 @needs_model
@@ -212,6 +252,7 @@ from pathlib import Path
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local import model
 from memline.shared.config.schema import Local
+from memline.shared.embedders import token_vectors
 from tests.unit.embedders.conftest import make_settings
 # OpenMP waits for ever for threads that a fork has lost.
 model._threads = 2

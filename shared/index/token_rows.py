@@ -1,0 +1,96 @@
+"""Keep the token vectors of texts beside their vectors, reduced to few axes once the axes are known.
+
+The axes are fitted to the first FIT_TOKENS tokens of a model. Until then rows keep all their dimensions; a
+search reduces what it reads, so both kinds answer alike. A trigger deletes them with their vector.
+
+numpy and `shared.embedders.token_vectors` are imported late: only local models have token vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memline.shared.index.driver import scalar, transaction
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Tokens that the axes are fitted to: 60 notes of a page each.
+FIT_TOKENS = 15_000
+
+#: Texts that a transaction reduces at most.
+SLICE_TEXTS = 50
+
+_UNREDUCED = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ? AND is_reduced = 0"
+
+
+def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, bytes]]) -> None:
+    """Store (vectors.id, packed tokens), inside the caller's transaction."""
+    if not rows:
+        return
+    fitted = projection(connection, identity_id)
+    if fitted:
+        from memline.shared.embedders import token_vectors
+
+        rows = [(vector_id, token_vectors.project(tokens, fitted)) for vector_id, tokens in rows]
+    connection.executemany(
+        "INSERT OR REPLACE INTO token_vectors (vector_id, identity_id, is_reduced, tokens)"
+        " VALUES (?, ?, ?, ?)",
+        ((vector_id, identity_id, bool(fitted), tokens) for vector_id, tokens in rows),
+    )
+
+
+def projection(connection: Connection, identity_id: int) -> bytes:
+    """Return the projection of an identity's tokens; empty while none is fitted."""
+    return scalar(connection, "SELECT projection FROM identities WHERE id = ?", identity_id) or b""
+
+
+def read(connection: Connection, identity_id: int, chunk_ids: str) -> list[tuple[int, bytes]]:
+    """List (chunk id, packed tokens) of the chunks in a JSON array that have token vectors."""
+    return connection.execute(
+        "SELECT chunks.id, token_vectors.tokens FROM chunks"
+        " JOIN vectors ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
+        " JOIN token_vectors ON token_vectors.vector_id = vectors.id"
+        " WHERE chunks.id IN (SELECT value FROM json_each(?))",
+        (identity_id, chunk_ids),
+    ).fetchall()
+
+
+def reduce(connection: Connection, identity_id: int) -> None:
+    """Fit the axes once there are tokens enough; reduce what has all dimensions, in short transactions."""
+    if scalar(connection, f"{_UNREDUCED} LIMIT 1", identity_id) is None:
+        return
+    if not projection(connection, identity_id) and not _fit(connection, identity_id):
+        return
+    while True:
+        with transaction(connection):
+            rows = connection.execute(f"{_UNREDUCED} LIMIT ?", (identity_id, SLICE_TEXTS)).fetchall()
+            store(connection, identity_id, rows)
+        if len(rows) < SLICE_TEXTS:
+            return
+
+
+def _fit(connection: Connection, identity_id: int) -> bool:
+    """Fit the axes to the first tokens; False while there are too few."""
+    size = scalar(connection, f"SELECT sum(length(tokens)) FROM ({_UNREDUCED})", identity_id)
+    first = scalar(connection, f"SELECT tokens FROM ({_UNREDUCED} LIMIT 1)", identity_id)
+    dims = int.from_bytes(first[:2], "little")
+    if size < FIT_TOKENS * (dims + 2):
+        return False
+    import numpy as np
+
+    from memline.shared.embedders import token_vectors
+
+    rows: list[token_vectors.Bytes] = []
+    for _, tokens in connection.execute(f"{_UNREDUCED} ORDER BY vector_id", (identity_id,)):
+        rows.append(token_vectors.unpack(tokens)[1])
+        if sum(map(len, rows)) >= FIT_TOKENS:
+            break
+    fitted = token_vectors.fit(np.concatenate(rows))
+    with transaction(connection):
+        # Of two processes that fit at once the first one counts: rows of the two could not be compared.
+        connection.execute(
+            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (fitted, identity_id)
+        )
+    return True

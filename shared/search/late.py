@@ -1,0 +1,92 @@
+"""Compare a question with candidates token by token: late interaction.
+
+The score of a chunk is the best of its windows: for each token of the question the square of its best cosine
+with a token of the window, weighed by how rare its word is. The weights sum to 1, so a score is 0 … 1 for
+every question. After MaxSim of ColBERT (Khattab and Zaharia 2020); the squares and the windows are ours, and
+so is the model: any local one whose passes give vectors of tokens.
+
+Needs numpy. Measured: 200 candidates of 145 tokens take 3 ms of CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from memline.shared.embedders import token_vectors
+from memline.shared.embedders.token_vectors import SCALE, Floats
+from memline.shared.values import value
+
+#: Characters of half a window: a window of two such steps begins at each.
+STEP_CHARS = 100
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+@value
+class QuestionTokens:
+    """The content tokens of a question: unit vectors (n x axes), their weights (a sum of 1), their words."""
+
+    rows: Floats
+    weights: Floats
+    words: tuple[str, ...]
+
+
+def question_tokens(
+    text: str, packed: bytes, projection: bytes, rarity: Mapping[str, float]
+) -> QuestionTokens | None:
+    """Read the tokens of a question; None when it has none.
+
+    `rarity`: inverse document frequency of its words in lower case; a word that is not there weighs as much
+    as the rarest, for the model may know what no note says in the same word.
+    """
+    if projection:
+        packed = token_vectors.project(packed, projection)
+    places, rows = token_vectors.unpack(packed)
+    if not len(rows):
+        return None
+    starts = {match.start(): match[0].lower() for match in _WORD.finditer(text)}
+    firsts = np.array(sorted(starts))
+    words = tuple(starts[int(firsts[at])] for at in np.searchsorted(firsts, places, side="right") - 1)
+    rarest = max(rarity.values(), default=1.0)
+    # The tokens of a word share its weight.
+    weights = np.array([rarity.get(word, rarest) / words.count(word) for word in words], np.float32)
+    if not weights.sum():
+        weights[:] = 1.0
+    return QuestionTokens(
+        rows=rows.astype(np.float32) / np.float32(SCALE), weights=weights / weights.sum(), words=words
+    )
+
+
+def scores(
+    question: QuestionTokens, candidates: Sequence[tuple[int, bytes]], projection: bytes
+) -> dict[int, float]:
+    """Return chunk id -> score (0 … 1) of candidates: (chunk id, packed tokens)."""
+    places, rows, owners = [], [], []
+    for chunk_id, packed in candidates:
+        if projection:
+            packed = token_vectors.project(packed, projection)
+        at, tokens = token_vectors.unpack(packed)
+        if len(at):
+            places.append(at)
+            rows.append(tokens)
+            owners.append(chunk_id)
+    if not owners:
+        return {}
+    cosines = np.concatenate(rows).astype(np.float32) @ (question.rows.T / np.float32(SCALE))
+    np.maximum(cosines, 0.0, out=cosines)
+    # Places rise within a chunk, so each run of equal (chunk, step) is a step of a window.
+    steps = np.concatenate([at // STEP_CHARS for at in places]).astype(np.int64)
+    chunk = np.repeat(np.arange(len(owners)), [len(at) for at in places])
+    key = chunk * (token_vectors.MAX_PLACE + 2) + steps
+    firsts = np.flatnonzero(np.diff(key, prepend=-1))
+    best = np.maximum.reduceat(cosines, firsts, axis=0)
+    # Two neighbouring steps are a window; a step without a neighbour is one alone.
+    window = best.copy()
+    follows = np.flatnonzero(np.diff(key[firsts]) == 1)
+    window[follows] = np.maximum(best[follows], best[follows + 1])
+    scored = (window * window) @ question.weights
+    of_chunk = np.maximum.reduceat(scored, np.flatnonzero(np.diff(chunk[firsts], prepend=-1)))
+    return {chunk_id: float(score) for chunk_id, score in zip(owners, of_chunk, strict=True)}

@@ -1,0 +1,113 @@
+"""Token vectors live and die with their vector, and lose their dimensions once the axes are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from memline.shared.embedders import token_vectors
+from memline.shared.index import identities, token_rows, vectors
+from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.scheduling import model_change
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
+
+DIMS = 96
+
+
+def tokens_of(text: str, count: int = 8) -> bytes:
+    random = np.random.default_rng(len(text) + ord(text[-1]))
+    return token_vectors.pack(range(count), random.normal(size=(count, DIMS)).astype(np.float32))
+
+
+@pytest.fixture
+def searched(wanting: IndexWriter) -> IndexWriter:
+    """An index whose texts have vectors and those of their tokens."""
+    store(wanting)
+    return wanting
+
+
+def store(writer: IndexWriter) -> None:
+    for request in lease_all(writer):
+        rows = [
+            VectorRow(hash=each.hash, vector=vector_of(each.text), tokens=tokens_of(each.text))
+            for each in request.texts
+        ]
+        writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+
+
+def stored(writer: IndexWriter) -> list[tuple[Any, ...]]:
+    query = "SELECT vector_id, is_reduced, tokens FROM token_vectors ORDER BY vector_id"
+    return writer.connection.execute(query).fetchall()
+
+
+def test_token_vectors_are_stored_with_the_vector_and_found_by_chunk(searched: IndexWriter) -> None:
+    identity = identities.by_key(searched.connection, MODEL_A.key)
+    assert identity is not None
+    chunks = searched.connection.execute("SELECT id, text FROM chunks").fetchall()
+
+    found = token_rows.read(searched.connection, identity.id, str([row[0] for row in chunks]))
+
+    assert dict(found) == {chunk_id: tokens_of(text) for chunk_id, text in chunks}
+
+
+def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched: IndexWriter) -> None:
+    searched.store_file(file_row("a.md", at=2, outcome="removed"))
+    assert stored(searched), "as long as the vector is cached, they are"
+
+    with searched.session() as (connection, now):
+        vectors.prune_cache(connection, 0, now)
+
+    assert stored(searched) == []
+
+
+def test_vectors_that_are_made_anew_lose_the_old_ones(searched: IndexWriter) -> None:
+    with searched.session() as (connection, now):
+        model_change.forget_vectors(connection, searched.vec, now)
+
+    assert stored(searched) == []
+
+
+def test_the_axes_are_fitted_to_the_first_tokens_and_all_are_reduced(
+    wanting: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_rows, "SLICE_TEXTS", 1)
+    monkeypatch.setattr(token_rows, "FIT_TOKENS", 1_000)
+    store(wanting)
+    assert [row[1] for row in stored(wanting)] == [0] * len(stored(wanting))
+    raw = [row[2] for row in stored(wanting)]
+
+    monkeypatch.setattr(token_rows, "FIT_TOKENS", 10)
+    wanting.store_file(file_row("b.md", "quinces", at=3))
+    store(wanting)
+
+    identity = identities.by_key(wanting.connection, MODEL_A.key)
+    assert identity is not None
+    fitted = token_rows.projection(wanting.connection, identity.id)
+    rows = stored(wanting)
+    assert [row[1] for row in rows] == [1] * len(rows)
+    assert [row[2] for row in rows][: len(raw)] == [token_vectors.project(each, fitted) for each in raw]
+
+    # Reduced when it comes, by the same axes.
+    wanting.store_file(file_row("c.md", "damsons", at=4))
+    store(wanting)
+    assert stored(wanting)[-1][1:] == (1, token_vectors.project(tokens_of("damsons"), fitted))
+    assert token_rows.projection(wanting.connection, identity.id) == fitted
+
+
+def test_rows_that_an_ended_process_left_unreduced_are_reduced_later(
+    searched: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = identities.by_key(searched.connection, MODEL_A.key)
+    assert identity is not None
+    raw = stored(searched)
+    monkeypatch.setattr(token_rows, "FIT_TOKENS", 10)
+    # Killed between the axes and the rows.
+    assert token_rows._fit(searched.connection, identity.id)
+    assert stored(searched) == raw
+
+    token_rows.reduce(searched.connection, identity.id)
+
+    assert {row[1] for row in stored(searched)} == {1}

@@ -1,0 +1,94 @@
+"""Late interaction: one number a chunk, absolute, from the tokens of a window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from memline.shared.embedders import token_vectors
+from memline.shared.search import late
+
+#: A direction a word.
+WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
+
+
+def rows_of(*words: str) -> np.ndarray:
+    return np.eye(len(WORDS), dtype=np.float32)[[WORDS.index(word) for word in words]]
+
+
+def chunk(*words: str, apart: int = 10) -> bytes:
+    return token_vectors.pack([apart * at for at in range(len(words))], rows_of(*words))
+
+
+def question(text: str, **rarity: float) -> late.QuestionTokens:
+    words = text.split()
+    places = [text.index(word) for word in words]
+    tokens = late.question_tokens(text, token_vectors.pack(places, rows_of(*words)), b"", rarity)
+    assert tokens is not None
+    return tokens
+
+
+def test_a_chunk_that_holds_every_token_scores_1_and_one_that_holds_none_0() -> None:
+    asked = question("deploy failed", deploy=1, failed=1)
+
+    scores = late.scores(asked, [(7, chunk("coffee", "failed", "deploy")), (8, chunk("coffee"))], b"")
+
+    assert scores == {7: pytest.approx(1, abs=0.02), 8: pytest.approx(0)}
+
+
+def test_a_rare_word_weighs_more_and_a_word_of_no_note_as_much_as_the_rarest() -> None:
+    asked = question("deploy rollback reset", deploy=1, rollback=3)
+
+    scores = late.scores(asked, [(1, chunk("deploy")), (2, chunk("rollback")), (3, chunk("reset"))], b"")
+
+    assert scores == {
+        n: pytest.approx(share, abs=0.01) for n, share in {1: 1 / 7, 2: 3 / 7, 3: 3 / 7}.items()
+    }
+
+
+def test_words_near_each_other_count_together_and_those_far_apart_do_not() -> None:
+    asked = question("deploy failed", deploy=1, failed=1)
+    near, far = chunk("deploy", "failed", apart=150), chunk("deploy", "failed", apart=250)
+
+    scores = late.scores(asked, [(1, near), (2, far)], b"")
+
+    assert scores == {1: pytest.approx(1, abs=0.02), 2: pytest.approx(0.5, abs=0.02)}
+
+
+def test_windows_never_reach_from_one_chunk_into_the_next() -> None:
+    asked = question("deploy failed", deploy=1, failed=1)
+
+    scores = late.scores(asked, [(1, chunk("coffee", "deploy")), (2, chunk("failed", "coffee"))], b"")
+
+    assert scores == {1: pytest.approx(0.5, abs=0.01), 2: pytest.approx(0.5, abs=0.01)}
+
+
+def test_chunks_and_questions_without_tokens_have_no_score() -> None:
+    empty = token_vectors.pack([], np.zeros((0, len(WORDS)), np.float32))
+
+    assert late.scores(question("deploy"), [(1, empty)], b"") == {}
+    assert late.scores(question("deploy"), [], b"") == {}
+    assert late.question_tokens("?", empty, b"", {}) is None
+
+
+def test_scores_agree_with_the_formula_written_out() -> None:
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(30, 16)).astype(np.float32)
+    places = sorted(random.choice(800, 30, replace=False).tolist())
+    asked_rows = random.normal(size=(3, 16)).astype(np.float32)
+    packed = token_vectors.pack([0, 4, 9], asked_rows)
+    rarity = {"one": 1.0, "two": 2.0, "three": 5.0}
+    tokens = late.question_tokens("one two  three", packed, b"", rarity)
+    assert tokens is not None
+
+    found = late.scores(tokens, [(1, token_vectors.pack(places, rows))], b"")
+
+    unit = lambda each: each / np.linalg.norm(each, axis=1, keepdims=True)  # noqa: E731
+    cosines = np.maximum(unit(asked_rows) @ unit(rows).T, 0)
+    best = 0.0
+    for first in range(0, 800, 100):
+        inside = [at for at, place in enumerate(places) if first <= place < first + 200]
+        if inside:
+            squares = cosines[:, inside].max(1) ** 2
+            best = max(best, float(squares @ np.array([1, 2, 5]) / 8))
+    assert found == {1: pytest.approx(best, abs=0.02)}
