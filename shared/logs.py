@@ -27,6 +27,9 @@ ROOT = "memline"
 #: Attribute of a record that carries the fields.
 _FIELDS = "memline_fields"
 
+#: Loggers of libraries that say a line at INFO for every request.
+_A_LINE_A_REQUEST = ("httpx", "mcp.server.streamable_http")
+
 #: Fields of every line that a thread writes while it works on something.
 _context = threading.local()
 
@@ -92,6 +95,8 @@ def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    for name in _A_LINE_A_REQUEST:
+        logging.getLogger(name).setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -44,7 +44,7 @@ def store_files(message: StoreFiles) -> None:
     writer = context.writer(message.agent)
     for row in message.files:
         change = writer.store_file(row, is_backfill=message.backfill, asked_ns=message.asked_ns)
-        _LOG.info("file.stored", path=row.path, change=change, outcome=row.outcome)
+        _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
         if change == "unknown":
             # What is new of a transcript is found again from what the ledger has now.
             is_note = row.progress is None

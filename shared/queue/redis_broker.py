@@ -79,11 +79,14 @@ if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH',
 #: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher
 #: reckons with the order of what lies there (`shared.queue.in_flight`).
 _PUT_BACK = """
+local count = 0
 for i = #ARGV, 1, -1 do
     if redis.call('SREM', KEYS[1], ARGV[i]) == 1 and redis.call('HEXISTS', KEYS[3], ARGV[i]) == 1 then
         redis.call('LPUSH', KEYS[2], ARGV[i])
+        count = count + 1
     end
 end
+return count
 """
 
 #: Moves a message that this process has taken to a sorted set, as of so many milliseconds from now, with new
@@ -185,10 +188,15 @@ class FleetBroker(RedisBroker):
 
         self.retry(put_back)
 
-    def put_back(self, queue: str, ids: Iterable[Any], *, taken: str = "") -> None:
-        """Put messages that a process has taken (this one, or that of the key) back, in this order."""
+    def put_back(self, queue: str, ids: Iterable[Any], *, taken: str = "") -> int:
+        """Put messages that a process has taken (this one, or that of the key) back, in this order.
+
+        Returns how many were still to be worked on.
+        """
         base = self.key(queue)
-        self._put_back(keys=[taken or self.taken_key(queue), base, f"{base}.msgs"], args=list(ids))
+        return int(
+            self._put_back(keys=[taken or self.taken_key(queue), base, f"{base}.msgs"], args=list(ids))
+        )
 
     def retry_or_dead_letter(self, queue: str, message_id: str, message: MessageProxy) -> None:
         """Delay a message whose actor raised until its next try, with backoff; dead-letter it after the last.
@@ -337,10 +345,12 @@ class BlockingConsumer(_RedisConsumer):
 
         The answer to a fetch was lost with its connection, or Redis came back with an older state.
         """
-        unknown = {raw_id.decode() for raw_id in self._taken()} - self._taken_ids
-        if unknown:
-            self.broker.put_back(self.queue_name, unknown)
-            (self._log.debug if expected else self._log.warning)("messages.reclaimed", count=len(unknown))
+        # First what the process knows: a message that is finished between the two looks is in neither.
+        known = set(self._taken_ids)
+        unknown = {raw_id.decode() for raw_id in self._taken()} - known
+        # What was cancelled after it was taken is in no queue any more.
+        if unknown and (count := self.broker.put_back(self.queue_name, unknown)):
+            (self._log.debug if expected else self._log.warning)("messages.reclaimed", count=count)
 
     def _taken(self) -> set[bytes]:
         """Read which messages Redis says this process has taken."""

@@ -40,6 +40,18 @@ def test_records_below_the_level_are_dropped(output: io.StringIO) -> None:
     assert output.getvalue().splitlines()[0].endswith("loud")
 
 
+@pytest.mark.parametrize(("level", "lines"), [("INFO", 0), ("DEBUG", 2)])
+def test_what_libraries_say_of_every_request_is_for_debugging(
+    output: io.StringIO, level: str, lines: int
+) -> None:
+    logs.configure(level, "text", output)
+
+    logging.getLogger("httpx").info("HTTP Request: POST http://127.0.0.1/v1/embeddings")
+    logging.getLogger("mcp.server.streamable_http").info("Terminating session: None")
+
+    assert len(output.getvalue().splitlines()) == lines
+
+
 def test_json_lines_carry_the_same_fields(output: io.StringIO) -> None:
     logs.configure("DEBUG", "json", output)
 
