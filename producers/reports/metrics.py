@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import agent_state
+from memline.producers.runs.supervisor import commands
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.logs import Log
@@ -39,10 +40,11 @@ BREAKER = {"closed": 0, "half_open": 1, "open": 2}
 class FleetCollector(Collector):
     """Reads the state of the fleet when Prometheus asks. What cannot be read is left out; `…_up` says so."""
 
-    def __init__(self, settings: Settings, agents: Sequence[AgentSettings]) -> None:
+    def __init__(self, settings: Settings, agents: list[AgentSettings]) -> None:
         self._url = settings.queue.address
         self._agents = tuple(agents)
         self._lock = threading.Lock()
+        self._expected = commands(agents)
         self._families: dict[str, Any] = {}
         #: Agent -> when its files were scanned (monotonic seconds), and how many were behind.
         self._behind: dict[str, tuple[float, int]] = {}
@@ -89,6 +91,7 @@ class FleetCollector(Collector):
             self._add("queue_messages_per_second", queue.rate_per_minute / 60, queue=queue.name)
             threads = [each.threads_of[queue.name] for each in fleet.workers if queue.name in each.queues]
             self._add("workers", len(threads), role=queue.name)
+            self._add("worker_expected", int(queue.name in self._expected), role=queue.name)
             self._add("worker_threads", sum(threads), role=queue.name)
         for worker in fleet.workers:
             labels = {"role": "+".join(worker.queues), "host": worker.host, "pid": str(worker.pid)}

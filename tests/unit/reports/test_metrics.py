@@ -205,3 +205,23 @@ def test_every_metric_of_the_dashboard_and_the_alerts_exists() -> None:
 
     assert used - {"queue", "config"} <= set(METRICS)
     assert {"queue_messages", "vectors", "redis_up"} <= used
+
+
+def test_the_roles_that_the_configuration_needs_are_expected(place: Place) -> None:
+    expected = scraped(place)
+    place.configure(provider="none")
+    without_provider = scraped(place)
+
+    def roles(found: dict[str, float]) -> dict[str, float]:
+        pattern = re.compile(r'worker_expected\{role="(\w+)"\}')
+        return {match[1]: value for name, value in found.items() if (match := pattern.fullmatch(name))}
+
+    # Those of the fleet that is read here.
+    assert roles(expected) == {"embed": 1, "store": 1}
+    assert roles(without_provider) == {"embed": 0, "store": 1}
+
+
+def test_every_metric_of_an_alert_exists() -> None:
+    alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+
+    assert set(re.findall(r"memline_(\w+?)(?=[{ )\]\[]|$)", alerts)) <= METRICS.keys()
