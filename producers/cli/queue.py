@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
 
+#: Dead messages of a page.
+PAGE = 50
+
 #: Words of `--fail-if`, and where their value is in the report.
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "oldest": lambda report: max((queue["oldestSeconds"] for queue in report["queues"]), default=0),
@@ -97,16 +100,37 @@ def queue(
     return 1 if met else None
 
 
-@command("memline queue dead", "memline queue dead --match '*disk*' --json", parent=queue, json=True)
+@command(
+    "memline queue dead",
+    "memline queue dead --match '*disk*' --json",
+    "memline queue dead --limit 20 --page 3",
+    parent=queue,
+    json=True,
+)
 @_MATCH
-def dead(invocation: Invocation, match: str, as_json: bool) -> None:
-    """List messages that failed, with their last error."""
-    _, letters = _dead_letters(invocation, match)
+@click.option(
+    "--limit", type=click.IntRange(min=1), help=f"Messages of a page.  [default: {PAGE}; with --json all]"
+)
+@click.option("--page", type=click.IntRange(min=1), help="Which page.  [default: 1]")
+def dead(invocation: Invocation, match: str, limit: int | None, page: int | None, as_json: bool) -> None:
+    """List messages that failed, with their last error, a page at a time: of each queue oldest first."""
+    has_pages = not as_json or limit is not None or page is not None
+    limit, page = limit or PAGE, page or 1
+    first = (page - 1) * limit
+    # One more tells whether there is another page.
+    _, letters = _dead_letters(invocation, match, first=first, count=limit + 1 if has_pages else None)
+    shown = letters[:limit] if has_pages else letters
     lines = [
         f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {each.age_s:.0f} s ago\n    {each.error}"
-        for each in letters
+        for each in shown
     ]
-    print_result([letter.to_json() for letter in letters], as_json, lines or ["No dead messages."])
+    print_result(
+        [letter.to_json() for letter in shown],
+        as_json,
+        lines or [f"No dead messages{f' on page {page}' if page > 1 else ''}."],
+    )
+    if len(shown) < len(letters):
+        echo(f"There are more: --page {page + 1}", err=True)
 
 
 @command("memline queue requeue", "memline queue requeue --match 'store'", parent=queue, json=True)
@@ -129,13 +153,15 @@ def drop(invocation: Invocation, match: str, as_json: bool) -> None:
     print_result({"dropped": count}, as_json, [f"{count} messages are removed."])
 
 
-def _dead_letters(invocation: Invocation, match: str) -> tuple[str, list[DeadLetter]]:
-    """Return the URL of the queue, and the dead messages that match."""
+def _dead_letters(
+    invocation: Invocation, match: str, *, first: int = 0, count: int | None = None
+) -> tuple[str, list[DeadLetter]]:
+    """Return the URL of the queue, and of the dead messages that match `count` from the one at `first` on."""
     from memline.producers.reports.fleet_state import queue_url
     from memline.shared.queue.dead_letters import letters
 
     url = queue_url(invocation.settings)
-    return url, letters(url, match=match)
+    return url, letters(url, match=match, first=first, count=count)
 
 
 @command(

@@ -6,7 +6,9 @@ dramatiq keeps a dead letter for a week (`shared.queue.redis_broker` names the k
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,18 +41,25 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ag
         return fields
 
 
-def letters(url: str, *, match: str = "*") -> list[DeadLetter]:
-    """Read the dead letters whose queue, actor, agent, error or id matches the glob, oldest first."""
-    matching = []
+def letters(url: str, *, match: str = "*", first: int = 0, count: int | None = None) -> list[DeadLetter]:
+    """Read the dead letters whose queue, actor, agent, error or id matches the glob.
+
+    Of each queue the oldest come first. `count` of them from the one at `first` on, None for all; what comes
+    after those is not read.
+    """
     with redis_client.connected(url) as client:
-        for queue in QUEUES:
-            dead: Any = client.zrange(key(client, f"{queue}.XQ"), 0, -1, withscores=True)
-            for first in range(0, len(dead), PAGE):
-                for letter in read(client, queue, dead[first : first + PAGE]):
-                    words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
-                    if any(fnmatchcase(word, match) for word in words):
-                        matching.append(letter)
-    return matching
+        last = None if count is None else first + count
+        return list(islice(_matching(client, match), first, last))
+
+
+def _matching(client: Redis, match: str) -> Iterator[DeadLetter]:
+    for queue in QUEUES:
+        dead: Any = client.zrange(key(client, f"{queue}.XQ"), 0, -1, withscores=True)
+        for first in range(0, len(dead), PAGE):
+            for letter in read(client, queue, dead[first : first + PAGE]):
+                words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
+                if any(fnmatchcase(word, match) for word in words):
+                    yield letter
 
 
 def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[str]:

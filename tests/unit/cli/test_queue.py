@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memline.producers.cli import run
+from memline.producers.cli.queue import PAGE
 from memline.producers.reports import fleet_state
 from memline.shared.queue import dead_letters
 from memline.shared.queue.dead_letters import DeadLetter
@@ -56,7 +59,12 @@ def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
     monkeypatch.setattr(fleet_state, "fleet_state", lambda *_: REPORT)
-    monkeypatch.setattr(dead_letters, "letters", lambda *_, match: LETTERS if match in "*disk*" else [])
+
+    def letters(_url: str, *, match: str, first: int, count: int | None) -> list[DeadLetter]:
+        found = LETTERS if match in "*disk*" else []
+        return found[first:] if count is None else found[first : first + count]
+
+    monkeypatch.setattr(dead_letters, "letters", letters)
 
 
 def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
@@ -128,6 +136,30 @@ def test_dead_messages_are_listed_with_their_errors(capsys: pytest.CaptureFixtur
 
     assert "store/store_files  main  60 s ago\n    disk is full" in listed
     assert output(capsys, "queue", "dead", "--match", "nothing") == "No dead messages.\n"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_dead_messages_come_in_pages_and_json_is_whole_unless_a_page_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = [
+        DeadLetter(id=f"m{number}", queue="store", error="no", age_s=1.0) for number in range(PAGE + 5)
+    ]
+    monkeypatch.setattr(sys.modules[__name__], "LETTERS", letters)
+
+    def shown(*args: str) -> tuple[list[str], str]:
+        assert run(["queue", "dead", *args]) == 0
+        captured = capsys.readouterr()
+        if "--json" in args:
+            return [each["id"] for each in json.loads(captured.out)], captured.err
+        return re.findall(r"^m\d+", captured.out, re.MULTILINE), captured.err
+
+    names = [letter.id for letter in letters]
+    assert shown() == (names[:PAGE], "There are more: --page 2\n")
+    assert shown("--page", "2") == (names[PAGE:], "")
+    assert shown("--limit", "10", "--page", "3", "--json") == (names[20:30], "There are more: --page 4\n")
+    assert shown("--json") == (names, "")
+    assert output(capsys, "queue", "dead", "--page", "9") == "No dead messages on page 9.\n"
 
 
 @pytest.mark.usefixtures("fleet")

@@ -48,6 +48,17 @@ def test_letters_are_found_by_queue_actor_agent_error_or_id(redis_server: redis.
     assert names("nothing") == []
 
 
+def test_some_of_the_letters_that_match_are_read(redis_server: redis.Redis) -> None:
+    for number in range(6):
+        dead_letter(redis_server, "chunk" if number < 3 else "store", f"m{number}", ago_s=60 - number)
+    dead_letter(redis_server, "embed", "other", agent="work")
+
+    def page(first: int, count: int) -> list[str]:
+        return [each.id for each in dead_letters.letters(URL, match="m?", first=first, count=count)]
+
+    assert [page(first, 2) for first in (0, 2, 4, 6)] == [["m0", "m1"], ["m2", "m3"], ["m4", "m5"], []]
+
+
 def test_a_letter_that_cannot_be_decoded_is_listed_too(redis_server: redis.Redis) -> None:
     for name, data in {"noise": b"\xc1", "a list": b"\x90", "no arguments": b"\x80"}.items():
         redis_server.zadd("memline:chunk.XQ", {name: 1})
