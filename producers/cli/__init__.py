@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -47,6 +48,9 @@ COMMANDS = {
     "bench": ("memline.producers.cli.bench:bench", "Measure the quality of search."),
     "completion": ("memline.producers.cli.completion:completion", "Print the completion script for a shell."),
 }
+
+#: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
+UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
 
 #: The reader of our output went away, or the user pressed Ctrl-C (128 + SIGINT).
 INTERRUPTED = 130
@@ -137,7 +141,16 @@ def main() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell without job control starts background jobs so; a SIGINT still means the end.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    name = next((argument for argument in sys.argv[1:] if argument in COMMANDS), "")
+    if name in UNTIL_STOPPED or "--watch" in sys.argv:
+        signal.signal(signal.SIGTERM, _end)
     sys.exit(run())
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End a process that is told to end before it has begun."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def _fail(message: str, hint: str, status: int) -> int:

@@ -21,12 +21,16 @@ def mcp(invocation: Invocation, session_key: str) -> None:
 
     For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
     """
+    import os
+    import signal
     from contextlib import closing
 
     from memline.producers.agents.mcp import run_stdio
     from memline.producers.agents.tools import Caller, MemoryTools
 
     invocation.log()
+    # The thread that waits for a line cannot be ended otherwise; what is written, is.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     agent = invocation.agent()
     tools = MemoryTools(invocation.settings, (agent.agent,))
     with closing(tools):

@@ -223,7 +223,7 @@ def stop_event() -> Iterator[threading.Event]:
 
     A supervisor that signals the whole process group reaches a process twice, once itself and once through
     its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
-    at the end.
+    at the end; but a process that was told to end, and runs until then, is told no more while it ends.
     """
     import os
     import signal
@@ -245,4 +245,5 @@ def stop_event() -> Iterator[threading.Event]:
         yield stop
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            is_ending = signals and number == signal.SIGTERM and handler != signal.SIG_DFL
+            signal.signal(number, signal.SIG_IGN if is_ending else handler)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +172,38 @@ def test_completion_offers_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run_process()
 
     assert done.stdout.split() == ["plain,search"]
+
+
+#: Runs a command line whose command is told to end: before it has begun, or once more while it ends.
+TOLD = """
+import os, signal, sys
+from memline.producers import cli
+from memline.producers.cli.options import stop_event
+
+def told(when):
+    if when == "early":
+        os.kill(os.getpid(), signal.SIGTERM)
+    with stop_event() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        stop.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+    return 0
+
+when = sys.argv.pop(1)
+cli.run = lambda: told(when)
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("when", ["early", "late"])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        *((words, 0) for words in ("worker embed", "--home x up", "fleet", "mcp", "queue --watch")),
+        *((words, -signal.SIGTERM) for words in ("index", "search up", "queue")),
+    ],
+)
+def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when: str, words: str, status: int) -> None:
+    done = run_process(when, *words.split(), code=TOLD)
+
+    assert (done.returncode, done.stderr) == (status, "")
