@@ -178,7 +178,11 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
             settings[path] = Setting(text, variable)
     url, origin = settings.get("queue.url", ("", ""))
     if url and not url.startswith(("redis://", "rediss://", "unix://")):
-        issues.problem(f"{origin}: not the address of a Redis server", "write redis://HOST:6379/0")
+        issues.problem(
+            f"{origin}: not the address of a Redis server",
+            "write redis://HOST:6379/0, with TLS rediss://HOST:6379/0, or unix:///SOCKET; it has to be one"
+            " server: neither Sentinel nor Cluster is supported",
+        )
     name, origin = settings.get("queue.name", ("", ""))
     if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", name):
         issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")

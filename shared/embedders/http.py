@@ -23,7 +23,13 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.errors import classify, redact_line, url_hint
 from memline.shared.embedders.protocol import max_attempts
-from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderStop
+from memline.shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderStop,
+    is_untrusted,
+)
 from memline.shared.version import own_version
 
 #: Backoff between attempts: 0.2 s, doubled, plus a jitter.
@@ -340,7 +346,7 @@ class HttpClient:
             ) from None
         except httpx.TransportError as error:
             reason = redact_line(str(error) or type(error).__name__, self._endpoint.secrets)
-            if _is_untrusted(error):
+            if is_untrusted(error):
                 text = self._message(call.what, f"the certificate of {address} is not trusted: {reason}")
                 raise ProviderStop(text, hint=TRUST_HINT) from error
             hint = f"is a server running at {address}?"
@@ -393,20 +399,10 @@ def public_file(url: str, *, headers: Mapping[str, str], silence_s: float) -> It
         ):
             yield response
     except (httpx.TransportError, httpx.InvalidURL, httpx.TooManyRedirects) as error:
-        if _is_untrusted(error):
+        if is_untrusted(error):
             message = f"the certificate of {url} is not trusted: {error}"
             raise ProviderStop(message, hint=TRUST_HINT) from error
         raise ConnectionError(str(error) or type(error).__name__) from error
-
-
-def _is_untrusted(error: BaseException) -> bool:
-    """Tell whether a connection failed because the server's certificate is not trusted."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
 
 
 def _timeout(left_s: float) -> httpx.Timeout:

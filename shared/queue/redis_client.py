@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from memline.shared.config.keys import mask_url
-from memline.shared.errors import QueueError
+from memline.shared.errors import QueueError, is_untrusted
 
 if TYPE_CHECKING:
     import redis
@@ -37,6 +37,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _DATABASE = "end queue.url with /0"
+
+#: What a server of these kinds is, and what to do. A script of ours names several keys, which a cluster keeps
+#: on several servers.
+_UNSUPPORTED = {
+    "sentinel": (
+        "is a Sentinel, which keeps no messages",
+        "set queue.url to the server it names: redis-cli -p 26379 sentinel masters",
+    ),
+    "cluster": (
+        "is a Redis Cluster, which a fleet cannot use",
+        "set queue.url to a single server (cluster-enabled no)",
+    ),
+}
 
 
 def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redis.Redis:
@@ -80,6 +93,10 @@ def check(url: str) -> None:
     full takes no message at all.
     """
     with connected(url) as server:
+        about: dict[str, Any] = server.info("server")
+        if (mode := about.get("redis_mode")) in _UNSUPPORTED:
+            problem, hint = _UNSUPPORTED[mode]
+            raise QueueError(f"{mask_url(url).partition('#')[0]} {problem}", hint=hint)
         memory: dict[str, Any] = server.info("memory")
         policy = str(memory.get("maxmemory_policy", "noeviction"))
         if policy != "noeviction" and int(memory.get("maxmemory", 0)):
@@ -151,6 +168,11 @@ def translate(error: redis.RedisError, url: str) -> QueueError:
         hint = "raise maxmemory: redis-cli config set maxmemory 256mb"
     elif isinstance(error, redis.exceptions.ReadOnlyError):
         problem, hint = "is a read-only replica", "set queue.url to the primary server"
+    elif isinstance(error, redis.exceptions.AskError | redis.exceptions.ClusterCrossSlotError):
+        problem, hint = _UNSUPPORTED["cluster"]
+    elif is_untrusted(error):
+        problem = f"has a certificate that is not trusted: {text}"
+        hint = "set SSL_CERT_FILE to a file with the certificate of its authority, or check queue.url"
     elif "DB index" in text or "value is out of range" in text:
         problem, hint = "has no database of that number", _DATABASE
     elif isinstance(error, redis.ConnectionError | redis.TimeoutError):
@@ -197,5 +219,6 @@ def _passes(error: BaseException) -> bool:
     import redis
 
     passing = (redis.ConnectionError, redis.TimeoutError, redis.exceptions.OutOfMemoryError)
-    # redis-py takes a wrong password for a trouble of the connection.
-    return isinstance(error, passing) and not isinstance(error, redis.AuthenticationError)
+    # redis-py takes a wrong password, and a certificate that is not trusted, for troubles of the connection.
+    is_final = isinstance(error, redis.AuthenticationError) or is_untrusted(error)
+    return isinstance(error, passing) and not is_final

@@ -5,6 +5,7 @@ A broker here stands for a process: two of them on one server are two processes.
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +30,8 @@ from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.replies import Replies
 from memline.shared.scheduling.limits import WINDOW_S
 from tests.support.index_rows import MODEL_A
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_command
+from tests.support.tls_proxy import CERTIFICATE, TlsProxy
 from tests.support.workspace import until
 
 Actor = Callable[[dict[str, Any]], None]
@@ -170,6 +172,37 @@ def test_a_message_whose_fetch_was_never_answered_is_worked_on_by_the_same_proce
         until(lambda: 3 in process.got)
 
     assert embed_queue(process).in_flight == 0
+
+
+def test_in_a_healthy_run_no_message_is_taken_for_lost(
+    process: Process, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, go_on = process.hold()
+    taken = redis_broker.BlockingConsumer._taken
+    looks = 0
+
+    def slow(consumer: redis_broker.BlockingConsumer) -> set[bytes]:
+        """Redis' answer is on its way while the message that it names is finished."""
+        nonlocal looks
+        found = taken(consumer)
+        if found and consumer.queue_name == "embed":
+            looks += 1
+            go_on.set()
+            until(lambda: embed_queue(process).in_flight == 0 and not process.broker.taken_ids["embed"])
+        return found
+
+    monkeypatch.setattr(redis_broker, "RECLAIM_EVERY_S", 0.0)
+    monkeypatch.setattr(redis_broker.BlockingConsumer, "_taken", slow)
+    with process.working():
+        process.send(1)
+        assert began.wait(30)
+        until(lambda: looks > 0)
+        # One that is cancelled in the moment in which it is taken is nowhere; Redis counts it as taken.
+        process.broker.client.sadd(process.broker.taken_key("embed"), "message-2")
+        until(lambda: not process.broker.client.exists(process.broker.taken_key("embed")))
+
+    assert process.got == [1]
+    assert "messages.reclaimed" not in caplog.text
 
 
 def test_a_message_that_is_sent_twice_because_an_answer_was_lost_is_there_once(process: Process) -> None:
@@ -565,6 +598,60 @@ def test_a_server_that_may_evict_is_refused(redis_server: RedisServer, policy: s
         redis_client.check(redis_server.url)
 
     assert error.value.hint == "redis-cli config set maxmemory-policy noeviction"
+
+
+def test_a_cluster_and_a_sentinel_are_refused_in_their_words(tmp_path: Path) -> None:
+    servers = (RedisServer(tmp_path / "cluster") for _ in range(1_000))
+    # The port of its bus is 10,000 above its own.
+    cluster = next(server for server in servers if server.port < 55_000)
+    cluster.start("--cluster-enabled", "yes")
+    try:
+        with pytest.raises(QueueError, match="is a Redis Cluster, which a fleet cannot use") as error:
+            redis_client.check(cluster.url)
+        assert "single server" in error.value.hint
+    finally:
+        cluster.kill()
+
+    file = tmp_path / "sentinel.conf"
+    sentinel = RedisServer(tmp_path)
+    file.write_text(f"port {sentinel.port}\nbind 127.0.0.1\n")
+    process = subprocess.Popen(
+        [redis_command(), str(file), "--sentinel"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: _is_there(sentinel))
+        with pytest.raises(QueueError, match="is a Sentinel, which keeps no messages") as error:
+            redis_client.check(sentinel.url)
+        assert "sentinel masters" in error.value.hint
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _is_there(server: RedisServer) -> bool:
+    try:
+        return bool(server.ask("PING"))
+    except redis.RedisError:
+        return False
+
+
+def test_tls_is_spoken_and_a_certificate_that_is_not_trusted_ends_it_at_once(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TlsProxy(redis_server.port) as proxy:
+        url = f"rediss://127.0.0.1:{proxy.port}/0"
+        began = proxy.connections
+        with pytest.raises(QueueError, match="certificate that is not trusted") as error:
+            RetryPolicy(url, max_wait_s=600)(redis_client.client(url).ping)
+        assert "SSL_CERT_FILE" in error.value.hint
+        assert proxy.connections - began <= 3
+
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+        redis_client.check(url)
+        process = Process(url)
+        with process.working():
+            process.send(1)
+            until(lambda: process.got == [1])
 
 
 def test_a_full_server_is_told_at_the_start_with_the_command_that_mends_it(redis_server: RedisServer) -> None:

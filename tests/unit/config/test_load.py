@@ -232,12 +232,15 @@ def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_given(read: Loade
         read(None, {**url, "MEMLINE_QUEUE_NAME": "a:b"})
 
 
-@pytest.mark.parametrize("url", ["http://h", "localhost:6379", "redis:h"])
+@pytest.mark.parametrize(
+    "url", ["http://h", "localhost:6379", "redis:h", "redis+sentinel://h:26379", "redis+cluster://h"]
+)
 def test_an_address_of_another_server_is_an_error_that_does_not_quote_it(read: Loader, url: str) -> None:
     with pytest.raises(ConfigError, match="MEMLINE_QUEUE_URL: not the address of a Redis") as caught:
         read(None, {"MEMLINE_QUEUE_URL": url})
 
     assert url not in caught.value.message
+    assert "neither Sentinel nor Cluster" in f"{caught.value.message} {caught.value.hint}"
 
 
 # -- what is wrong --------------------------------------------------------------------------------
