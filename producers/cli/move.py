@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
+from memline.shared.errors import ConfigError
 
 if TYPE_CHECKING:
     from memline.producers.moving.export import Moved
+    from memline.producers.moving.openclaw import Taken
 
 #: Files named in a report at most.
 MAX_NAMED = 10
@@ -44,21 +46,68 @@ def export_command(invocation: Invocation, path: Path, what: str, as_json: bool)
     print_result(moved.to_json(), as_json, _export_lines(moved))
 
 
-@command("memline import notes.memline", name="import", json=True)
-@click.argument("source", metavar="FILE", type=click.Path(exists=True, path_type=Path))
-def import_command(invocation: Invocation, source: Path, as_json: bool) -> None:
-    """Take over the notes and vectors of a file that memline export wrote.
+@command(
+    "memline import notes.memline",
+    "memline import openclaw          # the index that OpenClaw has of the same notes",
+    "memline import openclaw ~/.openclaw --agent main",
+    name="import",
+    json=True,
+)
+@click.argument("source", metavar="FILE|openclaw")
+@click.argument("state_dir", metavar="[STATE_DIR]", required=False, type=click.Path(path_type=Path))
+def import_command(invocation: Invocation, source: str, state_dir: Path | None, as_json: bool) -> None:
+    """Take over notes and vectors of a file that memline export wrote, or the index of OpenClaw.
 
-    The whole file is checked first; a damaged or foreign one changes nothing. Notes that are missing are
+    A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
     written, none is overwritten. Vectors serve every text that is the same, without a request.
-    """
-    from memline.producers.moving.export import take_in
 
+    `openclaw` takes the chunks and vectors of notes that have not changed since OpenClaw indexed them, from
+    STATE_DIR or its usual one. Its files stay untouched.
+    """
     say = once_a_minute()
-    moved = take_in(invocation.agent(), source, on_progress=lambda done: say(f"{done} vectors read"))
-    print_result(moved.to_json(), as_json, _import_lines(moved))
+    if source == "openclaw":
+        from memline.producers.moving.openclaw import take_over_all
+
+        taken = take_over_all(
+            invocation.enabled_agents(),
+            state_dir.expanduser().absolute() if state_dir else None,
+            prices=invocation.settings.prices,
+            on_progress=lambda done: say(f"{done} files"),
+        )
+        print_result(
+            [each.to_json() for each in taken],
+            as_json,
+            (line for each in taken for line in _openclaw_lines(each)),
+        )
+    else:
+        from memline.producers.moving.export import take_in
+
+        if state_dir is not None:
+            raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
+        file = Path(source).expanduser()
+        moved = take_in(invocation.agent(), file, on_progress=lambda done: say(f"{done} vectors read"))
+        print_result(moved.to_json(), as_json, _import_lines(moved))
     if not as_json:
         echo("Try: memline index", err=True)
+
+
+def _openclaw_lines(taken: Taken) -> Iterator[str]:
+    yield f"OpenClaw's index of {taken.agent}: {taken.path} ({taken.provider} {taken.model})"
+    if taken.reason:
+        yield f"  nothing was taken over: {taken.reason}"
+        return
+    yield (
+        f"  {taken.files} notes taken over ({taken.known_files} were), {taken.chunks} chunks,"
+        f" {taken.vectors} vectors, {taken.cached} more for its cache"
+    )
+    if taken.cost:
+        yield f"  saved: about {taken.cost:.4f} {taken.currency} for {taken.tokens} tokens, and the time"
+    yield from _named("changed since, left to index", taken.changed)
+    yield from _named("contradicts the note, left to index", taken.odd_files)
+    if taken.odd_vectors:
+        yield f"  {taken.odd_vectors} vectors were not usable and were left out"
+    if taken.sessions:
+        yield f"  {taken.sessions} transcripts are left to index"
 
 
 def _export_lines(moved: Moved) -> Iterator[str]:

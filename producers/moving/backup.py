@@ -106,6 +106,8 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
                 with writer.session() as (connection, _):
                     copies.carry_over(connection, index)
                     meta.put(connection, meta.VEC_STALE, True)
+                    # On another machine the notes may be in another folder.
+                    meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                     # Its user says whose it is now: a folder has another path on another machine.
                     meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                 writer.recover()

@@ -1,0 +1,253 @@
+"""OpenClaw's index of the same notes is taken over: no request now, and none by the next `index`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.moving.openclaw import find, take_over
+from memline.shared.errors import ConfigError, IndexFault
+from memline.shared.index import driver
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.openclaw_index import early, newest
+from tests.support.workspace import Place, note, paths, remote
+
+NOTES = 3
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(params=[early, newest], ids=["early", "newest"])
+def make(request: pytest.FixtureRequest) -> Make:
+    """Makes an index of OpenClaw, of either format."""
+    made: Make = request.param
+    return made
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    place.configure(**remote(server.url))
+    for number in range(NOTES):
+        place.write(f"memory/note-{number}.md", note(number))
+    place.write("MEMORY.md", "# Long term\n\nWe chose redis.\r\nUmlauts: äöü.\n")
+    return place
+
+
+def files_below(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_chunks_and_vectors_of_unchanged_notes_come_without_a_request(
+    place: Place, server: EmbeddingServer, tmp_path: Path, make: Make
+) -> None:
+    index = make(tmp_path / "state", place.workspace)
+    before = files_below(tmp_path / "state")
+
+    taken = take_over(place.agent, index)
+    again = take_over(place.agent, index)
+    report = place.index()
+
+    assert (taken.files, taken.known_files, taken.odd_vectors) == (NOTES + 1, 0, 0)
+    assert (again.files, again.known_files, again.vectors) == (0, NOTES + 1, 0)
+    assert taken.vectors == taken.chunks == report.chunks
+    assert (report.files["unchanged"], report.vectors["embedded"], report.vectors["pending"]) == (
+        NOTES + 1,
+        0,
+        0,
+    )
+    assert server.requests == []
+    assert files_below(tmp_path / "state") == before
+    assert {text[-1] for (text,) in place.rows("SELECT text FROM chunks WHERE text LIKE '%redis%'")} == {"\n"}
+    place.contents()
+
+
+def test_what_was_taken_over_is_found_by_words_and_by_meaning(
+    place: Place, tmp_path: Path, make: Make
+) -> None:
+    take_over(place.agent, make(tmp_path / "state", place.workspace))
+
+    answer = place.search("word1x1x5")
+
+    assert answer.mode == "hybrid"
+    assert paths(answer)[0] == "memory/note-1.md"
+    hit = answer.hits[0]
+    query = "SELECT DISTINCT heading FROM chunks WHERE text LIKE '%word1x1x5 %'"
+    assert place.rows(query) == [("Note 1 > Section 0 of 1",), ("Note 1 > Section 1 of 1",)]
+    lines = (place.workspace / hit.path).read_text().split("\n")
+    assert hit.start_line >= 1
+    assert "word1x1x5" in "\n".join(lines[hit.start_line - 1 : hit.end_line])
+
+
+def test_a_note_that_changed_is_left_to_index_and_a_later_change_is_cut_anew(
+    place: Place, server: EmbeddingServer, tmp_path: Path, make: Make
+) -> None:
+    index = make(tmp_path / "state", place.workspace)
+    place.write("memory/note-0.md", note(0) + "\nMore.\n")
+
+    taken = take_over(place.agent, index)
+    first = place.index()
+    place.write("memory/note-1.md", note(1) + "\nMore.\n")
+    second = place.index()
+
+    assert taken.changed == ("memory/note-0.md",)
+    assert first.vectors["embedded"] == 3
+    assert second.vectors["embedded"] == 3
+    assert not server.repeated()
+
+
+def test_another_models_vectors_never_serve(place: Place, tmp_path: Path, make: Make) -> None:
+    index = make(tmp_path / "state", place.workspace, model="dearer")
+
+    taken = take_over(place.agent, index)
+
+    assert "dearer" in taken.reason
+    assert not place.index_path.exists()
+
+
+def test_vectors_of_other_dimensions_than_the_index_has_are_left_out(
+    place: Place, tmp_path: Path, make: Make
+) -> None:
+    place.index()
+    place.write("memory/new.md", note(9))
+    index = make(tmp_path / "state", place.workspace, dims=8)
+
+    taken = take_over(place.agent, index)
+
+    assert taken.vectors == 0
+    assert taken.odd_vectors > 0
+    assert place.index().vectors["pending"] == 0
+
+
+def change(path: Path, statement: str, *values: object) -> None:
+    with closing(driver.library().connect(str(path), isolation_level=None)) as connection:
+        connection.execute(statement, values)
+
+
+ODD: dict[str, str] = {
+    "text that is not in the note": "UPDATE {chunks} SET text = 'rm -rf' WHERE path = 'memory/note-0.md'",
+    "lines that are not there": "UPDATE {chunks} SET start_line = 900 WHERE path = 'memory/note-0.md'",
+    "a chunk is missing": "DELETE FROM {chunks} WHERE path = 'memory/note-0.md' AND start_line = 1",
+    "no chunk at all": "DELETE FROM {chunks} WHERE path = 'memory/note-0.md'",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_file_whose_rows_contradict_it_is_left_to_index(
+    place: Place, tmp_path: Path, make: Make, odd: str
+) -> None:
+    index = make(tmp_path / "state", place.workspace)
+    change(index, ODD[odd].format(chunks="chunks" if make is early else "memory_index_chunks"))
+
+    taken = take_over(place.agent, index)
+
+    assert taken.odd_files == ("memory/note-0.md",)
+    assert taken.files == NOTES
+    assert place.index().files["added"] == 1
+
+
+@pytest.mark.parametrize("stored", ["[]", "nonsense", '["1"]', "[0.0]", "[1e999]", b"\0" * 7, b"\0" * 128])
+def test_a_vector_that_is_odd_is_counted_and_its_text_embedded(
+    place: Place, tmp_path: Path, stored: str | bytes
+) -> None:
+    make, table = (early, "chunks") if isinstance(stored, str) else (newest, "memory_index_chunks")
+    index = make(tmp_path / "state", place.workspace)
+    change(index, f"UPDATE {table} SET embedding = ? WHERE path = 'MEMORY.md'", stored)
+    change(index, f"DELETE FROM {'embedding_cache' if make is early else 'memory_embedding_cache'}")
+
+    taken = take_over(place.agent, index)
+    report = place.index()
+
+    assert (taken.files, taken.odd_vectors) == (NOTES + 1, 1)
+    assert (report.vectors["embedded"], report.vectors["pending"]) == (1, 0)
+
+
+@pytest.mark.parametrize("path", ["../secret.md", "/etc/hosts.md", "memory/../../x.md"])
+def test_a_file_outside_of_the_workspace_is_not_read(place: Place, tmp_path: Path, path: str) -> None:
+    index = early(tmp_path / "state", place.workspace)
+    change(index, "UPDATE files SET path = ? WHERE path = 'MEMORY.md'", path)
+
+    taken = take_over(place.agent, index)
+
+    assert taken.changed == (path,)
+
+
+@pytest.mark.parametrize("harm", ["text", "cut", "other"])
+def test_a_file_that_is_not_its_index_changes_nothing(place: Place, tmp_path: Path, harm: str) -> None:
+    index = newest(tmp_path / "state", place.workspace)
+    if harm == "text":
+        index.write_text("hello" * 1000)
+    elif harm == "cut":
+        index.write_bytes(index.read_bytes()[:10_000])
+    else:
+        change(index, "ALTER TABLE memory_index_chunks RENAME TO something")
+
+    with pytest.raises(IndexFault):
+        take_over(place.agent, index)
+
+    assert not place.index_path.exists()
+    assert not list(place.home.rglob("*.openclaw"))
+
+
+def test_what_openclaw_has_not_taken_in_from_its_wal_comes_too(place: Place, tmp_path: Path) -> None:
+    index = newest(tmp_path / "state", place.workspace)
+    with closing(driver.library().connect(str(index), isolation_level=None)) as running:
+        running.execute("PRAGMA wal_autocheckpoint = 0")
+        running.execute("UPDATE memory_index_chunks SET text = 'x' WHERE path = 'MEMORY.md'")
+        before = files_below(tmp_path / "state")
+
+        taken = take_over(place.agent, index)
+
+        assert files_below(tmp_path / "state") == before
+    assert taken.odd_files == ("MEMORY.md",)
+
+
+def test_the_newest_format_is_found_first(place: Place, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    assert find(place.agent, state) is None
+    old = early(state, place.workspace)
+    assert find(place.agent, state) == old
+    new = newest(state, place.workspace)
+
+    assert find(place.agent, state) == new
+
+
+def test_without_a_provider_the_import_says_what_to_set(place: Place, tmp_path: Path) -> None:
+    place.memory = {"provider": "openai"}
+    place.save()
+
+    with pytest.raises(ConfigError, match="no provider") as raised:
+        take_over(place.agent, early(tmp_path / "state", place.workspace))
+
+    assert "OPENAI_API_KEY" in raised.value.hint
+
+
+def test_the_command_says_what_it_took_and_saved(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    early(tmp_path / "state", place.workspace)
+    config: dict[str, Any] = {
+        "agents": {"defaults": {"workspace": str(place.workspace), "memorySearch": place.memory}},
+        "prices": {"stub": {"perMillion": 1000.0}},
+    }
+    place.config.write_text(json.dumps(config))
+
+    shown = place.run("import", "openclaw", str(tmp_path / "state"))
+    again = place.run("import", "openclaw", str(tmp_path / "state"), "--json")
+    nothing = place.run("import", "openclaw", str(tmp_path))
+
+    assert shown.status == 0, shown.stderr
+    assert f"{NOTES + 1} notes taken over" in shown.stdout
+    assert "saved: about" in shown.stdout
+    assert again.json[0]["knownFiles"] == NOTES + 1
+    assert nothing.status == 1
+    assert "no memory index" in nothing.stderr
+    assert server.requests == []
