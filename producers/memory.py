@@ -194,7 +194,7 @@ class Memory:
         cited = parse_citation(path)
         if first is None:
             first, lines = cited.first or 1, cited.lines if lines is None else lines
-        paths = MemoryPaths(self.settings.workspace, self.settings.memory.extra_paths)
+        paths = MemoryPaths.of(self.settings)
         private = sees_private(self.settings, chat)
         return read_excerpt(paths, cited.path, first=first, lines=lines, private=private, clock=self._clock)
 

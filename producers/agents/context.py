@@ -39,7 +39,7 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
     wanted = [("yesterday", log_path(today - timedelta(days=1)), True), ("today", log_path(today), True)]
     if is_private:
         wanted = [*(("longTerm", name, False) for name in LONG_TERM), *wanted]
-    memory_paths = MemoryPaths(settings.workspace, settings.memory.extra_paths)
+    memory_paths = MemoryPaths.of(settings)
     parts: list[_Part] = []
     for name, path, keeps_end in wanted:
         text = ""

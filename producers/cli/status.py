@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     if issues := report["scan"]["issues"]:
         yield "  Issues:"
         yield from (f"    {issue}" for issue in issues)
+    for each in report["scan"]["leftOut"] if "files" in report else ():
+        yield f"    {'left out':<10} {each['path']}  {each['reason']}"
     for file in report.get("files", ()):
         yield f"    {file['outcome']:<10} {file['path']}  {file['reason']}"
     yield ""
@@ -70,10 +73,12 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])
     yield "Indexed", f"{files} · {body['chunks']} chunks"
-    yield "Left out", ", ".join(outcomes)
+    by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
+    yield "Left out", ", ".join((*outcomes, *(f"{count} by {rule}" for rule, count in by_rule.items())))
     yield "Dirty", dirty if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
-    yield "Workspace", _short(body["workspaceDir"])
+    origin = body["workspaceOrigin"]
+    yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
     yield "Vectors", f"{vector['ready']} ready · {vector['wanted']} wanted · {vector['failed']} failed"
     yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])
     yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)

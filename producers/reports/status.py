@@ -37,7 +37,11 @@ def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
     report = {
         "agentId": settings.agent,
         "status": status | fault,
-        "scan": {"totalFiles": plan.total_files, "issues": list(plan.discovery.issues)},
+        "scan": {
+            "totalFiles": plan.total_files,
+            "issues": list(plan.discovery.issues),
+            "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
+        },
     }
     if deep:
         problem, action = check_provider(choice)
@@ -121,6 +125,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "chunks": read(chunks.count, 0),
         "dirty": plan.is_behind,
         "workspaceDir": str(settings.workspace),
+        "workspaceOrigin": settings.workspace_origin,
         "dbPath": str(settings.index_path),
         "provider": choice.provider,
         "model": choice.model,

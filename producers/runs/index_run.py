@@ -26,6 +26,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import fallback, health, model_change
 from memline.shared.scheduling.health import Health
+from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.store import IndexWriter
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
@@ -252,6 +254,8 @@ class IndexRun:
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
             warning, action = self._trouble(rows)
+            unread = self._unread_markdown()
+            warning, action = unread or (warning, action)
             in_batches = 0 if rows.batches.blocked else rows.batches.texts + rows.batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
@@ -291,8 +295,24 @@ class IndexRun:
                     }
                     for batch in rows.batches.at_provider
                 ),
-                failed=bool(failures or backlog.failed or self._is_stalled or is_incomplete),
+                failed=bool(failures or backlog.failed or self._is_stalled or is_incomplete or unread),
             )
+
+    def _unread_markdown(self) -> tuple[str, str] | None:
+        """Say that the workspace has Markdown and none of it is memory, and what to do; None when it is."""
+        found, workspace = self._plan.discovery, self._agent.workspace
+        has_notes = any(file.problem is None and not is_transcript(file.path) for file in found.files)
+        if has_notes or MEMORY not in self._agent.memory.sources:
+            return None
+        count = markdown_below(str(workspace))
+        if not count:
+            return None
+        files = f"{count} Markdown file{'s' * (count > 1)} below {workspace} and no note"
+        if found.left_out:
+            sources = ", ".join(sorted({reason for _, reason in found.left_out}))
+            return f"{files}: left out by {sources}", f"memline --workspace {workspace} status --verbose"
+        where = "MEMORY.md and memory/ are read where there is one of them"
+        return f"{files}: {where}", f"memline --workspace {workspace} add {workspace}"
 
     def _rows(self) -> _Rows:
         """Read the rows that tell how far the run is."""

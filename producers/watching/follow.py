@@ -99,7 +99,7 @@ class _AgentFollower:
         self.watchers: list[Watcher] = []
         sync, rescan = settings.memory.sync, self._request_scan
         if sync.watch and MEMORY in settings.memory.sources:
-            notes = MemoryPaths(settings.workspace, settings.memory.extra_paths)
+            notes = MemoryPaths.of(settings)
             quiet = debounce.Debounce(sync.watch_debounce_ms / 1000)
             self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
         transcripts = transcript_folder_of(settings)

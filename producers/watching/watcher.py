@@ -22,6 +22,7 @@ from watchdog.observers.api import BaseObserver
 from memline.producers.watching.debounce import Debounce
 from memline.producers.watching.folders import WatchedFiles, WatchedFolder, folders_of
 from memline.shared.logs import Log
+from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
 
@@ -118,6 +119,9 @@ class Watcher(events.FileSystemEventHandler):
             located = self._files.locate(path)
             if located is not None:
                 self._add(located.path)
+            elif os.path.basename(path) in IGNORE_FILES:
+                # Other files belong to the memory now.
+                self._add(_REWATCH)
             elif not is_storable(path):
                 # A name that no message can carry: a full scan reports it if it is like that of a note.
                 self._add(_SCAN)
@@ -153,6 +157,8 @@ class Watcher(events.FileSystemEventHandler):
 
     def _act(self, names: set[str]) -> None:
         if names & {_SCAN, _REWATCH}:
+            if self._refresh():
+                names = names | {_REWATCH}
             if self.mode == WATCHING and (_REWATCH in names or folders_of(self._files) != self._folders):
                 self._watch()
             elif self.mode == WATCHING:
@@ -163,7 +169,10 @@ class Watcher(events.FileSystemEventHandler):
             self._on_paths(paths)
 
     def _check(self) -> None:
-        """Restart an observer that died, or poll."""
+        """Restart an observer that died, or poll; notice that other folders are the memory now."""
+        if self._refresh():
+            self._watch()
+            self._on_rescan()
         if self._observer is not None:
             # An emitter ends when its folder is deleted, also when a new one has its name already.
             if all(each.is_alive() for each in (self._observer, *self._observer.emitters.copy())):
@@ -175,6 +184,9 @@ class Watcher(events.FileSystemEventHandler):
             if self._polls >= _POLLS_TO_RETRY:
                 self._watch()
         self._on_rescan()
+
+    def _refresh(self) -> bool:
+        return isinstance(self._files, MemoryPaths) and self._files.refresh()
 
     def _check_every_s(self) -> float:
         return HEALTH_S if self.mode == WATCHING else POLL_S

@@ -1,7 +1,7 @@
 """Merge the layers of one agent's `memorySearch`, replace references, and adjust dependent values.
 
 A later layer replaces single settings of an earlier one; `sources` and `headers` are replaced as a whole.
-Only `extraPaths` adds up.
+Only `extraPaths` and `exclude` add up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
     merged: dict[str, Setting] = {}
     for layer in layers:
         for path, setting in layer.items():
-            if path == "extraPaths" and path in merged:
+            if path in ("extraPaths", "exclude") and path in merged:
                 weaker = merged[path]
                 both = tuple(dict.fromkeys((*weaker.value, *setting.value)))
                 setting = Setting(both, f"{weaker.origin}; {setting.origin}")

@@ -202,6 +202,8 @@ class MemorySearch(Block):
     enabled: bool = key(True, doc="off: this agent has no memory search")
     sources: tuple[str, ...] = key(("memory",), choices=("memory", "sessions"), doc="what is searched")
     extra_paths: tuple[ExtraPath, ...] = key((), of=ExtraPath, shorthand="path", doc="more files")
+    exclude: tuple[str, ...] = key((), doc="files and folders that are left out, as in .gitignore")
+    ignore_files: bool = key(True, doc="`.gitignore` and `.ignore` in the folders that are read count")
     experimental: Experimental = key(factory=Experimental)
     provider: str = key("auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, doc="embedding provider")
     fallback: str = key("none", choices=FALLBACKS, advice=_COMPATIBLE, doc="when the first one fails")

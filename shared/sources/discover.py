@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import Path
 
-from memline.shared.config.schema import ExtraPath
+from memline.shared.sources.ignoring import why
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
     MARKDOWN,
@@ -52,6 +50,8 @@ class Discovery:
     #: Ledger paths of folders that could not be listed ("." is the workspace, TRANSCRIPTS the folder of the
     #: transcripts): of files below them nothing is known, so they are not taken for removed.
     unlisted: tuple[str, ...] = ()
+    #: What rules leave out: (ledger path, that of a folder with "/" at its end; and why).
+    left_out: tuple[tuple[str, str], ...] = ()
 
     def is_unlisted(self, path: str) -> bool:
         """Tell whether the walk cannot tell if the file of this ledger path is there."""
@@ -68,12 +68,12 @@ class Discovery:
             files=(*self.files, *other.files),
             issues=(*self.issues, *other.issues),
             unlisted=(*self.unlisted, *other.unlisted),
+            left_out=(*self.left_out, *other.left_out),
         )
 
 
-def discover(workspace: Path, extra_paths: Sequence[ExtraPath] = ()) -> Discovery:
-    """Find all files that belong to the memory of a workspace, and all that look so but cannot be indexed."""
-    paths = MemoryPaths(workspace, extra_paths)
+def discover(paths: MemoryPaths) -> Discovery:
+    """Find all files that belong to a memory, and all that look so but cannot be indexed."""
     walk = _Walk(paths)
     walk.walk_workspace()
     for root in paths.extras:
@@ -81,8 +81,28 @@ def discover(workspace: Path, extra_paths: Sequence[ExtraPath] = ()) -> Discover
     if not walk.files and not walk.issues:
         walk.issues.append(f"no memory files found in {paths.workspace}")
     return Discovery(
-        files=tuple(walk.files.values()), issues=tuple(walk.issues), unlisted=tuple(walk.unlisted)
+        files=tuple(walk.files.values()),
+        issues=tuple(walk.issues),
+        unlisted=tuple(walk.unlisted),
+        left_out=tuple(sorted(walk.left_out.items())),
     )
+
+
+def markdown_below(folder: str) -> int:
+    """Count the Markdown files below a folder, whatever rules leave them out; no link is followed."""
+    count, todo = 0, [folder]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        if not is_ignored_folder(entry.name):
+                            todo.append(entry.path)
+                    else:
+                        count += is_markdown(entry.name) and entry.is_file(follow_symlinks=False)
+        except OSError:
+            continue
+    return count
 
 
 class _Walk:
@@ -92,6 +112,7 @@ class _Walk:
         self.files: dict[str, DiscoveredFile] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
+        self.left_out: dict[str, str] = {}
 
     def walk_workspace(self) -> None:
         workspace = self._paths.workspace
@@ -116,8 +137,13 @@ class _Walk:
             # One file under two names: a file system that ignores case, or a hard link.
             if not stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in identities:
                 identities.add((status.st_dev, status.st_ino))
-                self._add(root.path, status)
-        self.walk_root(self._paths.memory, "memory directory")
+                if not self._is_left_out(root):
+                    self._add(root.path, status)
+        if self._paths.is_whole:
+            # Named by the user: it may be a link.
+            self._walk_folder(self._paths.memory, f"{workspace} not readable")
+        else:
+            self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
         """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
@@ -136,6 +162,8 @@ class _Walk:
         if link:
             self.issues.append(f"{kind} is a symbolic link and not followed ({name})")
             self._add(link, os.lstat(link), LINK_PROBLEM)
+        elif self._is_left_out(root):
+            pass
         elif stat.S_ISDIR(status.st_mode):
             self._walk_folder(root, f"{kind} not accessible ({name})")
         elif not root.named:
@@ -144,6 +172,12 @@ class _Walk:
             self.issues.append(f"{kind} is not a Markdown file ({name})")
         else:
             self._add(root.path, status)
+
+    def _is_left_out(self, root: MemoryRoot) -> bool:
+        reason = self._paths.rules.reason(root.path, root.path)
+        if reason:
+            self.left_out[printable(self._paths.ledger_path(root.path))] = reason
+        return bool(reason)
 
     def _walk_folder(self, root: MemoryRoot, issue: str) -> None:
         """Add all files of a folder; `issue` says what it means when the folder itself cannot be listed."""
@@ -166,17 +200,24 @@ class _Walk:
                 self.issues.append(f"{issue}: {code(error)}" if is_root else f"{path} {problem.reason}")
                 continue
             below = []
+            rules = self._paths.rules.of(root.path, folder)
             for entry in entries:
                 name = entry.name
                 if entry.is_dir(follow_symlinks=False):
                     if not is_ignored_folder(name) and enters(depth, name):
-                        if is_storable(name):
+                        if rules and (reason := why(rules, inside + name, is_folder=True)):
+                            self.left_out[printable(self._paths.ledger_path(inside + name)) + "/"] = reason
+                        elif is_storable(name):
                             below.append((inside + name, inside + name + os.sep, depth + 1))
                         else:
                             self._add(inside + name, status_of(entry), NAME_PROBLEM)
                 elif is_markdown(name):
                     absolute = inside + name
-                    if matches(absolute[len(prefix) :]):
+                    if not matches(absolute[len(prefix) :]):
+                        continue
+                    if rules and (reason := why(rules, absolute, is_folder=False)):
+                        self.left_out[printable(self._paths.ledger_path(absolute))] = reason
+                    else:
                         self._add(absolute, status_of(entry))
                 elif entry.is_symlink() and not is_ignored_folder(name) and os.path.isdir(entry.path):
                     self._add(inside + name, status_of(entry), LINK_PROBLEM)

@@ -19,7 +19,8 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
-from memline.shared.config.schema import ExtraPath
+from memline.shared.config.schema import ANY_MARKDOWN, AgentSettings, ExtraPath
+from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
 #: The two sources.
@@ -260,16 +261,57 @@ class FileLocation:
 
 
 class MemoryPaths:
-    """The memory of one agent: its workspace and the entries of `extraPaths`."""
+    """The memory of one agent: its workspace, the entries of `extraPaths`, and what is left out of both.
 
-    def __init__(self, workspace: Path, extra_paths: Sequence[ExtraPath] = ()) -> None:
+    A workspace that has neither `MEMORY.md` nor `memory/` is read as a whole.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        extra_paths: Sequence[ExtraPath] = (),
+        *,
+        exclude: Sequence[str] = (),
+        uses_ignore_files: bool = True,
+    ) -> None:
+        """`exclude`: as in `.gitignore`; relative to the workspace, outside of it to the folder named."""
         self.workspace = os.path.abspath(os.path.expanduser(workspace))
         self._inside = _folder_prefix(self.workspace)
-        default = compile_pattern("**/*.md")
+        self.rules = Rules(self.workspace, exclude, uses_files=uses_ignore_files)
+        self.extras = tuple(self._extra_roots(extra_paths))
+        self._set_roots()
+
+    @classmethod
+    def of(cls, settings: AgentSettings) -> MemoryPaths:
+        """Return the memory that an agent's settings name."""
+        memory = settings.memory
+        return cls(
+            settings.workspace,
+            memory.extra_paths,
+            exclude=memory.exclude,
+            uses_ignore_files=memory.ignore_files,
+        )
+
+    def _set_roots(self) -> None:
+        default = compile_pattern(ANY_MARKDOWN)
+        names = (*LONG_TERM, MEMORY_FOLDER)
+        #: Whether all Markdown of the workspace is memory.
+        self.is_whole = os.path.isdir(self.workspace) and not any(
+            os.path.lexists(self._inside + name) for name in names
+        )
         self.files = tuple(MemoryRoot(path=self._inside + name, pattern=default) for name in LONG_TERM)
         self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=default)
-        self.extras = tuple(self._extra_roots(extra_paths))
+        if self.is_whole:
+            self.files = ()
+            self.memory = MemoryRoot(path=self.workspace, pattern=compile_pattern("**/*"))
         self._roots = (*self.files, self.memory, *self.extras)
+
+    def refresh(self) -> bool:
+        """Look again which rules and roots there are; True when the roots are others than before."""
+        before = self.is_whole
+        self.rules.refresh()
+        self._set_roots()
+        return self.is_whole != before
 
     def ledger_path(self, absolute: str) -> str:
         """Return the ledger path of an absolute path."""
@@ -277,7 +319,8 @@ class MemoryPaths:
 
     def anchor(self, root: str) -> str:
         """Return the trusted folder of files below `root`: the workspace, or the folder that has the root."""
-        return self.workspace if root.startswith(self._inside) else os.path.dirname(root)
+        is_inside = root == self.workspace or root.startswith(self._inside)
+        return self.workspace if is_inside else os.path.dirname(root)
 
     def locate(self, path: str) -> FileLocation | None:
         """Return where the file is, or None when its name is not that of a memory file; it may not exist.
@@ -294,7 +337,7 @@ class MemoryPaths:
             else:
                 *folders, name = relative.split("/")
                 is_memory = is_markdown(name) and not any(map(is_ignored_folder, folders))
-            if is_memory:
+            if is_memory and not self.rules.reason(root.path, absolute):
                 anchor = self.workspace if absolute.startswith(self._inside) else self.anchor(root.path)
                 return FileLocation(path=self.ledger_path(absolute), absolute=absolute, anchor=anchor)
         return None

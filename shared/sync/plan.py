@@ -14,7 +14,7 @@ from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import Discovery, discover
-from memline.shared.sources.paths import MEMORY, SESSIONS
+from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sources.transcripts.files import transcript_folder_of
 from memline.shared.sync.changes import Changes, compare
 from memline.shared.values import value
@@ -94,7 +94,7 @@ def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Pla
     memory = settings.memory
     discovery = Discovery(files=(), issues=())
     if MEMORY in memory.sources:
-        discovery = discover(settings.workspace, memory.extra_paths)
+        discovery = discover(MemoryPaths.of(settings))
     if SESSIONS in memory.sources and (folder := transcript_folder_of(settings)):
         discovery = discovery.joined(folder.discover())
     chunking = settings.memory.chunking

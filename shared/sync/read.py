@@ -31,7 +31,7 @@ class FileReader:
     def __init__(self, settings: AgentSettings, *, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._notes = MemoryPaths(settings.workspace, settings.memory.extra_paths)
+        self._notes = MemoryPaths.of(settings)
 
     def read(self, path: str, *, entry: LedgerEntry | None, force: bool = False) -> Iterator[FileRow]:
         """Read the file of a ledger path: one row, of a long transcript several.

@@ -32,7 +32,8 @@ def write(path: Path, text: str = "x") -> Path:
 
 
 def look(workspace: Path, *extra: str | ExtraPath) -> Discovery:
-    return discover(workspace, [ExtraPath(path=one) if isinstance(one, str) else one for one in extra])
+    entries = [ExtraPath(path=one) if isinstance(one, str) else one for one in extra]
+    return discover(MemoryPaths(workspace, entries))
 
 
 def paths(discovery: Discovery) -> list[str]:
@@ -240,7 +241,7 @@ def test_missing_files_and_folders_are_reported(workspace: Path, tmp_path: Path)
     (tmp_path / "bare/memory").mkdir(parents=True)
 
     assert look(workspace, "gone").issues == ("additional memory path missing (gone)",)
-    assert look(tmp_path / "empty").issues == (f"memory directory missing ({tmp_path}/empty/memory)",)
+    assert look(tmp_path / "empty").issues == (f"no memory files found in {tmp_path}/empty",)
     assert look(tmp_path / "bare").issues == (f"no memory files found in {tmp_path}/bare",)
     missing = look(tmp_path / "none")
     assert missing.issues == (f"workspace missing ({tmp_path}/none)",)
@@ -276,7 +277,7 @@ def test_a_single_path_has_the_problem_that_the_walk_gave_it(workspace: Path, tm
         pass
     memory_paths = MemoryPaths(workspace)
 
-    for found in discover(workspace).files:
+    for found in discover(memory_paths).files:
         problem = problem_at(memory_paths, found.path)
         assert problem == found.problem, found.path
     assert problem_at(memory_paths, "memory/gone") is None

@@ -16,6 +16,11 @@ def watched(workspace: Path, *extra: str) -> dict[str, bool]:
     }
 
 
+def noted(workspace: Path) -> None:
+    workspace.mkdir()
+    (workspace / "MEMORY.md").write_text("x")
+
+
 def test_the_workspace_alone_and_memory_with_all_below(tmp_path: Path) -> None:
     (tmp_path / "ws/memory/a/b").mkdir(parents=True)
     (tmp_path / "ws/src").mkdir()
@@ -23,8 +28,14 @@ def test_the_workspace_alone_and_memory_with_all_below(tmp_path: Path) -> None:
     assert watched(tmp_path / "ws") == {"ws": False, "ws/memory": True}
 
 
-def test_without_memory_the_workspace_tells_when_it_comes(tmp_path: Path) -> None:
-    (tmp_path / "ws").mkdir()
+def test_without_memory_the_workspace_is_watched_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "ws/journals").mkdir(parents=True)
+
+    assert watched(tmp_path / "ws") == {"ws": True}
+
+
+def test_with_a_long_term_note_alone_the_workspace_tells_when_memory_comes(tmp_path: Path) -> None:
+    noted(tmp_path / "ws")
 
     assert watched(tmp_path / "ws") == {"ws": False}
 
@@ -38,7 +49,7 @@ def test_a_missing_workspace_is_awaited_in_the_nearest_folder(tmp_path: Path) ->
 def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path: Path) -> None:
     for folder in ("vault/.obsidian", "vault/work/x", "vault/code/app/node_modules/p", "vault/code/lib"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "ws").mkdir()
+    noted(tmp_path / "ws")
 
     assert watched(tmp_path / "ws", "../vault") == {
         "ws": False,
@@ -53,7 +64,7 @@ def test_a_tree_with_an_ignored_folder_is_watched_folder_by_folder(tmp_path: Pat
 def test_a_tree_with_too_many_ignored_folders_is_watched_as_a_whole(tmp_path: Path) -> None:
     for number in range(120):
         (tmp_path / f"vault/{number}/node_modules").mkdir(parents=True)
-    (tmp_path / "ws").mkdir()
+    noted(tmp_path / "ws")
 
     assert watched(tmp_path / "ws", "../vault") == {"ws": False, "vault": True}
 
@@ -68,7 +79,7 @@ def test_links_are_not_watched(tmp_path: Path) -> None:
 
 
 def test_a_file_is_watched_through_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "ws").mkdir()
+    noted(tmp_path / "ws")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/plan.md").write_text("x")
 

@@ -303,3 +303,24 @@ def test_an_observer_that_died_is_replaced(
         reports.wait(lambda: reports.rescans >= 1)
         (workspace / "memory/a.md").write_text("x")
         reports.wait(lambda: "memory/a.md" in reports.all)
+
+
+def test_rules_and_roots_that_change_are_followed(tmp_path: Path, reports: Reports) -> None:
+    folder = tmp_path / "vault"
+    (folder / "pages").mkdir(parents=True)
+    with watching(folder, reports):
+        (folder / "pages/a.md").write_text("one")
+        reports.wait(lambda: "pages/a.md" in reports.all)
+        before = reports.rescans
+        (folder / ".gitignore").write_text("pages/\n")
+        reports.wait(lambda: reports.rescans > before)
+        reports.calls.clear()
+        (folder / "pages/a.md").write_text("two")
+        (folder / "b.md").write_text("seen")
+        reports.wait(lambda: "b.md" in reports.all)
+        assert "pages/a.md" not in reports.all
+        before = reports.rescans
+        (folder / "memory").mkdir()
+        reports.wait(lambda: reports.rescans > before)
+        (folder / "memory/c.md").write_text("new")
+        reports.wait(lambda: "memory/c.md" in reports.all)

@@ -1,0 +1,199 @@
+"""Leave files out: what `exclude` and ignore files name, and what Obsidian and Logseq keep beside notes.
+
+The rules are those of git. An ignore file counts in the folder that is read and below it, never above: a
+project that keeps `memory/` out of its repository still has it as its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+#: Names of ignore files; of two in a folder the second wins.
+IGNORE_FILES = (".gitignore", ".ignore")
+
+#: What a rule of the configuration is called.
+EXCLUDE = "exclude"
+
+#: A larger ignore file is not read.
+_MAX_BYTES = 1 << 20
+
+#: Stars in one part of a pattern; with eight, a name of 60 characters takes seconds (`paths.Pattern`).
+_MAX_STARS = 4
+
+#: Folders of a vault in which notes are templates, where its settings name none.
+_TEMPLATES = ("Templates/", "templates/", "_templates/")
+
+#: What Logseq keeps of old versions, below `logseq/`.
+_LOGSEQ = ("/logseq/bak/", "/logseq/version-files/", "/logseq/.recycle/")
+
+
+class Rules:
+    """Says why a path is left out; reads each ignore file once. `refresh` forgets what was read."""
+
+    def __init__(self, workspace: str, exclude: Sequence[str], *, uses_files: bool) -> None:
+        self._workspace = workspace
+        self._exclude = tuple(exclude)
+        self._uses_files = uses_files
+        self._levels: dict[tuple[str, str], tuple[_Level, ...]] = {}
+
+    def refresh(self) -> None:
+        """Read the ignore files anew."""
+        self._levels.clear()
+
+    def of(self, root: str, folder: str) -> tuple[_Level, ...]:
+        """Return the rules in force in a folder at or below a root, the strongest first; often none."""
+        key = (root, folder)
+        if key not in self._levels:
+            above = self.of(root, os.path.dirname(folder)) if folder != root else self._of_root(root)
+            named = [level for level in above if level.source == EXCLUDE]
+            self._levels[key] = (*named, *self._of_folder(folder), *above[len(named) :])
+        return self._levels[key]
+
+    def reason(self, root: str, absolute: str, *, is_folder: bool = False) -> str:
+        """Return why the path, or a folder above it within the root, is left out; empty when it is not.
+
+        The root itself is named by the configuration: nothing but `exclude` leaves it out.
+        """
+        is_root = absolute == root
+        levels = self._of_exclude(root)
+        if levels and root != self._workspace and (reason := why(levels, root, is_folder=not is_root)):
+            return reason
+        if is_root:
+            return ""
+        folder, parts = root, absolute[len(root.rstrip("/")) + 1 :].split("/")
+        for number, part in enumerate(parts, 1):
+            path = os.path.join(folder, part)
+            is_last = number == len(parts)
+            if reason := why(self.of(root, folder), path, is_folder=is_folder or not is_last):
+                return reason
+            folder = path
+        return ""
+
+    def _of_root(self, root: str) -> tuple[_Level, ...]:
+        lines, what = _of_vault(root)
+        spec = _spec(lines) if lines else None
+        return (*self._of_exclude(root), *([_Level(root, spec, what)] if spec else ()))
+
+    def _of_exclude(self, root: str) -> tuple[_Level, ...]:
+        spec = self._exclude_spec
+        if spec is None:
+            return ()
+        is_inside = root == self._workspace or root.startswith(self._workspace + os.sep)
+        return (_Level(self._workspace if is_inside else root, spec, EXCLUDE),)
+
+    @cached_property
+    def _exclude_spec(self) -> GitIgnoreSpec | None:
+        return _spec(self._exclude)
+
+    def _of_folder(self, folder: str) -> tuple[_Level, ...]:
+        if not self._uses_files:
+            return ()
+        levels = []
+        for name in reversed(IGNORE_FILES):
+            path = os.path.join(folder, name)
+            if (text := _read(path)) and (spec := _spec(text.splitlines())):
+                levels.append(_Level(folder, spec, name))
+        return tuple(levels)
+
+
+class _Level:
+    """The patterns of one source, for paths below `base`."""
+
+    __slots__ = ("_spec", "_start", "source")
+
+    def __init__(self, base: str, spec: GitIgnoreSpec, source: str) -> None:
+        self._start = len(base.rstrip("/")) + 1
+        self._spec = spec
+        self.source = source
+
+    def verdict(self, absolute: str, *, is_folder: bool) -> bool | None:
+        """Say whether the path is left out; None when no pattern is about it."""
+        relative = absolute[self._start :]
+        return self._spec.check_file(relative + "/" * is_folder).include
+
+
+def why(levels: Iterable[_Level], absolute: str, *, is_folder: bool) -> str:
+    """Return the source of the first rule about a path, when it leaves the path out; else an empty text."""
+    for level in levels:
+        verdict = level.verdict(absolute, is_folder=is_folder)
+        if verdict is not None:
+            return level.source if verdict else ""
+    return ""
+
+
+def _spec(lines: Iterable[str]) -> GitIgnoreSpec | None:
+    usable = [line for line in lines if line.strip() and not line.startswith("#") and _is_safe(line)]
+    if not usable:
+        return None
+    # Its import takes 8 ms, which a search without rules does not pay.
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(usable)
+    except (ValueError, re.error):
+        good = [line for line in usable if _compiles(line)]
+        return GitIgnoreSpec.from_lines(good) if good else None
+
+
+def _compiles(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True
+
+
+def _is_safe(line: str) -> bool:
+    return all(part == "**" or part.count("*") <= _MAX_STARS for part in line.strip().split("/"))
+
+
+def _read(path: str) -> str:
+    """Return the text of a small regular file; empty when there is none. No link is followed."""
+    try:
+        # Almost no folder has one.
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return ""
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_BYTES:
+            return ""
+        return os.read(opened, _MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(opened)
+
+
+def _of_vault(root: str) -> tuple[list[str], str]:
+    """Return the patterns of what an Obsidian vault or a Logseq graph keeps that is no note, and its name."""
+    if os.path.isdir(os.path.join(root, ".obsidian")):
+        plugin = ".obsidian/plugins/templater-obsidian/data.json"
+        settings = ((".obsidian/templates.json", "folder"), (plugin, "templates_folder"))
+        named = [str(_json(os.path.join(root, file)).get(key) or "").strip("/ ") for file, key in settings]
+        folders = [f"/{re.escape(name) if '*' in name else name}/" for name in named if name]
+        return folders or [f"/{name}" for name in _TEMPLATES], "Obsidian's templates"
+    if os.path.isdir(os.path.join(root, "logseq")):
+        return [*_LOGSEQ, "/templates/"], "Logseq's backups and templates"
+    return [], ""
+
+
+def _json(path: str) -> dict[str, Any]:
+    try:
+        content = json.loads(_read(path) or "{}")
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,89 @@
+"""Any folder of Markdown is found and read, and `index` never ends well without a note where there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.shared.config import workspaces
+from tests.support.shell import Shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return Shell(monkeypatch, capsys)
+
+
+def write(file: Path, text: str = "x\n") -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def origin(shell: Shell, cwd: Path) -> tuple[str, str]:
+    status = shell("status", "--json", cwd=cwd).json[0]["status"]
+    return status["workspaceDir"], status["workspaceOrigin"]
+
+
+def test_the_workspace_is_found_in_the_order_that_is_documented(
+    shell: Shell, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, vault = tmp_path / "project", tmp_path / "vault"
+    write(project / "MEMORY.md")
+    (project / "src/deep").mkdir(parents=True)
+    write(vault / "a.md")
+    settings = workspaces.settings_file(vault, {"HOME": str(home)})
+    elsewhere = tmp_path / "elsewhere"
+
+    assert "no workspace is configured" in shell("status", cwd=elsewhere).stderr
+    assert origin(shell, project / "src/deep") == (str(project), workspaces.SIGNED)
+    write(settings, "{}")
+    assert origin(shell, vault) == (str(vault), workspaces.ABOVE)
+    shell("--workspace", str(vault), "index")
+    assert origin(shell, elsewhere) == (str(vault), workspaces.ONLY)
+    shell("--workspace", str(project), "index")
+    assert f"these have an index: {project}, {vault}" in shell("status", cwd=elsewhere).stderr
+    write(home / ".config/memline/config.json5", f'{{agents: {{defaults: {{workspace: "{vault}"}}}}}}')
+    assert origin(shell, project)[0] == str(vault)
+    monkeypatch.setenv("MEMLINE_WORKSPACE", str(project))
+    assert origin(shell, vault) == (str(project), "MEMLINE_WORKSPACE")
+    assert shell("--workspace", str(vault), "status", "--json").json[0]["status"]["workspaceOrigin"] == (
+        "--workspace"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "command"),
+    [
+        (("notes/a.md", "notes/b.md", "memory/.keep"), "2 Markdown files below", " add "),
+        (("notes/a.md", ".gitignore"), "left out by .gitignore", " status --verbose"),
+    ],
+)
+def test_an_index_without_a_note_says_where_the_markdown_is(
+    shell: Shell, tmp_path: Path, files: tuple[str, ...], words: str, command: str
+) -> None:
+    folder = tmp_path / "folder"
+    for name in files:
+        write(folder / name, "*\n")
+
+    ran = shell("--workspace", str(folder), "index")
+
+    assert ran.status == 1
+    assert words in ran.stderr
+    assert f"Try: memline --workspace {folder}{command}" in ran.stderr
+
+
+def test_what_is_left_out_is_named(shell: Shell, tmp_path: Path) -> None:
+    write(tmp_path / "vault/a.md")
+    write(tmp_path / "vault/Templates/day.md")
+    write(tmp_path / "vault/.obsidian/app.json", "{}")
+
+    ran = shell("--workspace", str(tmp_path / "vault"), "index")
+    status = shell("--workspace", str(tmp_path / "vault"), "status", "--verbose")
+
+    assert ran.status == 0
+    assert "Left out:    1 by Obsidian's templates" in status.stdout
+    assert "left out   Templates/  Obsidian's templates" in status.stdout

@@ -1,0 +1,128 @@
+"""What rules leave out: a walk and a single path agree, and rules above what is read do not count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.shared.sources.discover import discover, markdown_below
+from memline.shared.sources.paths import MemoryPaths
+from tests.support.process import python
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    workspace = tmp_path / "ws"
+    write(workspace, "a.md", "docs/b.md", "docs/build/c.md", "docs/build/keep.md")
+    return workspace
+
+
+def write(folder: Path, *names: str, text: str = "x") -> None:
+    for name in names:
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def found(folder: Path, *, exclude: tuple[str, ...] = (), uses: bool = True) -> list[str]:
+    """The paths of a walk; each is located alone as well, and nothing that is left out is."""
+    paths = MemoryPaths(folder, exclude=exclude, uses_ignore_files=uses)
+    names = [file.path for file in discover(paths).files]
+    everything = [file.relative_to(folder).as_posix() for file in folder.rglob("*.md")]
+    again = MemoryPaths(folder, exclude=exclude, uses_ignore_files=uses)
+    assert sorted(names) == sorted(path for path in everything if again.locate(path))
+    return sorted(names)
+
+
+def left_out(folder: Path) -> dict[str, str]:
+    return dict(discover(MemoryPaths(folder)).left_out)
+
+
+def test_a_workspace_without_memory_is_read_as_a_whole(folder: Path) -> None:
+    write(folder, ".obsidian/x.md", "node_modules/y.md", "long.markdown", "data.txt")
+
+    names = [file.path for file in discover(MemoryPaths(folder)).files]
+
+    assert names == ["a.md", "long.markdown", "docs/b.md", "docs/build/c.md", "docs/build/keep.md"]
+    write(folder, "memory/d.md")
+    assert found(folder) == ["memory/d.md"]
+    assert markdown_below(str(folder)) == 6
+
+
+def test_ignore_files_leave_out_as_git_does(folder: Path) -> None:
+    write(folder, ".gitignore", text="# notes\nbuild/\n/a.md\n")
+
+    assert found(folder) == ["docs/b.md"]
+    assert left_out(folder) == {"a.md": ".gitignore", "docs/build/": ".gitignore"}
+    write(folder, "docs/.ignore", text="b.md\n")
+    assert found(folder) == []
+    assert left_out(folder)["docs/b.md"] == ".ignore"
+    write(folder, "docs/.ignore", text="!build/\n")
+    assert found(folder) == ["docs/b.md", "docs/build/c.md", "docs/build/keep.md"]
+    assert len(found(folder, uses=False)) == 4
+
+
+def test_a_pattern_can_take_back_what_another_left_out(folder: Path) -> None:
+    assert found(folder, exclude=("docs/build/*", "!keep.md")) == ["a.md", "docs/b.md", "docs/build/keep.md"]
+    assert found(folder, exclude=("*.md", "!/a.md")) == ["a.md"]
+
+
+def test_an_ignore_file_above_the_memory_does_not_count(folder: Path) -> None:
+    write(folder, "MEMORY.md", "memory/a.md", "memory/drafts/b.md")
+    write(folder, ".gitignore", text="memory/\nMEMORY.md\n")
+    write(folder, "memory/.gitignore", text="drafts/\n")
+
+    assert found(folder) == ["MEMORY.md", "memory/a.md"]
+    assert found(folder, exclude=("MEMORY.md",)) == ["memory/a.md"]
+    assert found(folder, exclude=("memory/",)) == ["MEMORY.md"]
+
+
+@pytest.mark.parametrize("settings", ["", '{"folder": "Templates"}', "no json"])
+def test_templates_of_obsidian_are_left_out(tmp_path: Path, settings: str) -> None:
+    write(tmp_path, "note.md", "Templates/day.md")
+    write(tmp_path, ".obsidian/templates.json", text=settings)
+
+    assert found(tmp_path) == ["note.md"]
+    assert left_out(tmp_path) == {"Templates/": "Obsidian's templates"}
+
+
+def test_the_folder_that_a_vault_names_for_templates_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "Templates/kept.md", "meta/forms/day.md", "note.md")
+    write(
+        tmp_path,
+        ".obsidian/plugins/templater-obsidian/data.json",
+        text='{"templates_folder": "meta/forms"}',
+    )
+
+    assert found(tmp_path) == ["Templates/kept.md", "note.md"]
+    assert "meta/forms/day.md" in found(tmp_path, exclude=("!/meta/forms/",))
+
+
+def test_backups_of_logseq_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "journals/2026_03_02.md", "pages/a.md", "logseq/bak/pages/a.md", "logseq/custom.md")
+
+    assert found(tmp_path) == ["journals/2026_03_02.md", "logseq/custom.md", "pages/a.md"]
+
+
+def test_odd_ignore_files_do_no_harm(folder: Path, tmp_path: Path) -> None:
+    write(folder, ".gitignore", text="*a*a*a*a*a*a*a*a*\n[z-a].md\n!\n\\\n/a.md\n")
+    (folder / "docs/.gitignore").mkdir()
+    (tmp_path / "rules").write_text("*\n")
+    (folder / "docs/build/.ignore").symlink_to(tmp_path / "rules")
+
+    assert found(folder) == ["docs/b.md", "docs/build/c.md", "docs/build/keep.md"]
+
+
+def test_without_rules_the_library_is_not_loaded(folder: Path) -> None:
+    script = """
+import sys
+from pathlib import Path
+from memline.shared.sources.discover import discover
+from memline.shared.sources.paths import MemoryPaths
+assert len(discover(MemoryPaths(Path(sys.argv[1]))).files) == 4
+assert "pathspec" not in sys.modules
+"""
+    ran = python(script, str(folder))
+
+    assert (ran.status, ran.stderr) == (0, "")
