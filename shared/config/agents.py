@@ -140,7 +140,9 @@ class ResolveContext(Block):
             known = f"; these have an index: {', '.join(map(str, others))}" if others else ""
             raise ConfigError(
                 f"no workspace is configured{known}",
-                hint=f"memline --workspace {others[0] if others else 'DIR'} …",
+                hint=f"memline --workspace {others[0]} …"
+                if others
+                else "memline init DIR   (or --workspace DIR)",
             )
         return found if is_chosen or found is configured else self._beside(found, agent)
 

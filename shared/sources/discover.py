@@ -77,6 +77,9 @@ def discover(paths: MemoryPaths) -> Discovery:
     walk = _Walk(paths)
     walk.walk_workspace()
     for root in paths.extras:
+        if paths.is_whole and root.path == paths.workspace:
+            # It was read as a whole.
+            continue
         walk.walk_root(root, "additional memory path")
     if not walk.files and not walk.issues:
         walk.issues.append(f"no memory files found in {paths.workspace}")
@@ -139,18 +142,16 @@ class _Walk:
                 identities.add((status.st_dev, status.st_ino))
                 if not self._is_left_out(root):
                     self._add(root.path, status)
-        if self._paths.is_whole:
-            # Named by the user: it may be a link.
-            self._walk_folder(self._paths.memory, f"{workspace} not readable")
-        else:
-            self.walk_root(self._paths.memory, "memory directory")
+        self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
         """Add what is at a root, in which no link is followed; `kind` is what an issue calls it."""
         name = root.named or root.path
         try:
-            link = first_link(self._paths.anchor(root.path), root.path)
-            status = os.lstat(root.path)
+            is_workspace = root.path == self._paths.workspace
+            # Named by the user, the workspace may be a link.
+            link = None if is_workspace else first_link(self._paths.anchor(root.path), root.path)
+            status = os.stat(root.path) if is_workspace else os.lstat(root.path)
         except (FileNotFoundError, NotADirectoryError):
             self.issues.append(f"{kind} missing ({name})")
             return

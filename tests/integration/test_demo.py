@@ -168,14 +168,15 @@ def readme_lines() -> Iterator[str]:
 def test_the_lines_of_the_readme_work_as_they_stand(path: str, tmp_path: Path) -> None:
     lines = list(readme_lines())
     commands = [line for line in lines if line.startswith("memline ")]
-    assert len(lines) == 10 and len(commands) == 6
+    assert len(lines) == 10 and len(commands) == 7
 
     script = "\n".join(f"echo '=== {number}'\n{line}" for number, line in enumerate(lines))
     printed = run(script, path=path, home=tmp_path, cwd=tmp_path).split("=== ")
 
     by_line = {lines[int(part.partition("\n")[0])]: part.partition("\n")[2] for part in printed[1:]}
-    index, ask, ask_json, since, get, status = (by_line[line] for line in commands)
-    assert "2 added" in index
+    init, ask, ask_json, since, get, index, status = (by_line[line] for line in commands)
+    assert "Indexed 2 files" in init
+    assert "2 unchanged" in index
     assert "MEMORY.md#L1" in ask
     assert json.loads(ask_json)["results"][0]["citation"] == "memory/2026-02-10.md#L1"
     assert "memory/2026-02-10.md#L1" in since

@@ -1,0 +1,172 @@
+"""`memline init`, `add` and `remove`: from a folder to a cited answer, and which others belong to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from memline.producers.cli.options import Invocation, command, echo
+
+if TYPE_CHECKING:
+    from memline.shared.config.schema import AgentSettings
+    from memline.shared.sync.plan import Plan
+
+
+@command("memline init", "memline init ~/notes --yes", "memline init ~/vault")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
+    """Make a folder of Markdown searchable: settings, index, a first answer, and how to connect an agent.
+
+    DIR is the current folder unless it is given. Its settings are kept in your configuration folder; nothing
+    is written into DIR itself.
+    """
+    workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
+    from memline.producers.cli.index import index_agents
+    from memline.shared.config import workspace_file
+    from memline.shared.sources.discover import markdown_below
+    from memline.shared.sources.kinds import kind_of
+
+    if not markdown_below(str(workspace)):
+        echo(f"Error: there is no Markdown in {workspace}", err=True)
+        echo(
+            f"Try: write a first note: echo 'A note.' > {shlex.quote(str(workspace / 'MEMORY.md'))}", err=True
+        )
+        return 1
+    kind = kind_of(workspace)
+    invocation = Invocation(options=replace(invocation.options, workspace=workspace, new_agent=True))
+    extra = (".",) if kind.is_whole else ()
+    is_new = not workspace_file.exists(workspace, os.environ)
+    settings = invocation.agent()
+    if is_new:
+        settings = workspace_file.with_extra_paths(settings, extra)
+    plan = _plan(settings)
+    for line in _described(settings, plan, kind.name):
+        echo(line)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
+        if not click.confirm("Write its settings and index it?", default=True):
+            return 1
+    file, _ = workspace_file.create(workspace, kind.name, extra, os.environ)
+    echo(f"{'Wrote' if is_new else 'Kept'} {file}")
+    # Read again: the file counts from now on.
+    invocation = Invocation(options=invocation.options)
+    settings = invocation.agent()
+    (report,) = index_agents(invocation.settings, [settings])
+    notes = report.files["seen"]
+    echo(f"Indexed {notes} file{'s' * (notes != 1)}, {report.chunks} chunks, in {report.seconds:.1f} s.")
+    for line in (report.warning, f"Try: {report.action}" * bool(report.action)):
+        if line:
+            echo(line, err=True)
+    _ask(invocation, settings)
+    for line in _connections(settings):
+        echo(line)
+    return 1 if report.failed else None
+
+
+@command("memline add ~/wiki", "memline --workspace ~/notes add ~/projects/handbook/docs")
+@click.argument("folder", metavar="DIR")
+def add(invocation: Invocation, folder: str) -> None:
+    """Search another folder, or a Markdown file, beside the notes: adds it to `extraPaths`.
+
+    The settings of the workspace are changed, their comments stay.
+    """
+    from memline.shared.config import workspace_file
+
+    target = _folder(folder, file_too=True)
+    settings = invocation.agent()
+    file, is_new = workspace_file.add_path(invocation.loaded, settings.agent, target)
+    if not is_new:
+        echo(f"{target} is in extraPaths already ({file}).")
+        return
+    plan = _plan(Invocation(options=invocation.options).agent())
+    added = len(plan.changes.added)
+    echo(f"Added {target} ({file}): {added} file{'s' * (added != 1)} to index.")
+    echo(f"Try: {_command(settings, 'index')}", err=True)
+
+
+@command("memline remove ~/wiki", "memline --workspace ~/notes remove ~/wiki")
+@click.argument("folder", metavar="DIR")
+def remove(invocation: Invocation, folder: str) -> None:
+    """Search a folder or file no longer: takes it out of `extraPaths`. The folder itself is not touched."""
+    from memline.shared.config import workspace_file
+
+    target = Path(os.path.normpath(Path(folder).expanduser().absolute()))
+    settings = invocation.agent()
+    file = workspace_file.remove_path(invocation.loaded, settings.agent, target)
+    echo(f"Removed {target} ({file}).")
+    echo(f"Try: {_command(settings, 'index')}", err=True)
+
+
+def _folder(text: str, *, file_too: bool = False) -> Path:
+    path = Path(os.path.normpath(Path(text).expanduser().absolute()))
+    if not path.is_dir() and not (file_too and path.is_file()):
+        raise click.UsageError(f"{path}: no such folder")
+    return path
+
+
+def _plan(settings: AgentSettings) -> Plan:
+    from memline.shared.sync.plan import plan_of
+
+    return plan_of(settings)
+
+
+def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
+    """Say what the folder is, what of it is read, and what embeds it."""
+    found = plan.total_files
+    yield f"{settings.workspace} is {kind}: {found} Markdown file{'s' * (found != 1)}."
+    reasons = sorted({reason for _, reason in plan.discovery.left_out})
+    if reasons:
+        yield f"{len(plan.discovery.left_out)} files and folders are left out by {', '.join(reasons)}."
+    choice = plan.choice
+    if choice.identity is None:
+        yield "Search is by words; a key such as OPENAI_API_KEY, or a local model, adds search by meaning."
+    elif choice.provider == "local":
+        yield f"Its texts are embedded by {choice.model} on this machine."
+    else:
+        yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
+
+
+def _ask(invocation: Invocation, settings: AgentSettings) -> None:
+    """Ask one question that the notes can answer: the heading of a chunk."""
+    from memline.producers.memory import Memory
+    from memline.shared.index import driver
+
+    with driver.reading(settings.index_path) as reader:
+        row = reader.execute(
+            "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 1"
+        ).fetchone()
+    if row is None:
+        return
+    question = row[0].rpartition(" > ")[2] or " ".join(row[1].split()[:6])
+    echo(f"\n$ memline search {shlex.quote(question)}")
+    with Memory.of(invocation.settings, settings) as memory:
+        for hit in memory.search(question, max_results=2).hits:
+            line = next((line for line in hit.snippet.splitlines() if line.strip()), "")
+            echo(f"  {hit.citation}  {line.strip()[:100]}")
+
+
+def _connections(settings: AgentSettings) -> Iterator[str]:
+    """Yield the lines that connect an agent."""
+    arguments = ["--workspace", str(settings.workspace), "mcp"]
+    line = shlex.join(["memline", *arguments])
+    entry = json.dumps({"memline": {"command": "memline", "args": arguments}}, ensure_ascii=False)
+    yield "\nConnect an agent:"
+    yield f"  Claude Code  claude mcp add memline -- {line}"
+    yield f"  Codex        codex mcp add memline -- {line}"
+    yield f"  Cursor       in mcpServers of ~/.cursor/mcp.json: {entry}"
+    yield f"  OpenClaw     in mcp.servers of ~/.openclaw/openclaw.json: {entry}"
+
+
+def _command(settings: AgentSettings, *words: str) -> str:
+    """Return a command line for the workspace that works as it is typed."""
+    return shlex.join(["memline", "--workspace", str(settings.workspace), *words])

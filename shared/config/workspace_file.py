@@ -1,0 +1,134 @@
+"""Make and change the settings of one workspace, and find the file that names its further paths."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from memline.shared.config import edit, environment, files, workspaces
+from memline.shared.config.environment import Environment
+from memline.shared.config.load import Loaded
+from memline.shared.config.schema import AgentSettings, ExtraPath
+from memline.shared.errors import ConfigError
+
+_TEMPLATE = """\
+// Memline's settings for this folder, {kind}; made by `memline init`.
+// Every key is in docs/config.md. `memline config show` prints what is in effect.
+{{
+  workspace: {workspace},
+  memorySearch: {{
+    // Folders and files that are searched beside MEMORY.md and memory/; "." is the whole folder.
+    // `memline add DIR` and `memline remove DIR` keep this list.
+    extraPaths: [{extra}],
+
+    // Left out, as in .gitignore: "drafts/", "*.draft.md". Ignore files of the folder count as well.
+    exclude: [],
+
+    // Search by meaning: "openai", "gemini", "voyage", "local"; "auto" takes the one whose key is set.
+    // provider: "auto",
+  }},
+}}
+"""
+
+#: Where a configuration file, and the file of a workspace, have the list.
+_IN_CONFIG = ("agents", "defaults", "memorySearch", "extraPaths")
+_IN_WORKSPACE = ("memorySearch", "extraPaths")
+
+
+def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environment) -> tuple[Path, bool]:
+    """Write the settings of a workspace; return the file, and False when it is there already and stays."""
+    file = workspaces.settings_file(workspace, env)
+    extra = ", ".join(json.dumps(path, ensure_ascii=False) for path in extra_paths)
+    if file.exists():
+        return file, False
+    text = _TEMPLATE.format(kind=kind, workspace=json.dumps(str(workspace), ensure_ascii=False), extra=extra)
+    _write(file, text)
+    return file, True
+
+
+def exists(workspace: Path, env: Environment) -> bool:
+    """Tell whether the workspace has settings of its own."""
+    return workspaces.settings_file(workspace, env).exists()
+
+
+def with_extra_paths(settings: AgentSettings, paths: Sequence[str]) -> AgentSettings:
+    """Return the settings as they are when `extraPaths` has these paths, too."""
+    extra = (*settings.memory.extra_paths, *(ExtraPath(path=path) for path in paths))
+    return replace(settings, memory=replace(settings.memory, extra_paths=extra))
+
+
+def add_path(loaded: Loaded, agent: str, folder: Path) -> tuple[Path, bool]:
+    """Add a folder or file to `extraPaths` of the agent's workspace.
+
+    Return the file that names it, and False when it did so before. Raises ConfigError.
+    """
+    for file, _, _, named in _entries(loaded, agent):
+        if workspaces.is_same(named, folder):
+            return file, False
+    workspace = loaded.context.workspace(agent)
+    item = "." if workspaces.is_same(folder, workspace.value) else str(folder)
+    file, path = _target(loaded, agent)
+    if not file.exists():
+        create(workspace.value, "used with `memline add`", (), loaded.context.env)
+    _write(file, edit.add(_text(file), path, item, where=str(file)))
+    return file, True
+
+
+def remove_path(loaded: Loaded, agent: str, folder: Path) -> Path:
+    """Take a folder or file out of `extraPaths`; return the file that named it. Raises ConfigError."""
+    named = []
+    for file, path, number, entry in _entries(loaded, agent):
+        if workspaces.is_same(entry, folder):
+            _write(file, edit.remove(_text(file), path, number, where=str(file)))
+            return file
+        named.append(str(entry))
+    known = f"; these are: {', '.join(named)}" if named else ""
+    raise ConfigError(f"{folder} is not in extraPaths{known}", hint="memline config show")
+
+
+def _target(loaded: Loaded, agent: str) -> tuple[Path, Sequence[str]]:
+    """Return the file to which a path is added, and the place of the list in it."""
+    file, workspace = loaded.settings.path, loaded.context.workspace(agent)
+    own = workspaces.settings_file(workspace.value, loaded.context.env)
+    # Never OpenClaw's own file: its memory search would read the folder, too.
+    is_configured = file is not None and workspace.origin.startswith(f"{file}: ")
+    if file is None or own.exists() or not is_configured or loaded.context.is_openclaw:
+        return own, _IN_WORKSPACE
+    return file, _IN_CONFIG
+
+
+def _entries(loaded: Loaded, agent: str) -> Iterator[tuple[Path, Sequence[str], int, Path]]:
+    """Yield file, place of the list, number and path of every entry that memline may change."""
+    workspace = loaded.context.workspace(agent).value
+    own = workspaces.settings_file(workspace, loaded.context.env)
+    for file, path in ((own, _IN_WORKSPACE), (loaded.settings.path, _IN_CONFIG)):
+        if file is None or not file.exists():
+            continue
+        listed: Any = files.read(file)
+        for name in path:
+            listed = listed.get(name, {}) if isinstance(listed, dict) else {}
+        for number, entry in enumerate(listed if isinstance(listed, list) else ()):
+            text = entry.get("path", "") if isinstance(entry, dict) else str(entry)
+            expanded = environment.expand_user(text, loaded.context.env)
+            yield file, path, number, Path(os.path.normpath(workspace / expanded))
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8-sig")
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace the file at once, so that no reader finds half of it; a link stays a link."""
+    target = Path(os.path.realpath(file))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part.write_text(text, "utf-8")
+    if target.exists():
+        os.chmod(part, target.stat().st_mode & 0o777)
+    else:
+        os.chmod(part, 0o600)
+    os.replace(part, target)

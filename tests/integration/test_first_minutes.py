@@ -1,0 +1,164 @@
+"""From a folder of any kind to a cited answer, and further folders beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from memline.shared.config import workspaces
+from tests.support.shell import Shell
+
+#: Kind of folder: its files, the words for it, and what is not read of it.
+KINDS = {
+    "openclaw": (
+        {
+            "AGENTS.md": "Rules.",
+            "SOUL.md": "Me.",
+            "memory/2026-02-10.md": "# Deploy\n\nRolled back to a828e60.",
+        },
+        "an OpenClaw workspace",
+        ["AGENTS.md", "SOUL.md"],
+    ),
+    "long-term": (
+        {"MEMORY.md": "# Deploy\n\nRolled back to a828e60.", "README.md": "x"},
+        "a folder with MEMORY.md or memory/",
+        ["README.md"],
+    ),
+    "obsidian": (
+        {
+            ".obsidian/app.json": "{}",
+            "Projects/Deploy.md": "# Deploy\n\nRolled back to a828e60.",
+            "Templates/Day.md": "# {{date}}",
+        },
+        "an Obsidian vault",
+        ["Templates/Day.md"],
+    ),
+    "logseq": (
+        {
+            "logseq/config.edn": "{}",
+            "journals/2026_03_02.md": "- Rolled back to a828e60.",
+            "pages/deploy.md": "- see the journal",
+            "logseq/bak/pages/deploy/old.md": "- old",
+        },
+        "a Logseq graph",
+        ["logseq/bak/pages/deploy/old.md"],
+    ),
+    ".claude/projects/-home-u-app/memory": (
+        {"MEMORY.md": "- deploys: see deploy.md", "deploy.md": "# Deploy\n\nRolled back to a828e60."},
+        "the project memory of Claude Code",
+        [],
+    ),
+    "docs repository": (
+        {
+            ".git/HEAD": "ref: refs/heads/main",
+            ".gitignore": "build/\n",
+            "README.md": "# App",
+            "docs/ops/deploy.md": "# Deploy\n\nRolled back to a828e60.",
+            "build/out.md": "# Generated",
+        },
+        "a repository with documentation",
+        ["build/out.md"],
+    ),
+    "plain": ({"b.md": "# Deploy\n\nRolled back to a828e60.", "sub/c.md": "x"}, "a folder of Markdown", []),
+}
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return Shell(monkeypatch, capsys)
+
+
+def make(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, name: str) -> None:
+    files, kind, unread = KINDS[name]
+    folder = make(tmp_path / name, files)
+    before = sorted(folder.rglob("*"))
+
+    ran = shell("init", str(folder), "--yes")
+
+    assert (ran.status, ran.stderr) == (0, "")
+    assert f"{folder} is {kind}:" in ran.stdout
+    assert "$ memline search" in ran.stdout
+    assert "claude mcp add memline -- memline --workspace" in ran.stdout
+    assert sorted(folder.rglob("*")) == before
+    # In a new terminal, anywhere.
+    found = shell("search", "a828e60", "--json").json
+    assert len(found["results"]) == 1
+    status = shell("status", "--json").json[0]["status"]
+    markdown = [path for path in files if path.endswith(".md")]
+    assert (status["workspaceDir"], status["files"]) == (str(folder), len(markdown) - len(unread))
+    again = shell("init", str(folder), "--yes")
+    assert (again.status, "Kept " in again.stdout) == (0, True)
+
+
+def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell, tmp_path: Path) -> None:
+    folder = make(tmp_path / "notes", {"a.md": "One."})
+
+    ran = shell("init", cwd=folder)
+
+    assert (ran.status, "memline init" in ran.stderr) == (2, True)
+    assert shell("init", "--yes").status == 0
+    assert shell("init", str(tmp_path / "elsewhere"), "--yes").status == 1
+
+
+def test_two_folders_are_kept_apart(shell: Shell, tmp_path: Path) -> None:
+    one = make(tmp_path / "one", {"a.md": "Alpha here."})
+    two = make(tmp_path / "two", {"deep/b.md": "Beta here."})
+    for folder in (one, two):
+        assert shell("init", str(folder), "--yes").status == 0
+
+    for folder, word in ((one, "Alpha here."), (two / "deep", "Beta here.")):
+        hits = shell("search", "alpha beta here", "--json", cwd=folder).json["results"]
+        assert [hit["snippet"] for hit in hits] == [word]
+
+
+def test_folders_are_added_and_removed_and_comments_stay(shell: Shell, tmp_path: Path, home: Path) -> None:
+    notes = make(tmp_path / "notes", {"a.md": "Alpha."})
+    wiki = make(tmp_path / "wiki", {"w.md": "Wombat facts.", "MEMORY.md": "More."})
+    shell("init", str(notes), "--yes")
+    file = workspaces.settings_file(notes, {"HOME": str(home)})
+    before = file.read_text()
+
+    added = shell("add", "../wiki", cwd=notes)
+
+    assert (added.status, f"Added {wiki}" in added.stdout) == (0, True)
+    assert "2 files to index" in added.stdout
+    assert f"Try: memline --workspace {notes} index" in added.stderr
+    assert [hit["path"] for hit in shell("search", "wombat", "--json").json["results"]] == [f"{wiki}/w.md"]
+    assert "in extraPaths already" in shell("add", str(wiki)).stdout
+    assert file.read_text().count(str(wiki)) == 1
+    assert shell("remove", str(wiki)).status == 0
+    assert file.read_text() == before
+    assert shell("search", "wombat", "--json").json["results"] == []
+    failed = shell("remove", str(wiki))
+    assert (failed.status, "is not in extraPaths" in failed.stderr) == (2, True)
+
+
+def test_the_file_that_configures_the_workspace_is_changed(shell: Shell, tmp_path: Path, home: Path) -> None:
+    notes = make(tmp_path / "notes", {"MEMORY.md": "Alpha."})
+    wiki = make(tmp_path / "wiki", {"w.md": "Wombat facts."})
+    file = home / ".config/memline/config.json5"
+    text = f"// mine\n{{ agents: {{ defaults: {{ workspace: {json.dumps(str(notes))}, /* here */ }} }} }}\n"
+    make(file.parent, {file.name: text})
+
+    assert shell("add", str(wiki)).status == 0
+
+    assert "// mine\n" in file.read_text()
+    assert "/* here */" in file.read_text()
+    assert shell("search", "wombat", "--json").json["totalResults"] == 1
+    assert os.stat(file).st_mode & 0o777 == 0o644
+    assert shell("remove", str(wiki)).status == 0
+    assert shell("search", "wombat", "--json").json["totalResults"] == 0
