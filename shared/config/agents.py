@@ -142,7 +142,7 @@ class ResolveContext(Block):
                 f"no workspace is configured{known}",
                 hint=f"memline --workspace {others[0]} …"
                 if others
-                else "memline init DIR   (or --workspace DIR)",
+                else "memline init DIR   (or: memline --workspace DIR …)",
             )
         return found if is_chosen or found is configured else self._beside(found, agent)
 
