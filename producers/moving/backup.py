@@ -108,8 +108,6 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
                     meta.put(connection, meta.VEC_STALE, True)
                     # On another machine the notes may be in another folder.
                     meta.put(connection, meta.WORKSPACE, str(agent.workspace))
-                    # Its user says whose it is now: a folder has another path on another machine.
-                    meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                 writer.recover()
             copies.put_in_place(stage, live, index)
     return _summary(agent.agent, index, index.stat().st_size)

@@ -157,7 +157,7 @@ def _write_vectors(
 def _notes(agent: AgentSettings, left_out: list[str]) -> Iterator[Note]:
     """Read the notes of the workspace; what cannot go along is added to `left_out`."""
     workspace = str(agent.workspace)
-    for file in discover(agent.workspace, agent.memory.extra_paths).files:
+    for file in discover(MemoryPaths.of(agent)).files:
         if os.path.isabs(file.path):
             left_out.append(f"{file.path}: outside of the workspace")
         elif file.problem is not None or file.size > MAX_FILE_BYTES:
@@ -246,14 +246,15 @@ def _take_notes(agent: AgentSettings, path: Path, found: Archive) -> dict[str, A
     written = known = 0
     kept: list[str] = []
     left_out: list[str] = []
-    places = MemoryPaths(agent.workspace, agent.memory.extra_paths)
+    # Made first: an empty workspace takes the notes of a folder that was read as a whole.
+    agent.workspace.mkdir(parents=True, exist_ok=True)
+    places = MemoryPaths.of(agent)
     for note in found.notes():
         located = places.locate(note.path)
         if located is None or located.path != note.path:
             left_out.append(f"{note.path}: not a memory file of this workspace")
             continue
         try:
-            agent.workspace.mkdir(parents=True, exist_ok=True)
             if note_files.create(str(agent.workspace), note.path, note.content, mtime_ns=note.mtime_ns):
                 written += 1
             elif _content(agent, note.path) == note.content:

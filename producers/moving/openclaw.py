@@ -159,7 +159,7 @@ class _TakeOver:
     """Goes through the files of one index."""
 
     def __init__(self, agent: AgentSettings, writer: IndexWriter, theirs: TheirIndex, clock: Clock) -> None:
-        self._places = MemoryPaths(agent.workspace, agent.memory.extra_paths)
+        self._places = MemoryPaths.of(agent)
         self._reader = FileReader(agent, clock=clock)
         self._writer, self._theirs, self._clock = writer, theirs, clock
         row = identities.target(writer.connection)
