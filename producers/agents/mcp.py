@@ -102,6 +102,14 @@ class MemoryTool(Tool):
 class MemoryServer(MCPServer[Any]):
     """Knows for which request a resource is read: the SDK tells tools and prompts alone."""
 
+    async def get_prompt(
+        self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
+    ) -> Any:
+        """Return a prompt; one that is not there is a slip of the client's, which the SDK logs as ours."""
+        if name not in {prompt.name for prompt in await self.list_prompts()}:
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {name[:80]!r}")
+        return await super().get_prompt(name, arguments, context)
+
     async def read_resource(self, uri: Any, context: Context[Any, Any] | None = None) -> Any:
         """Return the content of a resource."""
         token = _READ_FOR.set(context.request_context.request if context else None)

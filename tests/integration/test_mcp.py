@@ -153,6 +153,9 @@ def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> No
         assert argument.description and "MEMORY.md" in argument.description
         with pytest.raises(MCPError, match=r"private: found .perhaps., allowed: true or false"):
             await client.get_prompt("session_context", {"private": "perhaps"})
+        with pytest.raises(MCPError, match="there is no prompt 'nothing'") as error:
+            await client.get_prompt("nothing")
+        assert error.value.error.code == -32602
         with pytest.raises(MCPError, match="did you mean private"):
             await client.get_prompt("session_context", {"privat": "true"})
 
