@@ -7,12 +7,15 @@ import json
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import memline
 from memline import Answer, MemlineError, Memory
+from memline.shared.errors import AccessDenied
+from memline.shared.search.agent_view import chat_of
 from tests.support.process import ROOT
 
 
@@ -79,6 +82,19 @@ def test_a_note_is_read_by_path_and_by_citation(memory: Memory) -> None:
     assert memory.get("MEMORY.md#L3").text == "Invoices are whole cents."
     assert memory.get("MEMORY.md", first=1, lines=1).text == "# Facts"
     assert memory.get("memory/none.md").status == "not_found"
+
+
+def test_in_a_group_the_long_term_note_is_left_out_refused_and_not_written(memory: Memory) -> None:
+    group, direct = (chat_of(f"agent:main:{rest}") for rest in ("discord:group:1", "main"))
+    with memory:
+        assert [hit.path for hit in memory.search("cents deploy", chat=group).hits] == [
+            "memory/2026-02-10.md"
+        ]
+        for call in (memory.get, partial(memory.append, target="longTerm")):
+            with pytest.raises(AccessDenied):
+                call("MEMORY.md", chat=group)
+        assert len(memory.search("cents deploy", chat=direct).hits) == 2
+        assert memory.get("MEMORY.md", chat=direct).lines == 3
 
 
 def test_an_entry_is_found_by_the_next_search(memory: Memory) -> None:

@@ -50,6 +50,16 @@ def test_a_question_is_answered_into_its_box(asked: Any) -> None:
     assert asked("apples")["results"][0]["path"] == "memory/a.md"
 
 
+def test_a_question_of_a_group_is_answered_without_the_long_term_note(asked: Any, context: Context) -> None:
+    context.writer("main").store_file(file_row("MEMORY.md", "apples, too"))
+
+    def paths(**options: bool) -> set[str]:
+        return {hit["path"] for hit in asked("apples", **options)["results"]}
+
+    assert paths() == {"memory/a.md", "MEMORY.md"}
+    assert paths(private=False) == {"memory/a.md"}
+
+
 def test_a_question_whose_caller_has_given_up_is_not_answered(asked: Any) -> None:
     assert asked("apples", in_s=-1) is None
 
