@@ -67,6 +67,8 @@ class Provider:
     model_caps: Mapping[str, RequestCaps] = field(default_factory=dict)
     #: Dimensions of its own models when none are asked for.
     model_dims: Mapping[str, int] = field(default_factory=dict)
+    #: Whether it counts each text of a request as a request.
+    counts_texts: bool = False
     #: Whether `auto` looks for its key.
     in_auto: bool = False
 
@@ -145,6 +147,7 @@ _TABLE = (
         model_dims=dict.fromkeys(
             ("gemini-embedding-001", "gemini-embedding-2", "gemini-embedding-2-preview"), 3072
         ),
+        counts_texts=True,
         in_auto=True,
     ),
     Provider(

@@ -12,7 +12,7 @@ from memline.shared.config.schema import AgentSettings, Remote
 from memline.shared.embedders.endpoint import Endpoint, endpoint_of
 from memline.shared.embedders.protocol import Embedder, Identity
 from memline.shared.errors import ConfigError, ProviderError, ProviderStop
-from memline.shared.providers import PROVIDERS, RequestCaps, load
+from memline.shared.providers import PROVIDERS, Provider, RequestCaps, load
 from memline.shared.values import value
 
 #: The provider of a choice that embeds nothing.
@@ -21,7 +21,7 @@ NONE = "none"
 #: The provider that is a model in this process.
 LOCAL = "local"
 
-#: Requests that a minute's budget of tokens is good for at least.
+#: Requests that a minute's budget of tokens, or of texts, is good for at least.
 BUDGET_PARTS = 20
 
 #: Errors that mean that a provider cannot be used with these settings.
@@ -180,17 +180,19 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
         model=model,
         identity=Identity(provider=name, model=model, endpoint=digest, dims=dims, scheme=scheme),
         # The caps of `remote` are not meant for a model in this process.
-        caps=_configured_caps(usual, memory.remote) if own and name != LOCAL else usual,
+        caps=_configured_caps(provider, usual, memory.remote) if own and name != LOCAL else usual,
         base_url=endpoint.shown_url,
         timeout_s=memory.remote.timeout_seconds,
         endpoint=endpoint,
     )
 
 
-def _configured_caps(usual: RequestCaps, remote: Remote) -> RequestCaps:
-    max_tokens = remote.max_tokens or usual.max_tokens
+def _configured_caps(provider: Provider, usual: RequestCaps, remote: Remote) -> RequestCaps:
+    max_rows, max_tokens = remote.max_rows or usual.max_rows, remote.max_tokens or usual.max_tokens
+    # Small against the budget of a minute, or the rest of it fits no request and is lost.
     if remote.tokens_per_minute:
-        # Small against the budget of a minute, or the rest of it fits no request and is lost.
         parts = min(remote.requests_per_minute or BUDGET_PARTS, BUDGET_PARTS)
         max_tokens = max(1, min(max_tokens, remote.tokens_per_minute // parts))
-    return replace(usual, max_rows=remote.max_rows or usual.max_rows, max_tokens=max_tokens)
+    if provider.counts_texts and remote.requests_per_minute:
+        max_rows = max(1, min(max_rows, remote.requests_per_minute // BUDGET_PARTS))
+    return replace(usual, max_rows=max_rows, max_tokens=max_tokens)

@@ -25,6 +25,11 @@ CREATE TABLE health (
 ) STRICT;
 
 -- Places within the limits of a minute, some of them still to come; and cooldowns.
-CREATE TABLE places (account TEXT NOT NULL, at REAL NOT NULL, tokens INTEGER NOT NULL) STRICT;
+CREATE TABLE places (
+    account TEXT NOT NULL,
+    at REAL NOT NULL,
+    requests INTEGER NOT NULL,
+    tokens INTEGER NOT NULL
+) STRICT;
 CREATE INDEX places_order ON places (account, at);
 CREATE TABLE cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;

@@ -4,7 +4,7 @@ The same as `shared.scheduling.limits`, where the rules are written down. One sc
 step, so that workers on different hosts cannot both take the last place.
 
     <fleet>:limit:<account>:cooldown   string, until (ms since the epoch); expires by itself
-    <fleet>:limit:<account>:requests   sorted set: member "<n>:<tokens>" -> when it is called (ms)
+    <fleet>:limit:<account>:requests   sorted set: member "<n>:<requests>:<tokens>" -> when it is called (ms)
     <fleet>:limit:<account>:tokens     string: sum of tokens in the set above
 """
 
@@ -21,10 +21,13 @@ _TAKE = """
 local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
 local window, max_requests, max_tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local tokens, name, max_wait = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
-local is_question = ARGV[7] == '1'
+local is_question, wanted = ARGV[7] == '1', tonumber(ARGV[8])
 -- The server's clock, so that workers need not agree on theirs.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- A place of a release before had no number of requests: it was one.
+local function requests_of(member) return tonumber(string.match(member, ':(%d+):%d+$') or '1') end
 
 local old = redis.call('ZRANGEBYSCORE', requests, '-inf', now - window)
 local used = tonumber(redis.call('GET', sum) or '0')
@@ -41,23 +44,31 @@ if count > 0 then
     if not is_question then
         at = math.max(at, tonumber(redis.call('ZRANGE', requests, -1, -1, 'WITHSCORES')[2]))
     end
-    if max_requests > 0 and count >= max_requests then
-        local first = redis.call('ZRANGE', requests, count - max_requests, count - max_requests, 'WITHSCORES')
-        at = math.max(at, tonumber(first[2]) + window)
+    -- A call above the whole limit goes alone rather than never: when all others are over.
+    local taken = {}
+    if max_requests > 0 or (max_tokens > 0 and used + tokens > max_tokens) then
+        taken = redis.call('ZRANGE', requests, 0, -1, 'WITHSCORES')
     end
-    if max_tokens > 0 and used + tokens > max_tokens then
-        local left = used + tokens - max_tokens
-        local taken = redis.call('ZRANGE', requests, 0, -1, 'WITHSCORES')
+    if max_requests > 0 then
+        local left = wanted - max_requests
+        for i = 1, #taken, 2 do left = left + requests_of(taken[i]) end
         for i = 1, #taken, 2 do
+            if left <= 0 then break end
+            left = left - requests_of(taken[i])
+            at = math.max(at, tonumber(taken[i + 1]) + window)
+        end
+    end
+    if max_tokens > 0 then
+        local left = used + tokens - max_tokens
+        for i = 1, #taken, 2 do
+            if left <= 0 then break end
             left = left - tonumber(string.match(taken[i], ':(%d+)$'))
             at = math.max(at, tonumber(taken[i + 1]) + window)
-            -- A request above the whole budget goes alone rather than never: when all others are over.
-            if left <= 0 then break end
         end
     end
 end
 if at - now <= max_wait then
-    redis.call('ZADD', requests, at, name .. ':' .. tokens)
+    redis.call('ZADD', requests, at, name .. ':' .. wanted .. ':' .. tokens)
     redis.call('PEXPIRE', requests, window * 2 + max_wait)
     used = used + tokens
 end
@@ -92,6 +103,7 @@ class RedisLimits:
         account: str,
         *,
         tokens: int,
+        requests: int = 1,
         max_requests: int = 0,
         max_tokens: int = 0,
         max_wait_s: float = 0,
@@ -102,6 +114,7 @@ class RedisLimits:
         window_ms, max_wait_ms = int(WINDOW_S * 1000), int(max_wait_s * 1000)
         keys = [self._key(account, part) for part in ("cooldown", "requests", "tokens")]
         args = [window_ms, max_requests, max_tokens, tokens, uuid.uuid4().hex, max_wait_ms, int(is_question)]
+        args.append(requests)
         wait_ms: Any = self._retry(self._take, keys=keys, args=args)
         return float(wait_ms) / 1000
 

@@ -50,12 +50,15 @@ class Limits(Protocol):
         account: str,
         *,
         tokens: int,
+        requests: int = 1,
         max_requests: int = 0,
         max_tokens: int = 0,
         max_wait_s: float = 0,
         is_question: bool = False,
     ) -> float:
-        """Take a place for a request of so many tokens; limits are per minute, 0 for none.
+        """Take a place for a call of so many tokens; limits are per minute, 0 for none.
+
+        `requests`: what the provider counts the call as: its texts, with some.
 
         Returns the seconds until the place, 0 for now. Longer than `max_wait_s`, nothing was taken. Places
         are given in the order in which they are asked for, so that of many who wait none waits in vain.
@@ -86,6 +89,7 @@ class FileLimits:
         account: str,
         *,
         tokens: int,
+        requests: int = 1,
         max_requests: int = 0,
         max_tokens: int = 0,
         max_wait_s: float = 0,
@@ -98,13 +102,14 @@ class FileLimits:
             now = self._clock.now()
             connection.execute("DELETE FROM places WHERE at <= ?", (now - WINDOW_S,))
             at = max(now, _retry_at(connection, account))
-            at = max(at, _next_place(connection, account, tokens, max_requests, max_tokens))
+            at = max(at, _next_place(connection, account, "requests", requests, max_requests))
+            at = max(at, _next_place(connection, account, "tokens", tokens, max_tokens))
             if not is_question:
                 # Never before the last place that was given: then looking back is enough.
                 last = scalar(connection, "SELECT max(at) FROM places WHERE account = ?", account)
                 at = max(at, last or 0.0)
             if at - now <= max_wait_s:
-                connection.execute("INSERT INTO places VALUES (?, ?, ?)", (account, at, tokens))
+                connection.execute("INSERT INTO places VALUES (?, ?, ?, ?)", (account, at, requests, tokens))
             return float(at - now)
 
     def cooldown_s(self, account: str) -> float:
@@ -125,23 +130,20 @@ def _retry_at(connection: Connection, account: str) -> float:
     return float(scalar(connection, "SELECT until FROM cooldowns WHERE account = ?", account) or 0.0)
 
 
-def _next_place(
-    connection: Connection, account: str, tokens: int, max_requests: int, max_tokens: int
-) -> float:
-    """Compute when there is a place beside all that were given, also those that are still to come."""
-    at = 0.0
-    if max_requests:
-        newest = "SELECT at FROM places WHERE account = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
-        if (taken := scalar(connection, newest, account, max_requests - 1)) is not None:
-            at = taken + WINDOW_S
-    if max_tokens:
-        used = scalar(connection, "SELECT sum(tokens) FROM places WHERE account = ?", account) or 0
-        excess = used + tokens - max_tokens
-        oldest = "SELECT at, tokens FROM places WHERE account = ? ORDER BY at"
-        for earlier, freed in connection.execute(oldest, (account,)) if excess > 0 else ():
-            excess -= freed
-            at = max(at, earlier + WINDOW_S)
-            # A request above the whole limit goes alone rather than never: when all others are over.
-            if excess <= 0:
-                break
+def _next_place(connection: Connection, account: str, column: str, amount: int, limit: int) -> float:
+    """Compute when there is room for an amount beside all places that were given, also those still to come.
+
+    `column`: what the amount is of, `requests` or `tokens`; 0 is no limit.
+    """
+    if not limit:
+        return 0.0
+    used = scalar(connection, f"SELECT sum({column}) FROM places WHERE account = ?", account) or 0
+    excess, at = used + amount - limit, 0.0
+    oldest = f"SELECT at, {column} FROM places WHERE account = ? ORDER BY at"
+    for earlier, freed in connection.execute(oldest, (account,)) if excess > 0 else ():
+        excess -= freed
+        at = max(at, earlier + WINDOW_S)
+        # A call above the whole limit goes alone rather than never: when all others are over.
+        if excess <= 0:
+            break
     return at

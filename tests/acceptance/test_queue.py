@@ -529,6 +529,20 @@ def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server:
     assert limits.take("b", tokens=1, max_tokens=100, is_question=True) > 50
 
 
+def test_where_texts_are_counted_the_texts_of_a_minute_are_shared(redis_server: RedisServer) -> None:
+    one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
+    key = redis_client.key(redis_client.client(redis_server.url), "limit:{gemini}:requests")
+    # As a release before this one left it.
+    redis_client.client(redis_server.url).zadd(key, {"0a1b:7": time.time() * 1000 - 1000})
+
+    # A tenth is left to questions.
+    assert one.take("gemini", tokens=1, requests=50, max_requests=100) == 0
+    assert 50 < two.take("gemini", tokens=1, requests=40, max_requests=100) <= WINDOW_S
+    assert two.take("gemini", tokens=1, requests=39, max_requests=100) == 0
+    assert 50 < two.take("gemini", tokens=1, requests=1, max_requests=100) <= WINDOW_S
+    assert one.take("openai", tokens=1, requests=500, max_requests=100) == 0
+
+
 def test_a_cooldown_counts_for_all_and_a_shorter_one_never_cuts_it(redis_server: RedisServer) -> None:
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
 

@@ -215,6 +215,19 @@ def test_caps_of_the_settings_win() -> None:
     assert (choice.caps.max_rows, choice.caps.max_tokens) == (7, 900)
 
 
+@pytest.mark.parametrize(("per_minute", "rows"), [(100, 5), (3000, 100), (3, 1), (0, 100)])
+def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minute: int, rows: int) -> None:
+    remote = {"requests_per_minute": per_minute}
+    gemini = choose(
+        make_settings(provider="gemini", environment_keys={"gemini": KEY}, remote=remote),
+    )
+    openai = choose(make_settings(remote={**LOCAL, **remote}))
+
+    assert gemini.caps and openai.caps
+    assert gemini.caps.max_rows == rows
+    assert openai.caps.max_rows == 256
+
+
 @pytest.mark.parametrize(
     "url", ["localhost:11434/v1", "ftp://x/v1", "http://", "http://[::1", "http://a:x/v1"]
 )

@@ -60,10 +60,28 @@ def test_the_wait_is_as_long_as_it_takes_and_no_longer(limits: FileLimits, clock
     assert limits.take("openai", tokens=50, max_tokens=100) == 0
 
 
+def test_where_texts_are_counted_no_minute_holds_more_texts_than_allowed(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+    source = random.Random(3)
+    went: list[tuple[float, int]] = []
+
+    for _ in range(1_000):
+        texts = source.randint(1, 5)
+        if limits.take("gemini", tokens=1, requests=texts, max_requests=20) == 0:
+            went.append((clock.now(), texts))
+        clock.advance(source.random())
+
+    assert len(went) > 40
+    assert all(sum(texts for at, texts in went if begin <= at < begin + 60) <= 20 for begin, _ in went)
+
+
 def test_a_request_above_the_whole_budget_goes_alone(limits: FileLimits, clock: ManualClock) -> None:
 
     assert limits.take("openai", tokens=500, max_tokens=100) == 0
     assert limits.take("openai", tokens=1, max_tokens=100) == WINDOW_S
+    assert limits.take("gemini", tokens=1, requests=50, max_requests=20) == 0
+    assert limits.take("gemini", tokens=1, max_requests=20) == WINDOW_S
 
 
 def test_places_are_given_ahead_in_order_to_those_who_wait_for_them(
@@ -148,7 +166,7 @@ def take_for_ever(path: Path, clock: ManualClock, times: int) -> None:
     for _ in range(times):
         limits.take("openai:1", tokens=1, max_requests=20)
     with file.writing() as connection:
-        connection.execute("INSERT INTO places VALUES ('openai:1', ?, 1)", (clock.now(),))
+        connection.execute("INSERT INTO places VALUES ('openai:1', ?, 1, 1)", (clock.now(),))
         os.kill(os.getpid(), signal.SIGKILL)
 
 
