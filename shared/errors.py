@@ -17,6 +17,8 @@
     │   └── IndexUnwritable       full disk, read-only folder, no permission
     ├── ProviderError             an embedding provider did not give vectors
     │   ├── ProviderLater         rate limit, 5xx, network: the same request may work later
+    │   │   ├── ProviderTimeout   the request was sent, and not answered within its time limit
+    │   │   └── ProviderSplit     (shared.embedders.request) its texts wait for another, smaller request
     │   ├── ProviderTooBig        a row, token or byte cap: a smaller request may work
     │   ├── ProviderRefused       this very text is refused; others may work
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts
@@ -124,6 +126,16 @@ class ProviderError(MemlineError):
 
 class ProviderLater(ProviderError):
     """Rate limit, 5xx, timeout or network: the same request may work later."""
+
+    def __init__(self, message: str, *, max_rows: int = 0, max_tokens: int = 0, **more: Any) -> None:
+        super().__init__(message, **more)
+        #: Texts and tokens that a request may have to fit the quota the answer names; 0 where it names none.
+        self.max_rows = max_rows
+        self.max_tokens = max_tokens
+
+
+class ProviderTimeout(ProviderLater):
+    """The request was sent, and not answered within its time limit: a smaller one may be."""
 
 
 class ProviderTooBig(ProviderError):

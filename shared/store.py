@@ -51,6 +51,7 @@ class IndexWriter:
         cache_entries: int = 50_000,
         clock: Clock | None = None,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        lease_s: float = leases.LEASE_S,
     ) -> None:
         """Open or make the file; see `driver.open_writer` for what it raises.
 
@@ -72,7 +73,7 @@ class IndexWriter:
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
-        self.holder = leases.Holder(owner=leases.current_owner(), lease_s=leases.LEASE_S)
+        self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
 
     @classmethod
     def of(
@@ -91,6 +92,7 @@ class IndexWriter:
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
             busy_timeout_ms=busy_timeout_ms,
+            lease_s=leases.lease_s(memory.remote.timeout_seconds),
         )
         writer = make()
         try:
@@ -205,14 +207,15 @@ class IndexWriter:
                 return []
             caps = replace(
                 caps,
-                max_rows=tighter(caps.max_rows, state.max_rows),
+                max_rows=tighter(tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
                 max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
             if state.paused:
                 probe = leases.lease_probe(self.accounts, target, caps, self.holder, now)
                 return [probe] if probe else []
-            if state.failures:
-                # After a failure one request goes ahead of the others, not all of them into the same wall.
+            if state.failures or state.limited_rows or state.shrunk_rows == 1:
+                # After a failure one request goes ahead of the others, not all of them into the same wall. A
+                # server that is slow with a single text gets one at a time.
                 credits = min(credits, 1)
             return leases.lease(
                 connection, target, caps, self.holder, now, credits=credits, only_full=only_full, held=held

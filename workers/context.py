@@ -20,7 +20,7 @@ from memline.shared.queue.messages import MessageRefused, Sweep
 from memline.shared.queue.routes import send
 from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
-from memline.shared.scheduling.leases import LEASE_S, Holder, current_owner
+from memline.shared.scheduling.leases import Holder, current_owner
 from memline.shared.scheduling.limits import FileLimits, Limits
 from memline.shared.store import IndexWriter
 
@@ -45,16 +45,18 @@ class Context:
         limits: Limits | None = None,
         in_flight: InFlightRequests | None = None,
         owner: str = "",
-        lease_s: float = LEASE_S,
+        lease_s: float | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
-        """`owner` and `lease_s`: of the leases that the store worker takes. Without `limits` and `in_flight`
-        those of one process."""
+        """`owner` and `lease_s`: of the leases that the store worker takes; by default this process, and what
+        the time limit of a request needs. Without `limits` and `in_flight` those of one process."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
         self.limits = limits or FileLimits(self._account_file, self.clock)
         self.in_flight = in_flight or InProcessRequests()
+        #: Key of an identity -> texts of a call, since one took too long in this process.
+        self.shrunk_rows: dict[str, int] = {}
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
         #: The error that ended the work of this process, if any.
@@ -62,7 +64,7 @@ class Context:
         self.sweep_timer = SweepTimer(
             lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now()))
         )
-        self._holder = Holder(owner=owner or current_owner(), lease_s=lease_s)
+        self._owner, self._lease_s = owner or current_owner(), lease_s
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
@@ -116,7 +118,7 @@ class Context:
             self._writers.pop(agent).close()
         if agent not in self._writers:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
-            writer.holder = self._holder
+            writer.holder = Holder(owner=self._owner, lease_s=self._lease_s or writer.holder.lease_s)
             writer.recover()
             with writer.session() as (_, now):
                 fallback.start(writer.accounts, writer.vec, self.choice(agent), self.fallback(agent), now)

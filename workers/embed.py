@@ -8,13 +8,15 @@ from functools import partial
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.errors import is_of_account
 from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, LateVector, limit_attempts
-from memline.shared.embedders.request import embed
+from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.logs import Log
+from memline.shared.providers import PROVIDERS
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
 from memline.shared.queue.routes import actor, send
+from memline.shared.scheduling.health import MAX_SHRUNK_ROWS, tighter
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current
@@ -50,12 +52,11 @@ def embed_texts(message: EmbedTexts) -> None:
     another model gives the request back to the queue, and ends.
     """
     context = current()
-    account = ""
+    account, key = "", message.identity.key
     try:
         choice = _choice(context, message.agent, message.identity)
         account = account_id(choice.provider, choice.mark)
-        key = ("embedder", message.agent, message.identity.key)
-        embedder: Embedder = context.keep(key, choice.build)
+        embedder: Embedder = context.keep(("embedder", message.agent, key), choice.build)
         budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
         is_counted = message.is_probe or any(budget)
         with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
@@ -63,6 +64,9 @@ def embed_texts(message: EmbedTexts) -> None:
                 embedder,
                 [text.text for text in message.texts],
                 before_call=partial(_take_place, context, account, budget),
+                max_rows=context.shrunk_rows.get(key, 0),
+                timeout_s=choice.timeout_s,
+                clock=context.clock,
             )
     except ModelMismatch as error:
         _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
@@ -76,7 +80,14 @@ def embed_texts(message: EmbedTexts) -> None:
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
         _report(message, message.texts, broken, no_results=True)
         raise
-    learned = LearnedCaps(max_rows=outcome.learned_max_rows, max_tokens=outcome.learned_max_tokens)
+    _note_sizes(context, key, outcome)
+    learned = LearnedCaps(
+        max_rows=outcome.learned_max_rows,
+        max_tokens=outcome.learned_max_tokens,
+        slow_rows=outcome.slow_rows,
+        quick_rows=outcome.quick_rows,
+        limited_rows=outcome.limited_rows if PROVIDERS[message.identity.provider].counts_texts else 0,
+    )
     vectors = tuple(
         VectorRow(hash=text.hash, vector=vector, tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
@@ -93,8 +104,12 @@ def embed_texts(message: EmbedTexts) -> None:
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
             failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
-    for number, (texts, failure) in enumerate(failed):
-        _report(message, texts, failure, learned, no_results=not vectors and number == 0)
+    no_results = not vectors and not outcome.is_provider_well
+    for texts, failure in failed:
+        # What counts once is said in one message of a request.
+        is_split = failure.kind == "split"
+        _report(message, texts, failure, learned, no_results=no_results and not is_split)
+        learned, no_results = LearnedCaps(), no_results and is_split
     if vectors:
         send(
             StoreVectors(
@@ -105,6 +120,16 @@ def embed_texts(message: EmbedTexts) -> None:
                 learned=learned,
             )
         )
+
+
+def _note_sizes(context: Context, key: str, outcome: Outcome) -> None:
+    """Note what took too long: requests that are in this process already were packed before it was known."""
+    known = context.shrunk_rows.get(key, 0)
+    if outcome.slow_rows:
+        context.shrunk_rows[key] = tighter(known, outcome.slow_rows)
+    elif known and outcome.quick_rows >= known:
+        # The rows of the index decide how large the next ones are.
+        context.shrunk_rows[key] = 2 * known if 2 * known < MAX_SHRUNK_ROWS else 0
 
 
 def _tokens(context: Context, agent: str, vector: bytes) -> bytes:
@@ -139,11 +164,15 @@ class _AtLimit(ProviderLater):
 
 def _take_place(context: Context, account: str, budget: tuple[int, int], texts: Sequence[str]) -> None:
     """Wait for a place within the account's limits. Raises ProviderLater when that takes too long."""
-    (max_requests, max_tokens), tokens = budget, sum(map(estimate_tokens, texts))
+    (max_requests, max_tokens), provider = budget, account.partition(":")[0]
     wait_s = context.limits.take(
-        account, tokens=tokens, max_requests=max_requests, max_tokens=max_tokens, max_wait_s=MAX_WAIT_S
+        account,
+        tokens=sum(map(estimate_tokens, texts)),
+        requests=len(texts) if PROVIDERS[provider].counts_texts else 1,
+        max_requests=max_requests,
+        max_tokens=max_tokens,
+        max_wait_s=MAX_WAIT_S,
     )
-    provider = account.partition(":")[0]
     if wait_s > MAX_WAIT_S:
         # Until the place is near enough to be waited for.
         raise _AtLimit(f"{provider} is at its limit", retry_after_s=max(wait_s - MAX_WAIT_S, MIN_DEFERRED_S))

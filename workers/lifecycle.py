@@ -29,7 +29,6 @@ from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, send
-from memline.shared.scheduling.leases import LEASE_S
 from memline.workers.context import Context, use
 
 #: Roles that work on the index itself: they are of its home, and others may run on another host.
@@ -77,7 +76,7 @@ def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event
         limits=RedisLimits(url, retry),
         in_flight=RedisRequests(url),
         owner=FLEET_OWNER,
-        lease_s=environment.lease_s(LEASE_S),
+        lease_s=environment.lease_s(),
         stopping=stop,
     )
     use(context)

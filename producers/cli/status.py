@@ -56,7 +56,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
 
 def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; the caller leaves out lines without text."""
-    from memline.producers.reports.breakers import words
+    from memline.producers.reports.breakers import size_words, words
     from memline.producers.reports.status import retriable_provider
 
     body = report["status"]
@@ -80,6 +80,8 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     origin = body["workspaceOrigin"]
     yield "Workspace", f"{_short(body['workspaceDir'])}{f' ({_short(origin)})' * bool(origin)}"
     yield "Vectors", f"{vector['ready']} ready · {vector['wanted']} wanted · {vector['failed']} failed"
+    for failure in vector["failures"]:
+        yield "Failed", f"{failure['path']}: {failure['reason']}"
     yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])
     yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)
     yield "Cache", f"{cache['cached']} of {cache['maxEntries']} vectors" if cache["enabled"] else "disabled"
@@ -92,6 +94,8 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for breaker in body["breakers"]:
         if text := words(breaker, time.time()):
             yield "Paused", f"{breaker['provider']} {text}"
+        if text := size_words(breaker):
+            yield "Requests", f"{breaker['provider']} {text}"
     if retriable := retriable_provider(body, time.time()):
         yield "", f"{retriable} can be tried again (memline index switches back to it)"
     for each in body["loopErrors"]:

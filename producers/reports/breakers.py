@@ -11,7 +11,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import fallback, health
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.health import Health, tighter
 from memline.shared.store import IndexWriter
 
 #: What to type when a breaker is open and the provider did not say what to do.
@@ -51,6 +51,7 @@ def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "nextProbe": state.probe_at if state.state == "open" else None,
         "holdUntil": state.retry_at or None,
         "pausedByHand": state.manual,
+        "maxRows": tighter(state.max_rows, state.shrunk_rows) or None,
         "reason": PAUSED_MANUALLY if state.manual and not state.paused else state.reason,
         "action": f"{RESUME} --provider {provider} --mode {mode}" if state.manual else action,
     }
@@ -68,6 +69,12 @@ def words(entry: dict[str, Any], now: float) -> str:
         wait_s = entry["nextProbe"] - now
         when = f"asked again in {span(wait_s)}" if wait_s > 0 else "asked again with the next text"
     return f"{entry['mode']} stopped, {when}: {entry['reason']} (try: {entry['action']})"
+
+
+def size_words(entry: dict[str, Any]) -> str:
+    """Say how many texts a request holds when the provider taught it; empty when it did not."""
+    is_learned = entry["mode"] == health.REQUESTS and entry["maxRows"]
+    return f"at most {entry['maxRows']} texts in one ({RESUME} forgets it)" if is_learned else ""
 
 
 def span(seconds: float) -> str:

@@ -43,6 +43,8 @@ class Mode:
     mode: str
     #: Requests, or batches.
     calls: int
+    #: What the provider counts these requests as under its limits: each text is one with some (Gemini).
+    counted: int = 0
     #: In the currency of the price; None when that is not known.
     cost: float | None
     #: Seconds that it takes at least under the configured limits, or at most by the provider's promise for
@@ -67,7 +69,8 @@ class Mode:
             minutes = self.seconds / 60
             span = f"{self.seconds:.0f} seconds" if minutes < 2 else f"{minutes:.0f} minutes"
             time = f", {span} at least at the limits that are set"
-        return f"by {self.calls} {noun}{'' if self.calls == 1 else plural}: {money}{time}"
+        counted = f" that count as {self.counted}" if self.counted > self.calls else ""
+        return f"by {self.calls} {noun}{'' if self.calls == 1 else plural}{counted}: {money}{time}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,7 @@ class Estimate:
             "costUsd": chosen.cost if price is not None and price.currency == "USD" else None,
             "mode": chosen.mode,
             "requests": chosen.calls if chosen.mode == REQUESTS else 0,
+            "countedRequests": chosen.counted,
             "batches": chosen.calls if chosen.mode == BATCH else 0,
             "cost": chosen.cost,
             "currency": price.currency if price else None,
@@ -207,7 +211,7 @@ def with_costs(
         return backlog
     provider, batch, tokens = PROVIDERS[choice.provider], settings.memory.remote.batch, sum(texts)
     price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=own)
-    max_rows = tighter(caps.max_rows, learned.max_rows)
+    max_rows = tighter(tighter(caps.max_rows, learned.max_rows), learned.shrunk_rows)
     caps = replace(caps, max_rows=max_rows, max_tokens=tighter(caps.max_tokens, learned.max_tokens))
     chosen: Mode = _by_request(settings, choice, caps, texts, price)
     other: Mode | None = None
@@ -234,10 +238,11 @@ def _by_request(
             requests, rows, tokens = requests + 1, 0, 0
         rows, tokens = rows + 1, tokens + size
     remote = settings.memory.remote
-    limits = ((requests, remote.requests_per_minute), (sum(texts), remote.tokens_per_minute))
+    counted = len(texts) if PROVIDERS[choice.provider].counts_texts else requests
+    limits = ((counted, remote.requests_per_minute), (sum(texts), remote.tokens_per_minute))
     # The limits are meant for the provider that was asked for, not for its fallback.
     minutes = [amount / limit for amount, limit in limits if limit and not choice.fallback_from]
     # The first minute's allowance is sent at once.
     seconds = round(max(max(minutes) - 1, 0.0) * 60, 1) if minutes else None
     cost = price.cost(sum(texts), by_batch=False) if price else None
-    return Mode(mode=REQUESTS, calls=requests, cost=cost, seconds=seconds)
+    return Mode(mode=REQUESTS, calls=requests, counted=counted, cost=cost, seconds=seconds)

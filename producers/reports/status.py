@@ -21,6 +21,9 @@ from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_sta
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+#: Failed texts in a status at most.
+MAX_FAILURES = 5
+
 
 def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
     """Collect the status of an agent in the shape of the JSON contract. Only reads."""
@@ -101,6 +104,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
     active, target = read(identities.active, None), read(identities.target, None)
     backlog = plan.index.backlog
     batch, open_breakers = Health(), list[dict[str, Any]]()
+    failed: list[tuple[str, str, str]] = []
     status: dict[str, Any] = {}
     if reader:
         with Accounts.opened(reader, settings) as accounts:
@@ -109,6 +113,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
                 state = health.read(accounts, target.identity.provider)
                 batch = health.read(accounts, target.identity.provider, health.BATCH)
     if reader and target:
+        failed = vectors.failures(reader, target.id, MAX_FAILURES) if backlog.failed else []
         status["providerHealth"] = {
             "state": "paused" if state.paused else "ok",
             "reason": state.reason,
@@ -159,6 +164,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "wanted": backlog.pending,
             "ready": backlog.ready,
             "failed": backlog.failed,
+            # The first of them; `memline index --json` lists more.
+            "failures": [{"path": path or "", "reason": why} for _, why, path in failed],
             "table": bool(reader and active and not vector_error and vec.usable(reader, active.id)),
         },
         "batch": {

@@ -24,7 +24,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
-from memline.shared.scheduling import fallback, health, model_change
+from memline.shared.scheduling import fallback, health, leases, model_change
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
@@ -40,8 +40,8 @@ POLL_S = 0.03
 #: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
 TAKE_OVER_S = 5.0
 
-#: Seconds without any change after which a run says so, and after which it ends. A provider call and its
-#: retries end within minutes, so half an hour of nothing is a fault that no more waiting mends.
+#: Seconds without any change after which a run says so, and after which it ends: half an hour of nothing is a
+#: fault that no more waiting mends, unless a request may take as long.
 QUIET_S = 60.0
 STALLED_S = 1_800.0
 
@@ -62,6 +62,8 @@ class RunProgress:
     vectors: int = 0
     #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
     waiting: str = ""
+    #: Texts of a request since one took too long or met a limit of texts; 0: as many as the caps allow.
+    request_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,7 @@ class IndexRun:
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
         self._is_stalled = False
+        self._timeout_s = agent.memory.remote.timeout_seconds
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -235,9 +238,9 @@ class IndexRun:
                 if progress != before or progress.waiting:
                     moved_at = began
                 quiet_s = began - moved_at
-                words = f"nothing has moved for {quiet_s / 60:.0f} min" if quiet_s > QUIET_S else ""
+                words = _quiet_words(quiet_s, progress) if quiet_s > QUIET_S else ""
                 on_progress(replace(progress, waiting=words or progress.waiting))
-                self._is_stalled = quiet_s > STALLED_S
+                self._is_stalled = quiet_s > max(STALLED_S, leases.lease_s(self._timeout_s))
                 if is_over or self._is_stalled:
                     return
                 # In a large index a read is not free: never spend more than a tenth of the time on reading.
@@ -347,6 +350,7 @@ class IndexRun:
             vectors_done=backlog.ready + backlog.failed,
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
+            request_rows=state.shrunk_rows,
         )
         may_leave = batches.may_leave(self._agent.memory.remote.batch)
         in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
@@ -398,6 +402,13 @@ class IndexRun:
             what = f"batch {batch.token[:8]} failed, the texts it did not bring were sent in {sent_in}"
             return f"{what}: {batch.error}", batch.action
         return "", ""
+
+
+def _quiet_words(quiet_s: float, progress: RunProgress) -> str:
+    """Say that nothing has moved for so long, and whether requests have shrunk."""
+    words = f"nothing has moved for {quiet_s / 60:.0f} min"
+    rows = progress.request_rows
+    return f"{words}; requests took too long and have {rows} texts at most now" if rows else words
 
 
 def _batch_words(rows: _Rows) -> str:

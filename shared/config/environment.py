@@ -112,12 +112,14 @@ def expand(text: str, env: Environment, missing: list[str]) -> str:
     return re.sub(_REFERENCE, replace, text) if "${" in text else text
 
 
-def lease_s(default: float, env: Environment = os.environ) -> float:
-    """Return the seconds a request may be in flight, for `shared.scheduling.leases`."""
-    text = value(env, LEASE_SECONDS) or str(default)
+def lease_s(env: Environment = os.environ) -> float | None:
+    """Return the seconds a request may be in flight, for `shared.scheduling.leases`; None: it decides."""
+    text = value(env, LEASE_SECONDS)
+    if not text:
+        return None
     if not re.fullmatch(r"\d{1,6}(\.\d+)?", text) or float(text) <= 0:
         raise ConfigError(
-            f"{LEASE_SECONDS}: {text!r} is not a valid number of seconds", hint=f"{LEASE_SECONDS}={default:g}"
+            f"{LEASE_SECONDS}: {text!r} is not a valid number of seconds", hint=f"{LEASE_SECONDS}=300"
         )
     return float(text)
 

@@ -106,7 +106,10 @@ def classify(
         return too_big()
     is_rate_limit = (is_about_request or status == 403) and _search("rate", words)
     if status >= 500 or status in _LATER_STATUSES or is_rate_limit:
-        return ProviderLater(message, status=status, retry_after_s=wait_s)
+        # Half of what a minute allows: what else uses the key takes of it too, and our tokens are estimates.
+        rows = max(quota.max_requests // 2, 1) if quota.max_requests else 0
+        tokens = quota.max_tokens // 2 if sent_bytes / 4 > quota.max_tokens / 2 else 0
+        return ProviderLater(message, status=status, retry_after_s=wait_s, max_rows=rows, max_tokens=tokens)
     if status in (401, 403) or (is_about_request and _search("bad_key", words)):
         if _search("disabled", words):
             return stop(f"allow the {provider} API for the project of this key, then run: memline index")
@@ -312,12 +315,16 @@ class QuotaDetails:
     is_daily: bool = False
     #: The key has no quota at all for this model (a limit of 0).
     is_none: bool = False
+    #: Requests (each text is one) and tokens that a quota of a minute allows; 0: it does not say.
+    max_requests: int = 0
+    max_tokens: int = 0
 
 
 def quota_details(answer: Any) -> QuotaDetails:
     """Read the details of an answer that may be a `google.rpc.Status`, alone or in a list."""
     wait_s: float | None = None
     is_short = is_daily = is_none = False
+    allowed = {"requests": 0, "tokens": 0}
     status = answer[0] if isinstance(answer, list) and answer else answer
     error = status.get("error") if isinstance(status, dict) else None
     for detail in _maps(error.get("details") if isinstance(error, dict) else None):
@@ -327,13 +334,20 @@ def quota_details(answer: Any) -> QuotaDetails:
         for violation in _maps([*_maps(detail.get("violations")), detail.get("metadata")]):
             words = " ".join(str(violation.get(name, "")) for name in _QUOTA_NAMES)
             is_daily = is_daily or bool(re.search(_PER_DAY, words))
-            is_short = is_short or bool(re.search(_PER_MINUTE, words))
-            limit = violation.get("quotaValue", violation.get("quota_limit_value"))
-            is_none = is_none or str(limit) == "0"
+            limit = str(violation.get("quotaValue", violation.get("quota_limit_value")))
+            is_none = is_none or limit == "0"
+            if re.search(_PER_MINUTE, words):
+                is_short = True
+                if re.fullmatch(r"\d{1,9}", limit):
+                    allowed["tokens" if "token" in words.lower() else "requests"] = int(limit)
     if is_short and wait_s is None:
         wait_s = MINUTE_S
     is_short = is_short and not (is_daily or is_none)
-    return QuotaDetails(wait_s=wait_s, is_short=is_short, is_daily=is_daily, is_none=is_none)
+    if not is_short:
+        return QuotaDetails(wait_s=wait_s, is_daily=is_daily, is_none=is_none)
+    return QuotaDetails(
+        wait_s=wait_s, is_short=True, max_requests=allowed["requests"], max_tokens=allowed["tokens"]
+    )
 
 
 def _maps(value: Any) -> Iterator[Mapping[str, Any]]:

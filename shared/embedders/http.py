@@ -28,6 +28,7 @@ from memline.shared.errors import (
     ProviderError,
     ProviderLater,
     ProviderStop,
+    ProviderTimeout,
     is_untrusted,
 )
 from memline.shared.version import own_version
@@ -349,11 +350,14 @@ class HttpClient:
             if is_untrusted(error):
                 text = self._message(call.what, f"the certificate of {address} is not trusted: {reason}")
                 raise ProviderStop(text, hint=TRUST_HINT) from error
-            hint = f"is a server running at {address}?"
+            was_sent = not isinstance(error, _NEVER_SENT)
             if isinstance(error, httpx.TimeoutException):
-                reason, hint = f"no answer within {call.timeout_s:g} s", ""
-            later = ProviderLater(self._message(call.what, reason), hint=hint)
-            later.maybe_done = call.once and not isinstance(error, _NEVER_SENT)
+                kind = ProviderTimeout if was_sent else ProviderLater
+                later = kind(self._message(call.what, f"no answer within {call.timeout_s:g} s"))
+            else:
+                hint = f"is a server running at {address}?"
+                later = ProviderLater(self._message(call.what, reason), hint=hint)
+            later.maybe_done = call.once and was_sent
             raise later from error
 
     def _new_client(self, headers: Mapping[str, str], *, has_tls: bool) -> httpx.Client:

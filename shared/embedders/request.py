@@ -2,6 +2,13 @@
 
 A request that is too big, refused or answered badly is cut into parts. The parts are sent one after another,
 and only a text that fails alone is a failure. Later and stop end the calls at once; vectors so far are kept.
+
+A broken answer may be the fault of one text or of the provider, which a text without anything odd tells: when
+that one gets no usable vector either, the rest is not paid for.
+
+A call that takes too long ends the request: its texts come again, fewer at a time. No call begins when the
+time of one call is over, so a request lasts twice that time at most, and its lease can outlive it
+(`shared.scheduling.leases`).
 """
 
 from __future__ import annotations
@@ -10,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.protocol import Embedder
 from memline.shared.errors import (
     ProviderBrokenAnswer,
@@ -17,15 +25,36 @@ from memline.shared.errors import (
     ProviderLater,
     ProviderRefused,
     ProviderStop,
+    ProviderTimeout,
     ProviderTooBig,
 )
 
 #: Bad texts that one request may hold and still be cut down to each of them.
 MAX_BAD_TEXTS = 8
 
-#: Calls, from the first on, that may fail in this way without a single vector; then it is the provider
-#: that fails, not a text. Broken: the whole twice, its halves and its quarters. Else down to its sixteenths.
-MAX_CALLS_WITHOUT_RESULT = {"broken": 8, "refused": 31, "too_big": 31}
+#: Calls, from the first on, that may fail in this way without a single vector; then no more of it is sent.
+#: Broken, which is paid for: the whole, its halves and its quarters. Else down to its sixteenths.
+MAX_CALLS_WITHOUT_RESULT = {"broken": 7, "refused": 31, "too_big": 31}
+
+#: The text that tells whether the provider is at fault, and how often it may fail: broken once may be chance.
+REFERENCE = "memory"
+REFERENCE_TRIES = 2
+
+#: An answer within this part of the time limit is quick: one for twice as many texts comes in time.
+QUICK_SHARE = 0.25
+
+#: Statuses of gateways whose server did not answer in time; 524 is Cloudflare's.
+_TIMEOUT_STATUSES = (504, 524)
+
+_BROKEN_HINT = "check the model behind this address, then run: memline queue resume"
+
+_SLOW_HINT = "raise memorySearch.remote.timeoutSeconds if this server needs longer for one text"
+
+
+class ProviderSplit(ProviderLater):
+    """The texts wait for another, smaller request; nothing is wrong with them or with the provider."""
+
+    kind = "split"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +70,14 @@ class Outcome:
     #: Caps for coming requests; 0 when nothing was learned.
     learned_max_rows: int = 0
     learned_max_tokens: int = 0
+    #: Half of the texts of a call that took too long; 0: none did.
+    slow_rows: int = 0
+    #: Most texts of a call that was answered within `QUICK_SHARE` of the time limit; 0: none was.
+    quick_rows: int = 0
+    #: Texts of the call that met a rate limit; 0: none did.
+    limited_rows: int = 0
+    #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts.
+    is_provider_well: bool = False
 
 
 def max_calls(texts: int) -> int:
@@ -52,17 +89,24 @@ def embed(
     embedder: Embedder,
     texts: Sequence[str],
     before_call: Callable[[Sequence[str]], None] = lambda _: None,
+    *,
+    max_rows: int = 0,
+    timeout_s: float = 0,
+    clock: Clock | None = None,
 ) -> Outcome:
     """Embed `texts`, as many as the provider takes. Raises no ProviderError.
 
     `before_call` is called before each call, with its texts; it may wait for a rate limit, or raise
-    ProviderLater, which ends the calls.
+    ProviderLater, which ends the calls. `max_rows`: texts of a call at most; `timeout_s`: the time limit of
+    a call; 0 is none.
     """
-    state = _State(parts=deque([(0, len(texts))] if texts else []), max_rows=max(len(texts), 1))
+    clock = clock or SystemClock()
+    rows = max(len(texts), 1)
+    state = _State(parts=deque([(0, len(texts))] if texts else []), max_rows=min(rows, max_rows or rows))
     vectors: list[bytes | None] = [None] * len(texts)
     error: ProviderError | None = None
     last: ProviderError | None = None
-    calls = 0
+    calls, is_well, began = 0, False, clock.now()
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
         if last is not None and not state.largest_good:
@@ -70,28 +114,41 @@ def embed(
         if last is not None and calls >= max_calls_now:
             error = _give_up(last)
             break
+        if calls and timeout_s and clock.now() - began >= timeout_s:
+            error = _time_is_over(None if state.largest_good else last)
+            break
         first, end = state.next_part()
         calls += 1
+        sent_at = None
         try:
             before_call(texts[first:end])
+            sent_at = clock.now()
             answer = embedder.embed_documents(texts[first:end])
             if len(answer) != end - first:
                 raise ProviderBrokenAnswer(f"{len(answer)} vectors for {end - first} texts")
         except (ProviderLater, ProviderStop) as stop:
-            error = stop
+            error = stop if sent_at is None else state.end(first, end, stop)
         except ProviderError as failure:
             last = failure
-            state.cut(first, end, failure)
+            if failure.kind == "broken" and not state.largest_good and not is_well:
+                error = _fault_of(embedder, failure, before_call)
+                is_well = error is None
+            if error is None:
+                state.cut(first, end, failure)
         else:
             vectors[first:end] = answer
-            state.largest_good = max(state.largest_good, end - first)
-    rows, tokens = state.learned_caps()
+            state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
+    learned_rows, learned_tokens = state.learned_caps()
     return Outcome(
         vectors=vectors,
         failures=sorted(state.failures, key=lambda failure: failure[0]),
         error=error,
-        learned_max_rows=rows,
-        learned_max_tokens=tokens,
+        learned_max_rows=learned_rows,
+        learned_max_tokens=learned_tokens,
+        slow_rows=state.slow_rows,
+        quick_rows=state.quick_rows,
+        limited_rows=state.limited_rows,
+        is_provider_well=is_well,
     )
 
 
@@ -108,8 +165,10 @@ class _State:
     largest_good: int = 0
     named_rows: int = 0
     named_tokens: int = 0
+    slow_rows: int = 0
+    quick_rows: int = 0
+    limited_rows: int = 0
     was_too_big: bool = False
-    was_repeated: bool = False
 
     def next_part(self) -> tuple[int, int]:
         first, end = self.parts.popleft()
@@ -117,6 +176,28 @@ class _State:
             self.parts.appendleft((first + self.max_rows, end))
             end = first + self.max_rows
         return first, end
+
+    def note_good(self, rows: int, *, is_quick: bool) -> None:
+        """Note that so many texts got their vectors in one call."""
+        self.largest_good = max(self.largest_good, rows)
+        self.quick_rows = max(self.quick_rows, rows if is_quick else 0)
+
+    def end(self, first: int, end: int, stop: ProviderError) -> ProviderError | None:
+        """End the calls with one that works later or never; returns the error of what was not embedded."""
+        rows = end - first
+        if isinstance(stop, ProviderTimeout) or stop.status in _TIMEOUT_STATUSES:
+            rest = ProviderSplit(f"{stop.message}, for {rows} texts", retry_after_s=0)
+            if rows > 1:
+                self.slow_rows = rows // 2
+                return rest
+            self.failures.append((first, ProviderBrokenAnswer(stop.message, hint=_SLOW_HINT)))
+            return rest if self.parts else None
+        if stop.status == 429:
+            self.limited_rows = rows
+        if isinstance(stop, ProviderLater):
+            self.named_rows = stop.max_rows if 0 < stop.max_rows < rows else self.named_rows
+            self.named_tokens = stop.max_tokens or self.named_tokens
+        return stop
 
     def cut(self, first: int, end: int, failure: ProviderError) -> None:
         """Put back the halves of a part that failed; one text alone is a failure of its own."""
@@ -130,10 +211,6 @@ class _State:
             elif rows > 1 and rows > self.largest_good:
                 # No part as large as this one ever passed: the rest would only fail in the same way.
                 self.max_rows = min(self.max_rows, (rows + 1) // 2)
-        elif isinstance(failure, ProviderBrokenAnswer) and not self.was_repeated:
-            self.was_repeated = True
-            self.parts.appendleft((first, end))
-            return
         middle = first + (rows + 1) // 2
         if rows == 1:
             self.failures.append((first, failure))
@@ -146,10 +223,34 @@ class _State:
     def learned_caps(self) -> tuple[int, int]:
         """Return the rows and tokens that coming requests may have; 0 when nothing was learned."""
         is_of_a_text = any(isinstance(failure, ProviderTooBig) for _, failure in self.failures)
-        if not self.was_too_big or is_of_a_text:
+        if is_of_a_text:
             # A text that is too big alone shows that the cap is one of a text, not of a request.
             return self.named_rows, 0
-        return self.named_rows or (0 if self.named_tokens else self.largest_good), self.named_tokens
+        of_good = self.largest_good if self.was_too_big and not self.named_tokens else 0
+        return self.named_rows or of_good, self.named_tokens
+
+
+def _fault_of(
+    embedder: Embedder, failure: ProviderError, before_call: Callable[[Sequence[str]], None]
+) -> ProviderError | None:
+    """Find out by `REFERENCE` whether a broken answer is the provider's fault; None when it is not.
+
+    Returns the error of all that is left: a stop, or what kept the provider from answering.
+    """
+    for _ in range(REFERENCE_TRIES):
+        try:
+            before_call([REFERENCE])
+            embedder.embed_documents([REFERENCE])
+        except ProviderBrokenAnswer:
+            continue
+        except (ProviderLater, ProviderStop) as error:
+            return error
+        except ProviderError:
+            # Refused: what judges texts works.
+            return None
+        return None
+    words = f"{failure.message} (so for any text)"
+    return ProviderStop(words, hint=failure.hint or _BROKEN_HINT, status=failure.status)
 
 
 def _give_up(last: ProviderError) -> ProviderError:
@@ -160,3 +261,10 @@ def _give_up(last: ProviderError) -> ProviderError:
         text = f"{last.message} (so for most parts of the request)"
         return ProviderBrokenAnswer(text, hint=last.hint, status=last.status)
     return last
+
+
+def _time_is_over(last: ProviderError | None) -> ProviderError:
+    """Make the error of texts that another request will send; `last`: why there is no vector so far."""
+    return (
+        ProviderSplit("the time of one request was over", retry_after_s=0) if last is None else _give_up(last)
+    )

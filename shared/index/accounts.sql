@@ -20,6 +20,10 @@ CREATE TABLE health (
     probe_until REAL NOT NULL DEFAULT 0,
     max_rows INTEGER NOT NULL DEFAULT 0,
     max_tokens INTEGER NOT NULL DEFAULT 0,
+    -- The size to which requests shrank, quick answers to such, and the size that met a limit of texts.
+    shrunk_rows INTEGER NOT NULL DEFAULT 0,
+    quick_answers INTEGER NOT NULL DEFAULT 0,
+    limited_rows INTEGER NOT NULL DEFAULT 0,
     updated_at REAL NOT NULL DEFAULT 0,
     PRIMARY KEY (account, model, mode)
 ) STRICT;

@@ -61,7 +61,14 @@ class VectorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedCaps:
-    """Caps of a provider that an answer taught; 0 is unknown."""
+    """What a request taught about the size of the next ones, in texts and tokens; 0 is nothing."""
 
+    #: Caps of the provider.
     max_rows: int = 0
     max_tokens: int = 0
+    #: Half of a call that took too long.
+    slow_rows: int = 0
+    #: Largest call that was answered quickly.
+    quick_rows: int = 0
+    #: Size of the call that met a limit of texts a minute.
+    limited_rows: int = 0

@@ -82,7 +82,7 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     identity: Identity
     lease: str
     hashes: tuple[bytes, ...]
-    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
+    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
     kind: str
     error: str
     #: What a person can do about it.

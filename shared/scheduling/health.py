@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.config.schema import Batch
+    from memline.shared.index.rows import LearnedCaps
 
 CLOSED = "closed"
 OPEN = "open"
@@ -73,6 +74,15 @@ class Rules:
 REQUEST_RULES = Rules(limit=6, open_s=300.0, max_open_s=3_600.0, first_cooldown_s=1.0)
 
 
+#: Quick answers to full requests after which a shrunk size doubles. An answer is quick within a quarter of
+#: the time limit, so that twice the texts come within half of it; and a minute's limit that allows no more
+#: than this size has refused one by then.
+GROW_AFTER = 4
+
+#: A shrunk size that would grow to this is forgotten: no provider takes larger requests.
+MAX_SHRUNK_ROWS = 4_096
+
+
 def batch_rules(batch: Batch) -> Rules:
     """Return the rules of batches by the settings `remote.batch`.
 
@@ -110,6 +120,13 @@ class Health:
     #: stored, since each run of `memline index` would meet them again; `queue resume` forgets them.
     max_rows: int = 0
     max_tokens: int = 0
+    #: Texts of a request since one took too long, or met a limit of texts a minute twice; 0: no such cap. It
+    #: grows again with quick answers.
+    shrunk_rows: int = 0
+    #: Quick answers to requests of that size, since it changed last.
+    quick_answers: int = 0
+    #: Texts of the request that met a limit of texts a minute last, while nothing has been embedded since.
+    limited_rows: int = 0
 
     @property
     def paused(self) -> bool:
@@ -167,12 +184,61 @@ def after_trouble(
     return replace(health, reason=error, retry_at=retry_at)
 
 
+def after_sizes(health: Health, learned: LearnedCaps) -> Health:
+    """Return the health with what a request taught about the size of the next ones."""
+    health = replace(
+        health,
+        max_rows=tighter(health.max_rows, learned.max_rows),
+        max_tokens=tighter(health.max_tokens, learned.max_tokens),
+    )
+    if learned.slow_rows:
+        rows = tighter(health.shrunk_rows, learned.slow_rows)
+        return replace(health, shrunk_rows=rows, quick_answers=0)
+    if not health.shrunk_rows or learned.quick_rows < health.shrunk_rows:
+        return health
+    if health.quick_answers + 1 < GROW_AFTER:
+        return replace(health, quick_answers=health.quick_answers + 1)
+    rows = 2 * health.shrunk_rows
+    return replace(health, shrunk_rows=rows if rows < MAX_SHRUNK_ROWS else 0, quick_answers=0)
+
+
+def after_text_limit(
+    health: Health, rows: int, error: str, action: str, retry_after_s: float | None, now: float, probe: str
+) -> Health:
+    """Return the health after a request of so many texts met a limit of texts a minute.
+
+    The first time only the limit is waited for. If a request of that size is refused again, with nothing
+    embedded in between, it may be more than the limit allows at all: the next ones have half its texts. A
+    single text that is refused again is a failure, or it would be sent for ever.
+    """
+    after = after_trouble(health, error, action, retry_after_s, now, probe=probe)
+    if health.state != CLOSED or health.retry_at > now:
+        # It was in flight together with the one that began the cooldown.
+        return after
+    after = replace(after, quick_answers=0, limited_rows=rows)
+    if not 0 < health.limited_rows <= rows:
+        return after
+    if rows > 1:
+        return replace(after, shrunk_rows=tighter(health.shrunk_rows, rows // 2), limited_rows=0)
+    failed = after_failure(replace(health, limited_rows=1), REQUEST_RULES, error, action, now, probe=probe)
+    return failed if failed.paused else replace(failed, retry_at=max(failed.retry_at, after.retry_at))
+
+
 def after_success(health: Health, *, probe: str = "") -> Health:
     """Return the health after a good answer."""
     if _is_outdated(health, probe):
         return health
     return replace(
-        health, state=CLOSED, reason="", action="", failures=0, since=0.0, probe_at=0.0, opens=0, **_NO_PROBE
+        health,
+        state=CLOSED,
+        reason="",
+        action="",
+        failures=0,
+        since=0.0,
+        probe_at=0.0,
+        opens=0,
+        limited_rows=0,
+        **_NO_PROBE,
     )
 
 
@@ -236,13 +302,18 @@ def _opened(health: Health, rules: Rules, error: str, action: str, now: float) -
     )
 
 
+#: What a provider taught about the size of requests.
+_SIZES = ("max_rows", "max_tokens", "shrunk_rows", "quick_answers", "limited_rows")
+
+
 # The rows. An operator's pause is of one index, and kept there.
 
 _COLUMNS = tuple(name for name in Health.__annotations__ if name != "manual")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
 
 #: Of releases before 0.2, which kept them in the index; used while the account has no row.
-_LEGACY_COLUMNS = tuple(name for name in _COLUMNS if not name.startswith("probe_") or name == "probe_at")
+_NEW = {"probe_index", "probe_until", "shrunk_rows", "quick_answers", "limited_rows"}
+_LEGACY_COLUMNS = tuple(name for name in _COLUMNS if name not in _NEW)
 _LEGACY = f"SELECT {', '.join(_LEGACY_COLUMNS)} FROM providers WHERE name = ? AND mode = ?"
 
 
@@ -374,8 +445,9 @@ def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) ->
 
 def forget_caps(accounts: Accounts, provider: str, now: float) -> None:
     """Forget the caps a provider taught: it may have raised them."""
+    none: dict[str, Any] = dict.fromkeys(_SIZES, 0)
     for mode in MODES:
-        update(accounts, provider, mode, now, lambda health: replace(health, max_rows=0, max_tokens=0))
+        update(accounts, provider, mode, now, lambda health: replace(health, **none))
 
 
 def may_batch(accounts: Accounts, provider: str, now: float, *, tag: str = "") -> bool:

@@ -29,9 +29,12 @@ from memline.shared.values import value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Seconds a lease holds. Longer than the slowest call (3 attempts of 60 s) and its wait in the queue, because
-#: a lease that expires early is paid for twice; a dead owner's leases are freed at once (`free_orphaned`).
+#: Seconds a lease holds at least. A lease that expires early is paid for twice; those of a dead owner are
+#: freed at once (`free`).
 LEASE_S = 300.0
+
+#: Seconds of a lease for what is not the provider's: waits for a place within limits, the way of messages.
+MARGIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,15 @@ class Request:
     texts: tuple[TextRow, ...]
     #: Whether it only shows if the provider works again: the probe of an open breaker.
     is_probe: bool = False
+
+
+def lease_s(timeout_s: float) -> float:
+    """Return the seconds a lease holds when a call of the provider may take `timeout_s`.
+
+    A request lasts two such times at most (`shared.embedders.request`), and waits for one other before it in
+    its worker (`shared.queue.in_flight.PER_THREAD`).
+    """
+    return max(LEASE_S, 4 * timeout_s + MARGIN_S)
 
 
 def current_owner() -> str:

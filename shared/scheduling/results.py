@@ -11,7 +11,6 @@ loaded, every right answer after it would be refused for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
@@ -22,7 +21,7 @@ from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vec import VecTables
 from memline.shared.index.vectors import LeasedTexts
 from memline.shared.scheduling import health, leases
-from memline.shared.scheduling.health import Health, tighter
+from memline.shared.scheduling.health import Health
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ _MODEL_CHANGED = "if the server changed its model: memline index --re-embed"
 class Failure:
     """Why texts got no vector."""
 
-    #: later, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
+    #: later, split, too_big, refused, stop, broken (`shared.errors.ProviderError.kind`).
     kind: str
     error: str
     #: What an operator can do about it.
@@ -68,7 +67,7 @@ def store_vectors(
     Vectors of other dimensions than those before are refused as a broken answer: the server changed its
     model behind the same name, and mixing the two would spoil every search.
     """
-    connection, changes = accounts.index, [_with_caps(learned)]
+    connection, changes = accounts.index, [_sizes(learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key) or identities.ensure(connection, identity, "", now)
         dims = row.vector_dims or (len(rows[0].vector) // 4 if rows else 0)
@@ -116,20 +115,23 @@ def record_failure(
     now: float,
 ) -> None:
     """Defer texts, stop the provider, or mark the texts failed, by the kind of the failure."""
-    connection, changes = accounts.index, [_with_caps(learned)]
+    connection, changes = accounts.index, [_sizes(learned)]
     with transaction(connection):
         row = identities.by_key(connection, identity.key)
         if row is None:
             return
-        error, action = failure.error, failure.action
+        error, action, wait_s = failure.error, failure.action, failure.retry_after_s
         texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=hashes)
         failed = 0
-        if failure.kind in ("stop", "later"):
+        if failure.kind in ("stop", "later", "split"):
             if failure.kind == "stop":
                 rules = health.REQUEST_RULES
                 changes.append(lambda was: health.after_stop(was, rules, error, action, now, probe=lease))
-            else:
-                wait_s = failure.retry_after_s
+            elif failure.kind == "later" and (rows := learned.limited_rows):
+                changes.append(
+                    lambda was: health.after_text_limit(was, rows, error, action, wait_s, now, lease)
+                )
+            elif failure.kind == "later":
                 changes.append(lambda was: health.after_trouble(was, error, action, wait_s, now, probe=lease))
             # The cooldown of the provider is what keeps them back; it may end before its time.
             vectors.defer(connection, texts, error)
@@ -137,6 +139,8 @@ def record_failure(
             if failure.no_results:
                 # A provider that answers nothing but nonsense is not asked for a whole backlog.
                 changes.append(lambda was: health.after_trouble(was, error, action, None, now, probe=lease))
+            else:
+                changes.append(lambda was: health.after_refused_text(was, probe=lease))
             reason = f"{error}; {action}" if action else error
             failed = vectors.retry_or_fail(connection, texts, reason, now)
         else:
@@ -148,12 +152,8 @@ def record_failure(
         _tell(accounts, identity, changes, now, of_model=failure.of_model)
 
 
-def _with_caps(learned: LearnedCaps) -> Change:
-    return lambda was: replace(
-        was,
-        max_rows=tighter(was.max_rows, learned.max_rows),
-        max_tokens=tighter(was.max_tokens, learned.max_tokens),
-    )
+def _sizes(learned: LearnedCaps) -> Change:
+    return lambda was: health.after_sizes(was, learned)
 
 
 def _tell(

@@ -40,8 +40,11 @@ FAULTS = {
     "max-bytes": "`max-bytes:9000` answers 413, naming no cap, to a larger request",
     "refuse": "`refuse:WORD` answers 400 when a text holds WORD",
     "redirect": "307 to `redirect:URL`",
-    "hang": "no answer while the server lives",
+    "hang": "no answer while the server lives; `hang:WORD` only to texts with WORD",
     "slow": "`slow:500` waits so many milliseconds",
+    "slow-text": "`slow-text:500` waits so many milliseconds for each text",
+    "text-quota": "`text-quota:20` answers 429 to more texts: a quota of a minute that it names (Gemini)",
+    "text-quota-unnamed": "the same, but the answer does not name the quota",
     "close": "closes the connection in the middle of the answer",
 }
 
@@ -128,6 +131,10 @@ def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str
 def _cap_error(faults: dict[str, str], texts: list[str]) -> ErrorAnswer | None:
     caps = {name: int(faults.get(name) or 1 << 60) for name in ("max-rows", "max-tokens", "max-text-tokens")}
     tokens = [tokens_of(text) for text in texts]
+    for name in ("text-quota", "text-quota-unnamed"):
+        if len(texts) > int(faults.get(name) or 1 << 60):
+            code = f"{name}:{faults[name] * (name == 'text-quota')}"
+            return _error(429, "Resource has been exhausted (e.g. check quota).", code, retry_after="1")
     if len(texts) > caps["max-rows"]:
         text = (
             "Invalid 'input': array too long. Expected an array with maximum length "

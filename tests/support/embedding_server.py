@@ -277,9 +277,11 @@ class _Handler(BaseHTTPRequestHandler):
         stub = self.server.stub
         headers = {name.lower(): value for name, value in self.headers.items()}
         faults = stub.receive(headers, body, size)
-        if wait_ms := stub.latency_ms + float(faults.get("slow") or 0):
+        texts = texts_of(stub.plain(body))
+        for_texts = len(texts) * float(faults.get("slow-text") or 0)
+        if wait_ms := stub.latency_ms + float(faults.get("slow") or 0) + for_texts:
             stub.stopping.wait(wait_ms / 1000)
-        if "hang" in faults:
+        if "hang" in faults and any(faults["hang"] in text for text in texts):
             stub.stopping.wait()
             self.close_connection = True
             return

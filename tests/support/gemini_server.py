@@ -176,6 +176,16 @@ def _reworded(answer: ErrorAnswer, message: str, code: str) -> ErrorAnswer:
         return _quota(
             "EmbedContentRequestsPerMinutePerUserPerProjectPerModel-FreeTier", limit=100, delay=delay
         )
+    if code.startswith("text-quota"):
+        value = code.partition(":")[2]
+        if not value:
+            retry = {"@type": _RPC + "RetryInfo", "retryDelay": f"{answer.retry_after}s"}
+            return _status(429, message, "RESOURCE_EXHAUSTED", retry)
+        return _quota(
+            "EmbedContentRequestsPerMinutePerProjectPerModel",
+            limit=int(value),
+            delay=f"{answer.retry_after}s",
+        )
     if code == "model_not_found":
         text = "models/x is not found for API version v1beta, or is not supported for embedContent."
         return _status(404, text, "NOT_FOUND")

@@ -290,6 +290,7 @@ def test_a_date_is_measured_by_the_clock_of_the_server() -> None:
 
 RPC = "type.googleapis.com/google.rpc."
 MINUTE = "EmbedContentRequestsPerMinutePerUserPerProjectPerModel-FreeTier"
+TOKENS = "EmbedContentInputTokensPerModelPerMinute-FreeTier"
 DAY = "EmbedContentRequestsPerDayPerUserPerProjectPerModel-FreeTier"
 
 
@@ -320,16 +321,21 @@ def error_info(quota: str, value: str = "150") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "details"),
     [
-        (status(violated(MINUTE), RETRY), QuotaDetails(wait_s=34.074824224, is_short=True)),
-        (status(violated(MINUTE)), QuotaDetails(wait_s=60, is_short=True)),
-        ([status(violated(MINUTE))], QuotaDetails(wait_s=60, is_short=True)),
+        (
+            status(violated(MINUTE), RETRY),
+            QuotaDetails(wait_s=34.074824224, is_short=True, max_requests=100),
+        ),
+        (status(violated(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
+        ([status(violated(MINUTE))], QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
+        (status(violated(TOKENS)), QuotaDetails(wait_s=60, is_short=True, max_tokens=100)),
+        (status(violated(MINUTE, value="many")), QuotaDetails(wait_s=60, is_short=True)),
         (status(violated(DAY), RETRY), QuotaDetails(wait_s=34.074824224, is_daily=True)),
         (status(violated(MINUTE, DAY)), QuotaDetails(wait_s=60, is_daily=True)),
         (status(violated(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
         (status({"violations": [{"description": "limit per day"}]}), QuotaDetails(is_daily=True)),
         (status(RETRY), QuotaDetails(wait_s=34.074824224)),
         (status({"retryDelay": "soon"}), QuotaDetails()),
-        (status(error_info(MINUTE)), QuotaDetails(wait_s=60, is_short=True)),
+        (status(error_info(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=150)),
         (status(error_info(DAY)), QuotaDetails(is_daily=True)),
         (status(error_info(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
         (status({"metadata": "x"}), QuotaDetails()),

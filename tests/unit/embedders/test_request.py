@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from memline.shared.clock import ManualClock
 from memline.shared.embedders.request import Outcome, embed, max_calls
+from memline.shared.errors import ProviderLater
+from memline.shared.scheduling.leases import lease_s
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fake_embedder import FakeEmbedder
+from tests.support.gemini_server import GeminiServer
 from tests.unit.embedders.conftest import Connect
 
 
@@ -104,7 +110,8 @@ def test_an_answer_broken_once_is_asked_for_again(server: EmbeddingServer, conne
     outcome = embed(connect(server.url), texts(16))
 
     assert missing(outcome) == []
-    assert len(server.requests) == 2
+    # One text that is not of the request tells that the provider works.
+    assert [request.rows for request in server.requests] == [16, 1, 8, 8]
 
 
 @pytest.mark.parametrize("fault", ["nan:POISON", "zero:POISON"])
@@ -122,18 +129,46 @@ def test_one_text_with_a_broken_vector_fails_alone(
 
 
 @pytest.mark.parametrize("fault", ["html", "short", "nan", "wrong-dims"])
-def test_a_provider_that_answers_all_badly_is_given_up_soon(
-    server: EmbeddingServer, connect: Connect, fault: str
+@pytest.mark.parametrize("count", [1, 2, 256])
+def test_a_provider_that_answers_all_badly_is_found_out_with_one_text_more_and_no_text_is_blamed(
+    server: EmbeddingServer, connect: Connect, fault: str, count: int
 ) -> None:
     server.control({"fault": fault})
 
-    outcome = embed(connect(server.url, vector_dims=384), texts(256))
+    outcome = embed(connect(server.url, vector_dims=384), texts(count))
 
-    assert missing(outcome) == list(range(256))
+    assert missing(outcome) == list(range(count))
     assert outcome.failures == []
     assert outcome.error is not None
-    assert outcome.error.kind == "broken"
-    assert len(server.requests) == 8
+    assert outcome.error.kind == "stop"
+    assert outcome.error.hint
+    assert [request.rows for request in server.requests] == [count, 1, 1]
+
+
+def test_texts_that_all_get_broken_vectors_from_a_provider_that_works_are_not_paid_for_without_end(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "nan:note"})
+
+    outcome = embed(connect(server.url), texts(256))
+
+    assert outcome.is_provider_well
+    assert outcome.error is not None and outcome.error.kind == "broken"
+    # The whole, one that is known to be good, the halves and the quarters.
+    assert [request.rows for request in server.requests] == [256, 1, 128, 128, 64, 64, 64, 64]
+
+
+def test_what_keeps_the_provider_from_telling_whose_fault_it_is_ends_the_calls(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"script": ["nan", "429:60"]})
+
+    outcome = embed(connect(server.url), texts(16))
+
+    assert outcome.failures == []
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.retry_after_s) == ("later", 60)
+    assert len(server.requests) == 2
 
 
 def test_a_provider_that_refuses_all_is_given_up_and_no_text_is_blamed_for_it(
@@ -189,3 +224,99 @@ def test_what_a_cap_leaves_over_waits_for_smaller_requests(server: EmbeddingServ
     assert outcome.learned_max_rows == 1
     assert outcome.error is not None
     assert (outcome.error.kind, outcome.error.retry_after_s) == ("later", 0)
+
+
+def test_a_call_of_many_texts_that_takes_too_long_ends_and_asks_for_smaller_ones(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "hang"})
+
+    outcome = embed(connect(server.url, timeout_s=0.3), texts(16))
+
+    assert outcome.failures == []
+    assert outcome.error is not None
+    assert outcome.error.kind == "split"
+    assert "no answer within 0.3 s, for 16 texts" in outcome.error.message
+    assert (outcome.slow_rows, outcome.learned_max_rows, len(server.requests)) == (8, 0, 1)
+
+
+def test_a_single_text_that_takes_too_long_fails_and_those_behind_it_wait(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    server.control({"fault": "hang:POISON"})
+
+    outcome = embed(connect(server.url, timeout_s=0.3), texts(3, at_1="POISON"), max_rows=1)
+
+    assert missing(outcome) == [1, 2]
+    ((index, failure),) = outcome.failures
+    assert (index, failure.kind) == (1, "broken")
+    assert "timeoutSeconds" in failure.hint
+    assert outcome.error is not None and outcome.error.kind == "split"
+    assert outcome.slow_rows == 0
+
+
+def test_a_gateway_that_gave_up_waiting_tells_the_same_as_no_answer() -> None:
+    class Gateway(FakeEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
+            raise ProviderLater("failed: 504", status=504)
+
+    outcome = embed(Gateway(), texts(16))
+
+    assert outcome.error is not None and outcome.error.kind == "split"
+    assert outcome.slow_rows == 8
+
+
+def test_no_call_holds_more_texts_than_are_known_to_come_in_time(
+    server: EmbeddingServer, connect: Connect
+) -> None:
+    outcome = embed(connect(server.url), texts(10), max_rows=4)
+
+    assert missing(outcome) == []
+    assert [request.rows for request in server.requests] == [4, 4, 2]
+
+
+class Slow(FakeEmbedder):
+    """Takes as many seconds as it gets texts."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.calls: list[int] = []
+
+    def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
+        self.calls.append(len(texts))
+        self.clock.advance(len(texts))
+        return super().embed_documents(texts)
+
+
+def test_no_call_begins_when_the_time_of_one_is_over_so_that_the_lease_outlives_the_request(
+    clock: ManualClock,
+) -> None:
+    embedder = Slow(clock)
+
+    outcome = embed(embedder, texts(100), max_rows=25, timeout_s=60, clock=clock)
+
+    assert embedder.calls == [25, 25, 25]
+    assert missing(outcome) == list(range(75, 100))
+    assert outcome.error is not None and outcome.error.kind == "split"
+    assert lease_s(60) > 2 * 2 * 60
+
+
+def test_an_answer_within_a_quarter_of_the_time_is_quick(clock: ManualClock) -> None:
+    quick = embed(Slow(clock), texts(15), timeout_s=60, clock=clock)
+    slow = embed(Slow(clock), texts(16), timeout_s=60, clock=clock)
+
+    assert (quick.quick_rows, slow.quick_rows) == (15, 0)
+
+
+def test_a_quota_of_a_minute_that_is_less_than_the_request_is_learned_from_its_value(
+    connect: Connect,
+) -> None:
+    with GeminiServer(fault="text-quota:8") as gemini:
+        outcome = embed(connect(gemini.url, provider="gemini"), texts(30))
+
+    assert missing(outcome) == list(range(30))
+    assert outcome.error is not None
+    assert (outcome.error.kind, outcome.error.retry_after_s) == ("later", 1)
+    # Half: what else uses the key takes of it too.
+    assert (outcome.learned_max_rows, outcome.limited_rows) == (4, 30)

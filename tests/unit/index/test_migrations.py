@@ -143,4 +143,5 @@ def test_a_paused_provider_of_schema_1_keeps_its_pause_and_its_caps(path: Path) 
         state = health.read(writer.accounts, "openai")
 
     assert (state.state, state.reason, state.action, state.max_rows) == ("open", "no quota", "pay", 64)
+    assert (state.shrunk_rows, state.quick_answers, state.limited_rows) == (0, 0, 0)
     assert state.probe_at == 1_750_000_000

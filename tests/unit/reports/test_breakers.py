@@ -57,6 +57,7 @@ def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: In
         "nextProbe": NOW + 1800,
         "holdUntil": None,
         "pausedByHand": False,
+        "maxRows": None,
         "reason": "it expired",
         "action": "memline queue resume --mode batch",
     }

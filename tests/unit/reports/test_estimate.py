@@ -96,6 +96,25 @@ def test_the_time_is_that_of_the_limits_that_are_set(place: Place) -> None:
     assert "9 minutes at least" in by_requests.words()[0]
 
 
+def test_where_texts_are_counted_the_plan_counts_them(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "some-key")
+    place.configure(provider="gemini", remote={"requestsPerMinute": 100})
+
+    by_texts = plan(place.agent, [4] * 1000)
+    place.configure(provider="openai")
+    by_requests = plan(place.agent, [4] * 1000)
+
+    assert (by_texts.chosen.calls, by_texts.chosen.counted, by_texts.chosen.seconds) == (200, 1000, 540)
+    assert "by 200 requests that count as 1000:" in by_texts.words()[0]
+    assert by_texts.to_json()["countedRequests"] == 1000
+    assert (by_requests.chosen.calls, by_requests.chosen.counted, by_requests.chosen.seconds) == (1, 1, 0)
+    assert "count" not in by_requests.words()[0]
+
+
+def test_what_the_provider_taught_about_time_makes_more_requests(place: Place) -> None:
+    assert plan(place.agent, learned=Health(max_rows=50, shrunk_rows=4)).chosen.calls == 250
+
+
 def test_an_unknown_model_says_how_to_add_its_price(place: Place) -> None:
     place.configure(model="my-model", remote={"baseUrl": "http://127.0.0.1:9/v1"})
 

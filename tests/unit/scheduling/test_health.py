@@ -19,6 +19,7 @@ from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.health import BATCH, CLOSED, HALF_OPEN, OPEN, Health, Rules
 from memline.shared.scheduling.leases import LEASE_S, Request
+from memline.shared.scheduling.results import Failure
 from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     BATCH_RULES,
@@ -179,6 +180,59 @@ def test_caps_and_a_manual_pause_outlive_every_change() -> None:
 
     assert (after.max_rows, after.max_tokens, after.manual) == (5, 7, True)
     assert health.begin_probe(opened(was), "p", NOW + 10_000) is None
+
+
+def test_a_request_that_took_too_long_halves_the_next_and_quick_answers_let_them_grow_again() -> None:
+    slow = health.after_sizes(Health(), LearnedCaps(slow_rows=64))
+    same = health.after_sizes(slow, LearnedCaps(slow_rows=128))
+    smaller = health.after_sizes(same, LearnedCaps(slow_rows=32))
+    sizes = []
+    grown = smaller
+    for _ in range(2 * health.GROW_AFTER):
+        grown = health.after_sizes(grown, LearnedCaps(quick_rows=grown.shrunk_rows))
+        sizes.append(grown.shrunk_rows)
+
+    assert (slow.shrunk_rows, same.shrunk_rows, smaller.shrunk_rows) == (64, 64, 32)
+    assert sizes == [32, 32, 32, 64, 64, 64, 64, 128]
+
+
+def test_answers_to_small_requests_and_slow_answers_let_nothing_grow() -> None:
+    shrunk = Health(shrunk_rows=32, quick_answers=health.GROW_AFTER - 1)
+
+    assert health.after_sizes(shrunk, LearnedCaps(quick_rows=31)) == shrunk
+    assert health.after_sizes(shrunk, LearnedCaps()) == shrunk
+    assert health.after_sizes(shrunk, LearnedCaps(slow_rows=32)).quick_answers == 0
+
+
+def test_a_size_that_no_provider_takes_is_no_cap() -> None:
+    shrunk = Health(shrunk_rows=health.MAX_SHRUNK_ROWS // 2, quick_answers=health.GROW_AFTER - 1)
+
+    assert health.after_sizes(shrunk, LearnedCaps(quick_rows=shrunk.shrunk_rows)).shrunk_rows == 0
+
+
+def limited(was: Health, rows: int, now: float) -> Health:
+    return health.after_text_limit(was, rows, "429", "", 30.0, now, "")
+
+
+def test_a_second_limit_of_texts_for_the_same_size_halves_the_requests() -> None:
+    first = limited(Health(), 50, NOW)
+    together = limited(first, 50, NOW + 1)
+    smaller = limited(first, 20, NOW + 31)
+    second = limited(first, 50, NOW + 31)
+    after_vectors = limited(health.after_success(first), 50, NOW + 31)
+
+    assert (first.shrunk_rows, first.limited_rows, first.retry_at) == (0, 50, NOW + 30)
+    assert (together.shrunk_rows, smaller.shrunk_rows, after_vectors.shrunk_rows) == (0, 0, 0)
+    assert (second.shrunk_rows, second.limited_rows, second.retry_at) == (25, 0, NOW + 61)
+
+
+def test_a_single_text_that_meets_the_limit_for_ever_opens_the_breaker() -> None:
+    state, now, waits = Health(), NOW, 0
+    while not state.paused:
+        state, now, waits = limited(state, 1, now), now + 31, waits + 1
+
+    assert waits == 1 + health.REQUEST_RULES.limit
+    assert state.reason == "429"
 
 
 #: What may happen to requests, the likelier the more often: (what, which process or request).
@@ -494,6 +548,40 @@ def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
 
     assert calls == health.REQUEST_RULES.limit
     assert health.read(writer.accounts, "openai").paused
+
+
+def test_after_a_limit_of_texts_one_request_goes_ahead(writer: IndexWriter, clock: ManualClock) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(12))))
+    request, *_ = writer.lease(SMALL, credits=1, only_full=False)
+    failure = Failure(kind="later", error="429", retry_after_s=30.0)
+    hashes = [text.hash for text in request.texts]
+    writer.record_failure(MODEL_A, request.lease, hashes, failure, LearnedCaps(limited_rows=2))
+    clock.advance(31)
+
+    ahead = writer.lease(SMALL, credits=8, only_full=False)
+    answer(writer, ahead)
+
+    assert len(ahead) == 1
+    assert len(writer.lease(SMALL, credits=8, only_full=False)) == 5
+
+
+def test_shrunk_requests_bind_the_next_until_an_operator_resumes(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(12))))
+    (request,) = lease_all(writer)
+    failure = Failure(kind="split", error="no answer within 60 s")
+    hashes = [text.hash for text in request.texts]
+    writer.record_failure(MODEL_A, request.lease, hashes, failure, LearnedCaps(slow_rows=5))
+
+    small = lease_all(writer)
+    state = health.read(writer.accounts, "openai")
+    health.forget_caps(writer.accounts, "openai", NOW)
+
+    assert [len(request.texts) for request in small] == [5, 5, 2]
+    assert (state.failures, state.retry_at, state.state) == (0, 0, CLOSED)
+    assert health.read(writer.accounts, "openai") == Health()
+    assert backlog(writer).failed == 0
 
 
 def test_caps_that_one_model_taught_do_not_bind_another(writer: IndexWriter) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
+
 from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.index.vectors import Backlog
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import leases
@@ -48,6 +52,24 @@ def test_no_more_requests_are_in_flight_than_there_are_credits(writer: IndexWrit
     third = writer.lease(one_row, credits=3, only_full=False)
 
     assert (len(first), len(second), len(third)) == (3, 0, 1)
+
+
+def test_a_lease_outlives_the_slowest_request_that_the_settings_allow(tmp_path: Path) -> None:
+    memory = MemorySearch(remote=Remote(timeout_seconds=3600))
+    settings = AgentSettings(
+        agent="main",
+        workspace=tmp_path,
+        index_path=tmp_path / "index.sqlite",
+        state_dir=tmp_path,
+        memory=memory,
+    )
+
+    with closing(IndexWriter.of(settings)) as patient:
+        lease_s = patient.holder.lease_s
+
+    assert leases.lease_s(60) == leases.LEASE_S
+    # One request waits for another in its worker; each lasts twice the limit of a call at most.
+    assert lease_s > 2 * 2 * 3600
 
 
 def test_the_texts_of_an_expired_lease_are_sent_again(wanting: IndexWriter, clock: ManualClock) -> None:

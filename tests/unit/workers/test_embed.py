@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.request import Outcome
-from memline.shared.errors import ModelMismatch, ProviderRefused, ProviderStop
+from memline.shared.embedders.request import Outcome, ProviderSplit
+from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderRefused, ProviderStop
 from memline.shared.index.accounts import account_id
-from memline.shared.index.rows import TextRow
+from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
 from memline.workers import embed
 from memline.workers.context import Context
@@ -41,7 +41,9 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Callable[[Outcome], None]:
     """Let every request to the provider have this outcome, after a place within the limits."""
 
     def answer(outcome: Outcome) -> None:
-        def embed_now(embedder: Any, texts: list[str], before_call: Callable[[list[str]], None]) -> Outcome:
+        def embed_now(
+            embedder: Any, texts: list[str], before_call: Callable[[list[str]], None], **_: Any
+        ) -> Outcome:
             before_call(texts)
             return outcome
 
@@ -153,3 +155,62 @@ def test_a_stop_says_whether_it_is_about_the_model_or_the_account(
 
     (failed,) = sent
     assert isinstance(failed, EmbedFailed) and failed.of_model == of_model
+
+
+def test_what_counts_once_of_a_request_is_told_in_its_first_message(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    slow = ProviderBrokenAnswer("no answer within 60 s")
+    provider(Outcome(vectors=[None, None], failures=[(0, slow)], error=ProviderSplit("wait"), slow_rows=4))
+
+    work(embed.embed_texts, request(identity))
+
+    rest, failed = sent
+    assert isinstance(rest, EmbedFailed) and isinstance(failed, EmbedFailed)
+    assert (rest.kind, rest.hashes, rest.learned, rest.no_results) == (
+        "split",
+        (b"h2",),
+        LearnedCaps(slow_rows=4),
+        False,
+    )
+    # Nothing came of it, so the provider may be what is broken.
+    assert (failed.kind, failed.hashes, failed.learned, failed.no_results) == (
+        "broken",
+        (b"h1",),
+        LearnedCaps(),
+        True,
+    )
+
+
+def test_a_provider_that_works_is_not_blamed_for_texts_that_get_no_vector(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    provider(Outcome(vectors=[None, None], error=ProviderBrokenAnswer("NaN"), is_provider_well=True))
+
+    work(embed.embed_texts, request(identity))
+
+    (failed,) = sent
+    assert isinstance(failed, EmbedFailed)
+    assert (failed.kind, failed.no_results) == ("broken", False)
+
+
+def test_requests_packed_before_one_took_too_long_are_sent_in_smaller_calls(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    outcomes = [
+        Outcome(vectors=[None, None], error=ProviderSplit("wait"), slow_rows=1),
+        Outcome(vectors=[b"v1", b"v2"], quick_rows=1),
+        Outcome(vectors=[b"v1", b"v2"]),
+    ]
+
+    def embed_now(*_: Any, max_rows: int, **__: Any) -> Outcome:
+        sizes.append(max_rows)
+        return outcomes[len(sizes) - 1]
+
+    monkeypatch.setattr(embed, "embed", embed_now)
+
+    for _ in outcomes:
+        work(embed.embed_texts, request(identity))
+
+    assert sizes == [0, 1, 2]

@@ -1,0 +1,183 @@
+"""Runs against providers for which a full request is too much: each gets its texts in the end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.embedders.remote import RemoteEmbedder
+from memline.shared.index.vectors import Backlog
+from memline.shared.queue import broker
+from memline.shared.queue.messages import (
+    EmbedFailed,
+    EmbedTexts,
+    StoreFiles,
+    StoreVectors,
+    Sweep,
+    Wire,
+    encode,
+)
+from memline.workers import context as workers_context
+from memline.workers.context import Context
+from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.gemini_server import GeminiServer
+from tests.support.index_rows import backlog, file_row
+from tests.support.workspace import Place, remote
+
+# An actor belongs to the broker that is current when its module is imported.
+broker.in_process()
+from memline.workers import embed, store  # noqa: E402
+
+
+@pytest.fixture
+def gemini(place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[GeminiServer]:
+    """A Gemini that embeds the notes of this place."""
+    monkeypatch.setenv("GEMINI_API_KEY", "AIza-test")
+    with GeminiServer(dims=16) as running:
+        place.configure(provider="gemini", remote={"baseUrl": running.url})
+        yield running
+
+
+def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembered(
+    place: Place, server: EmbeddingServer, right: dict[bytes, bytes]
+) -> None:
+    place.configure(**remote(server.url, maxRows=TEXTS, timeoutSeconds=1))
+    server.control({"fault": "slow-text:90"})
+
+    report = place.index()
+    sizes = [request.rows for request in server.requests]
+    (breaker, *_) = place.status()["breakers"]
+    shown = place.run("status")
+    server.control({"fault": "", "clear_log": True})
+    with_notes(place, 2 * NOTES)
+    again = place.index()
+
+    assert not report.failed, (report.failures, report.warning)
+    assert sizes[0] == TEXTS and max(sizes[1:]) < TEXTS
+    assert right.items() <= place.contents().vectors.items()
+    assert breaker["maxRows"] < TEXTS
+    assert f"at most {breaker['maxRows']} texts in one" in shown.stdout
+    assert not again.failed
+    # The first request of another run is no larger than what came in time.
+    assert server.requests[0].rows <= breaker["maxRows"]
+
+
+def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(
+    place: Place, server: EmbeddingServer
+) -> None:
+    with_notes(place, 2)
+    place.configure(**remote(server.url, maxRows=1, timeoutSeconds=1))
+    server.control({"fault": "hang:word1x1x"})
+
+    report = place.index()
+    failures = place.status()["vector"]["failures"]
+    shown = place.run("status")
+
+    assert report.failed
+    assert (report.vectors["failed"], report.vectors["pending"]) == (1, 0)
+    assert failures == [{"path": "memory/note-1.md", "reason": report.failures[0]["reason"]}]
+    assert "no answer within 1 s; raise memorySearch.remote.timeoutSeconds" in failures[0]["reason"]
+    assert failures[0]["reason"] in shown.stdout
+    assert len([request for request in server.requests if "word1x1x" in str(request.body)]) == 3
+
+
+@pytest.mark.parametrize("fault", ["nan", "html", "zero"])
+def test_a_provider_that_answers_nonsense_is_paid_once_for_what_is_in_flight(
+    place: Place, server: EmbeddingServer, fault: str
+) -> None:
+    server.control({"fault": fault})
+
+    report = place.index()
+    paid = sum(request.rows for request in server.requests)
+    (breaker, *_) = place.status()["breakers"]
+
+    # No text is blamed, and none is sent a second time.
+    assert (report.vectors["failed"], report.vectors["pending"]) == (0, TEXTS)
+    assert paid <= TEXTS + 2 * 4, "and twice one text for each thread"
+    assert (breaker["state"], breaker["failures"]) == ("open", 1)
+    assert "(so for any text)" in report.warning and report.action
+
+
+def test_a_quota_of_gemini_that_is_less_than_a_request_gets_through(
+    place: Place, gemini: GeminiServer
+) -> None:
+    gemini.control({"fault": "text-quota:8"})
+
+    report = place.index()
+
+    assert not report.failed, (report.failures, report.warning)
+    assert report.vectors["embedded"] == TEXTS
+    assert [request.rows for request in gemini.requests][:2] == [TEXTS, 4]
+    assert place.status()["breakers"][0]["maxRows"] == 4
+
+
+def pump(place: Place, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
+    """Let one worker of each kind work in a time that this test moves; returns (time, texts) of the calls."""
+    waiting: deque[Wire] = deque([StoreFiles(agent="main", files=(file_row("a.md", *map(str, range(30))),))])
+    for module in ("embed", "store"):
+        monkeypatch.setattr(f"memline.workers.{module}.send", waiting.append)
+    calls: list[tuple[float, int]] = []
+    embedding = RemoteEmbedder.embed_documents
+
+    def embed_documents(embedder: RemoteEmbedder, texts: Sequence[str]) -> list[bytes]:
+        calls.append((clock.now(), len(texts)))
+        return embedding(embedder, texts)
+
+    monkeypatch.setattr(RemoteEmbedder, "embed_documents", embed_documents)
+    actors: dict[type[Wire], Any] = {
+        EmbedFailed: store.embed_failed,
+        EmbedTexts: embed.embed_texts,
+        StoreFiles: store.store_files,
+        StoreVectors: store.store_vectors,
+        Sweep: store.sweep,
+    }
+    context = Context(place.settings, clock=clock)
+    workers_context.use(context)
+    with closing(context):
+        writer = context.writer("main")
+        identity = context.choice("main").identity
+        assert identity is not None
+        writer.retarget(identity)
+        # Far more rounds than it takes.
+        for _ in range(3_000):
+            while waiting:
+                message = waiting.popleft()
+                actors[type(message)].fn(encode(message))
+            if backlog(writer) == Backlog(ready=30):
+                break
+            clock.advance(1)
+            waiting.append(Sweep(agent="main"))
+        workers_context.use(None)
+        assert backlog(writer) == Backlog(ready=30)
+    return calls
+
+
+def test_a_quota_that_gemini_does_not_name_is_found_by_halving_after_the_second_no(
+    place: Place, gemini: GeminiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gemini.control({"fault": "text-quota-unnamed:8"})
+
+    calls = pump(place, ManualClock(), monkeypatch)
+
+    sizes = [texts for _, texts in calls]
+    assert list(dict.fromkeys(sizes))[:3] == [30, 15, 7]
+    assert sizes.count(30) == 2
+
+
+def test_gemini_gets_no_more_texts_in_a_minute_than_the_settings_allow(
+    place: Place, gemini: GeminiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.configure(remote={"baseUrl": gemini.url, "requestsPerMinute": 10})
+
+    calls = pump(place, ManualClock(), monkeypatch)
+
+    minutes = [sum(texts for at, texts in calls if begin <= at < begin + 60) for begin, _ in calls]
+    # A tenth is left to questions.
+    assert max(minutes) == 9
+    assert sum(texts for _, texts in calls) == 30
