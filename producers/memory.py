@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexFault, IndexMissing
+from memline.shared.errors import BadRequest, IndexFault, IndexMissing, PathNotAllowed
 from memline.shared.search.results import Answer, SearchRequest
 from memline.shared.values import value
 
@@ -183,10 +183,11 @@ class Memory:
     def get(
         self, path: str, *, first: int | None = None, lines: int | None = None, chat: Chat | None = None
     ) -> Excerpt:
-        """Read lines of a note by its path or citation (`path#L5-L7`); `first` wins over the citation.
+        """Read lines of a note by its path, its citation (`path#L5-L7`), or its title.
 
-        A note that does not exist has the status `not_found`. Raises PathNotAllowed for every other file, and
-        AccessDenied for the long-term note in a `chat` that is not private.
+        `first` wins over the citation. A note that does not exist has the status `not_found`. Raises
+        PathNotAllowed for every other file, AccessDenied for the long-term note in a `chat` that is not
+        private, and BadRequest for a title that several notes have.
         """
         from memline.shared.sources.excerpt import parse_citation, read_excerpt
         from memline.shared.sources.paths import MemoryPaths
@@ -196,7 +197,28 @@ class Memory:
             first, lines = cited.first or 1, cited.lines if lines is None else lines
         paths = MemoryPaths.of(self.settings)
         private = sees_private(self.settings, chat)
-        return read_excerpt(paths, cited.path, first=first, lines=lines, private=private, clock=self._clock)
+        read = partial(read_excerpt, paths, first=first, lines=lines, private=private, clock=self._clock)
+        try:
+            excerpt = read(cited.path)
+        except PathNotAllowed:
+            if (note := self._note_named(cited.path)) is None:
+                raise
+            return read(note)
+        note = self._note_named(cited.path) if excerpt.status == "not_found" else None
+        return read(note) if note else excerpt
+
+    def _note_named(self, name: str) -> str | None:
+        """Return the path of the one note with this title; None when there is none, or no index."""
+        from memline.shared.index import driver, ledger
+        from memline.shared.sources.front_matter import named
+
+        found: list[str] = []
+        # Without an index a path is still a path.
+        with suppress(IndexFault), driver.reading_if_any(self.settings.index_path) as reader:
+            found = named(ledger.names_of_notes(reader), name) if reader else []
+        if len(found) > 1:
+            raise BadRequest(f"several notes have this title: {', '.join(found[:5])}", hint="give a path")
+        return found[0] if found else None
 
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None

@@ -10,6 +10,7 @@ from memline.producers.cli.options import Invocation, command, echo, echo_file, 
 @command(
     "memline get MEMORY.md",
     "memline get memory/2026-02-10.md --from 40 --lines 20",
+    "memline get 'Deploy plan'",
     "memline get memory/2026-02-10.md --json",
     json=True,
 )
@@ -19,7 +20,8 @@ from memline.producers.cli.options import Invocation, command, echo, echo_file, 
 def get(invocation: Invocation, path: str, first: int | None, lines: int | None, as_json: bool) -> int:
     """Print a memory file, or some of its lines.
 
-    PATH is a path as `memline search` cites it; `path#L5-L7` is understood too.
+    PATH is a path as `memline search` cites it, `path#L5-L7`, or the title, an alias or the file name of a
+    note.
     """
     from memline.producers.memory import Memory
 

@@ -53,6 +53,8 @@ class LedgerEntry:
     outcome: str
     reason: str
     chunking: str
+    names: str = ""
+    day: str = ""
     #: Of a transcript, how far it was read.
     progress: Progress | None = None
 
@@ -79,6 +81,8 @@ _COLUMNS = (
     "outcome",
     "reason",
     "chunking",
+    "names",
+    "day",
 )
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 _PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day"
@@ -203,6 +207,13 @@ def save_progress(connection: Connection, file_id: int, progress: Progress | Non
         f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (file_id, progress.consumed, progress.lines, resume, progress.title, *astuple(progress.counts)),
     )
+
+
+def names_of_notes(connection: Connection) -> list[tuple[str, str]]:
+    """Return (path, title and aliases, one a line) of every note that is indexed, sorted by path."""
+    return connection.execute(
+        "SELECT path, names FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
+    ).fetchall()
 
 
 def session_days(connection: Connection) -> dict[int, tuple[str, str]]:

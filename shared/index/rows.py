@@ -31,6 +31,9 @@ class FileRow:
     chunks: tuple[Chunk, ...] | None = ()
     #: Digest of the chunking settings the chunks were made with.
     chunking: str = ""
+    #: Title and aliases of a note, one a line, as `front_matter.name_key` has them; and its day (ISO).
+    names: str = ""
+    day: str = ""
     #: For a transcript how far it was read; its `hash` is that of the bytes read so far.
     progress: Progress | None = None
     #: Hash the ledger must have for `chunks` to continue what is there; empty when they continue nothing.

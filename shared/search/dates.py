@@ -53,9 +53,14 @@ def days_in(text: str) -> tuple[str, ...]:
 
 
 def day_of_path(path: str) -> date | None:
-    """Read the day in the name of a file (`memory/2026-02-10-rollout.md`); None when there is none."""
-    match = re.search(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)", path.rpartition("/")[2])
-    return _valid(*map(int, match.groups())) if match else None
+    """Read the day in the name of a file; None when there is none.
+
+    `2026-02-10-rollout.md`, Logseq's `2026_02_10.md` and the compact `20260210.md` are of the same day.
+    """
+    match = re.search(r"(?<!\d)(\d{4})([-_]?)(\d{2})\2(\d{2})(?!\d)", path.rpartition("/")[2])
+    if match is None or (not match[2] and not match[1].startswith(("19", "20"))):
+        return None
+    return _valid(int(match[1]), int(match[3]), int(match[4]))
 
 
 def day_of_time(seconds: float) -> date:

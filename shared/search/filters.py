@@ -28,7 +28,8 @@ def files_within(
 ) -> list[int]:
     """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
     rows = connection.execute(
-        "SELECT id, path, mtime_ns, source FROM files WHERE ? IN ('', source) ORDER BY id", (request.source,)
+        "SELECT id, path, mtime_ns, source, day FROM files WHERE ? IN ('', source) ORDER BY id",
+        (request.source,),
     )
     files = [row for row in rows if not sources or row[3] in sources]
     if not request.private:
@@ -41,11 +42,13 @@ def files_within(
         return [row[0] for row in files]
     sessions = ledger.session_days(connection)
     within = []
-    for file_id, path, mtime_ns, _ in files:
+    for file_id, path, mtime_ns, _, day in files:
         if file_id in sessions:
             first, last = map(date.fromisoformat, sessions[file_id])
         else:
-            first = last = day_of_path(path) or day_of_time(mtime_ns / 1e9)
+            first = last = (
+                date.fromisoformat(day) if day else day_of_path(path) or day_of_time(mtime_ns / 1e9)
+            )
         if last >= bounds[0] and first <= bounds[1]:
             within.append(file_id)
     return within

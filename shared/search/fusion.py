@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.dates import day_of_path, day_of_time
@@ -54,6 +55,8 @@ class Candidate:
     start_line: int = 0
     end_line: int = 0
     mtime_ns: int = 0
+    #: ISO day of the note's front matter; empty when it has none.
+    day: str = ""
     #: The score of all retrievers together.
     fused: float = 0.0
     #: Share of it that age leaves.
@@ -131,12 +134,12 @@ def top_k(candidates: Sequence[Candidate], k: int) -> Sequence[Candidate]:
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:
     """Set the share of its score that each candidate keeps for its age.
 
-    Only what has a day decays: a note with a date in its name, and a transcript by the time of its file.
+    Only what has a day decays: a note with one in its front matter or its name, a transcript by its time.
     `MEMORY.md` and notes without a date are about what holds.
     """
     today = day_of_time(now)
     for candidate in candidates:
-        day = day_of_path(candidate.path)
+        day = date.fromisoformat(candidate.day) if candidate.day else day_of_path(candidate.path)
         if day is None and candidate.source == "sessions":
             day = day_of_time(candidate.mtime_ns / 1e9)
         if day is not None:

@@ -35,8 +35,9 @@ POOL_STEP = 50
 _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
 
 _DETAILS = (
-    "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns"
-    " FROM chunks JOIN files ON files.id = chunks.file_id WHERE chunks.id IN (SELECT value FROM json_each(?))"
+    "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns,"
+    " files.day FROM chunks JOIN files ON files.id = chunks.file_id"
+    " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 _TEXTS = "SELECT id, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -196,7 +197,7 @@ class _Search:
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
         for chunk_id, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
             each = by_id[chunk_id]
-            each.path, each.source, each.start_line, each.end_line, each.mtime_ns = details
+            each.path, each.source, each.start_line, each.end_line, each.mtime_ns, each.day = details
         if decay.enabled:
             fusion.apply_decay(candidates, self.now, decay.half_life_days)
         ranked = sorted(candidates, key=lambda candidate: candidate.order)

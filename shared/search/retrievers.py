@@ -38,7 +38,10 @@ _MATCHING = (
     "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
 )
 _COUNT = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
-_NAMED = "SELECT id, path FROM files WHERE path LIKE ? ESCAPE '\\'"
+_NAMED = (
+    "SELECT id, path, names FROM files WHERE path LIKE ? ESCAPE '\\'"
+    " OR names <> '' AND instr(char(10) || names || char(10), char(10) || ? || char(10))"
+)
 _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
     " ORDER BY file_id, ordinal LIMIT ?"
@@ -160,8 +163,9 @@ def by_name(
         wanted = _slug(name)
         # `_` is any character: `deploy notes` is deploy-notes.md and deploy_notes.md.
         pattern = "%" + re.sub(r"([\\%])", r"\\\1", wanted).replace("-", "_") + "%"
-        for file_id, path in connection.execute(_NAMED, (pattern,)):
-            if tier := _tier(wanted, _slug(path)):
+        for file_id, path, names in connection.execute(_NAMED, (pattern, wanted)):
+            # A title or an alias names a note as its file does.
+            if tier := _tier(wanted, _slug(path)) or STEM * (wanted in names.split("\n")):
                 tiers[file_id] = max(tier, tiers.get(file_id, 0))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}

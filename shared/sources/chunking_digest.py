@@ -5,8 +5,9 @@ Apart from `chunking`, since every search needs it and importing that module tak
 
 from __future__ import annotations
 
-#: Raised whenever the same text gives other chunks: files chunked by an older version are chunked again.
-CHUNKING_VERSION = 1
+#: Raised whenever the same text gives other chunks, names or days: files read by an older version are read
+#: again.
+CHUNKING_VERSION = 2
 
 #: The same for transcripts: what is taken out of them, what is redacted, how messages are cut.
 TRANSCRIPT_VERSION = 3

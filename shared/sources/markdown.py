@@ -45,7 +45,7 @@ def outline(lines: list[str]) -> Outline:
     """Return the outline of the lines of a text; nothing in a fence or the front matter is a heading."""
     headings: list[Heading] = []
     fences: list[tuple[int, int]] = []
-    body = _front_matter_end(lines)
+    body = front_matter_end(lines)
     if title := _front_title(lines[:body]):
         headings.append(Heading(line=0, level=0, title=title))
     fence, opened = "", 0
@@ -100,7 +100,7 @@ class Trail:
         return " > ".join(titles)
 
 
-def _front_matter_end(lines: list[str]) -> int:
+def front_matter_end(lines: list[str]) -> int:
     """Count the lines of the front matter, its fences included; 0 when there is none."""
     # A first line of dashes with prose below it is a rule, not the start of front matter.
     if lines[0].rstrip() != "---" or len(lines) < 2 or not _FRONT_KEY.match(lines[1]):

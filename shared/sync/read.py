@@ -17,7 +17,9 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.chunking import Chunk, split
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import problem_at
-from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths, is_transcript
+from memline.shared.sources.front_matter import About, about
+from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.transcripts.files import TranscriptFolder, transcript_folder_of
 
@@ -65,11 +67,14 @@ class FileReader:
                 return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
             digest = chunking_digest(chunking.tokens, chunking.overlap)
             before = entry and (entry.outcome, entry.hash, entry.chunking, entry.source)
+            said = About()
             if reading.outcome != outcomes.INDEXED:
                 chunks: tuple[Chunk, ...] | None = ()
             elif not force and before == (reading.outcome, reading.sha256, digest, MEMORY):
                 chunks = None
             else:
+                lines = reading.text.split("\n")
+                said = about(lines, front_matter_end(lines))
                 chunks = tuple(
                     split(reading.text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
                 )
@@ -85,6 +90,9 @@ class FileReader:
                 observed_ns=reading.observed_ns,
                 chunks=chunks,
                 chunking=digest,
+                names="\n".join(said.names),
+                # The long-term note is about what holds, whatever its day.
+                day="" if path in LONG_TERM else said.day,
             )
         except Exception as error:
             # A bug must not take the other files of the message with it; the ledger keeps what happened.

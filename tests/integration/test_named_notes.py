@@ -1,0 +1,95 @@
+"""Front matter counts: titles, aliases, tags and days are found, and a note is read by its title."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers.memory import Memory
+from memline.shared.errors import BadRequest, PathNotAllowed
+from tests.support.workspace import Place, paths
+
+PLAN = """---
+title: Deploy Plan
+aliases: [rollout, Grosser Plan]
+tags: [ops/k8s, quarterly]
+date: 2026-02-10
+---
+# Steps
+
+Ask [[Ada Lovelace|Ada]] before [[cutover_window]].
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    made = Place(folder=tmp_path / "user")
+    made.write("projects/p1.md", PLAN)
+    made.write("journals/2026_03_02.md", "- Lunch with the auditors.\n")
+    made.write("20260415 retro.md", "We were late.\n")
+    made.write("old/untitled.md", "---\ncreated: 2019-05-06\n---\nThe auditors again.\n")
+    made.index()
+    return made
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        *("rollout", "grosser plan", "quarterly", "k8s", "Deploy Plan", "ada lovelace", "cutover window"),
+        "[[Ada Lovelace]]",
+    ],
+)
+def test_what_a_note_says_of_itself_and_links_to_is_found(place: Place, question: str) -> None:
+    assert paths(place.search(question))[:1] == ["projects/p1.md"]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [
+        ("2026-02-10", "2026-02-10", ["projects/p1.md"]),
+        ("2026-03-01", "2026-03-31", ["journals/2026_03_02.md"]),
+        ("2026-04-15", "2026-04-15", ["20260415 retro.md"]),
+        ("2019-01-01", "2019-12-31", ["old/untitled.md"]),
+    ],
+)
+def test_days_of_names_and_of_front_matter_limit_a_search(
+    place: Place, since: str, until: str, found: list[str]
+) -> None:
+    answer = place.search("auditors late steps", since=since, until=until)
+
+    assert paths(answer) == found
+
+
+def test_a_day_of_the_front_matter_makes_a_note_fade(place: Place) -> None:
+    place.configure(query={"hybrid": {"temporalDecay": {"enabled": True}}})
+
+    answer = place.search("auditors", explain=True)
+
+    decays = {hit.path: hit.explanation["decay"] for hit in answer.hits if hit.explanation}
+    assert decays["old/untitled.md"] < decays["journals/2026_03_02.md"]
+
+
+def test_a_note_is_read_by_its_title(place: Place) -> None:
+    place.write("other.md", "---\ntitle: Twin\n---\n")
+    place.write("another.md", "---\naliases: [twin]\n---\n")
+    place.index()
+    with Memory.of(place.settings, place.agent) as memory:
+        for name in ("Deploy Plan", "rollout", "[[deploy plan]]", "Deploy Plan#L8"):
+            assert memory.get(name).path == "projects/p1.md"
+        assert memory.get("Deploy Plan#L9", lines=1).text.startswith("Ask [[Ada")
+        assert memory.get("untitled").path == "old/untitled.md"
+        assert memory.get("gone.md").status == "not_found"
+        with pytest.raises(BadRequest, match=r"another\.md, other\.md"):
+            memory.get("Twin")
+        with pytest.raises(PathNotAllowed):
+            memory.get("No Such Title")
+
+
+def test_names_and_days_of_an_older_index_come_with_its_next_run(place: Place) -> None:
+    place.execute("UPDATE files SET names = '', day = '', chunking = '1:400:80'")
+
+    report = place.index()
+
+    assert report.files["changed"] == 4
+    assert place.rows("SELECT day FROM files WHERE path = 'projects/p1.md'") == [("2026-02-10",)]

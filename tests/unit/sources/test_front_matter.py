@@ -1,0 +1,48 @@
+"""What a note says of itself: title, aliases and day, in the forms that people write."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.sources.front_matter import about, name_key, named
+from memline.shared.sources.markdown import front_matter_end
+
+
+def said(text: str) -> tuple[tuple[str, ...], str]:
+    lines = text.split("\n")
+    read = about(lines, front_matter_end(lines))
+    return read.names, read.day
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "day"),
+    [
+        ("---\ntitle: Deploy Plan\ndate: 2026-02-10\n---\nx", ("deploy-plan",), "2026-02-10"),
+        ("---\ntitle: 'A: b'\naliases: [One, \"Two Words\"]\n---", ("a:-b", "one", "two-words"), ""),
+        ("---\naliases:\n  - One\n  - Two Words\n---", ("one", "two-words"), ""),
+        ("---\ncreated: 2026-02-10T10:00:00Z\n---", (), "2026-02-10"),
+        ("---\nalias: One\ncreated: 20260210\n---", ("one",), "2026-02-10"),
+        ("---\ncreated: 2026-01-01\ndate: '2026-02-10'\n---", (), "2026-02-10"),
+        ("---\ndate: [[2026-02-10]]\n---", (), "2026-02-10"),
+        ("---\ndate: 2026-13-45\n---", (), ""),
+        ("---\ndate: soon\nmeta:\n  title: no\n---", (), ""),
+        ("title:: Deploy Plan\nalias:: One, Two Words\n\n- x", ("deploy-plan", "one", "two-words"), ""),
+        ("- created:: 2026-02-10\n- text", (), "2026-02-10"),
+        ("# A note\n\ntitle: no", (), ""),
+        ("Note: this is prose, see std::vector\n", (), ""),
+        ("", (), ""),
+    ],
+)  # fmt: skip
+def test_title_aliases_and_day_are_read(text: str, names: tuple[str, ...], day: str) -> None:
+    assert said(text) == (names, day)
+
+
+def test_a_note_is_named_by_its_title_an_alias_or_its_file() -> None:
+    notes = [("a/Deploy plan.md", ""), ("b.md", "deploy-plan\nrollout"), ("x___y.md", ""), ("c/one.md", "")]
+
+    assert named(notes, "[[Deploy Plan]]") == ["b.md"]
+    assert named(notes, "rollout") == ["b.md"]
+    assert named(notes, "x/y") == ["x___y.md"]
+    assert named(notes, "ONE") == ["c/one.md"]
+    assert named(notes, "") == named(notes, "none") == []
+    assert name_key(" Straße_1 ") == "strasse-1"
