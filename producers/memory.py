@@ -291,6 +291,7 @@ class Memory:
                 from memline.shared.embedders.choice import choose
                 from memline.shared.search.service import MemorySearch
                 from memline.shared.search.staleness import Staleness
+                from memline.shared.sync.freshness import is_fresh
 
                 choice = choose(self.settings)
                 # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues
@@ -305,5 +306,8 @@ class Memory:
                     limits=fleet_limits(self._settings, self.settings, choice),
                     clock=self._clock,
                 )
-                self._parts = search, Staleness(look)
+                self._parts = (
+                    search,
+                    Staleness(look, is_fresh=partial(is_fresh, self.settings, clock=self._clock)),
+                )
             return self._parts

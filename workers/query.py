@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index.driver import reading
@@ -12,6 +13,7 @@ from memline.shared.queue.routes import actor
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.service import MemorySearch
 from memline.shared.search.staleness import DiskState, Staleness
+from memline.shared.sync.freshness import is_fresh
 from memline.shared.sync.plan import make_plan, read_index_state
 from memline.workers.context import Context, current
 
@@ -48,7 +50,9 @@ class _Memory:
         self._search = MemorySearch(
             self._settings, choice=self._choice, long_lived=True, limits=context.limits, clock=context.clock
         )
-        self._staleness = Staleness(self._look, background=True)
+        self._staleness = Staleness(
+            self._look, is_fresh=partial(is_fresh, self._settings, clock=context.clock), background=True
+        )
 
     def ask(self, request: SearchRequest) -> dict[str, object]:
         """Answer a question as JSON."""

@@ -13,6 +13,7 @@ from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, Index
 from memline.shared.index import chunks, copies, meta, vectors
 from memline.shared.index.driver import faults, move_aside, open_writer, refuse_foreign
 from memline.shared.store import IndexWriter
+from memline.shared.sync import freshness
 from memline.shared.values import value
 
 #: The ending of a backup: the file of an agent is `<agent>.sqlite`.
@@ -110,6 +111,8 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
                     meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                 writer.recover()
             copies.put_in_place(stage, live, index)
+    # What a process that follows the files said of the index before.
+    freshness.forget(agent)
     return _summary(agent.agent, index, index.stat().st_size)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
@@ -47,6 +50,42 @@ def folders_of(files: WatchedFiles) -> frozenset[WatchedFolder]:
         if not any(folder.path.startswith(tree.rstrip(os.sep) + os.sep) for tree in whole - {folder.path})
         and (folder.recursive or folder.path not in whole)
     )
+
+
+#: File systems whose every change the kernel of this host makes, and so tells of. Of others (NFS, SMB, 9p,
+#: virtiofs, FUSE) a change by another host is not told.
+_LOCAL = frozenset(
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "reiserfs", "tmpfs"}
+    | {"xfs", "zfs"}
+)
+
+
+def are_local(folders: Iterable[WatchedFolder], table: str = "/proc/self/mountinfo") -> bool:
+    """Tell whether all that is in these folders is on disks of this host; False where that cannot be told."""
+    try:
+        with Path(table).open(encoding="utf-8", errors="surrogateescape") as lines:
+            mounts = [_mount(line) for line in lines]
+    except (OSError, IndexError):
+        return False
+    for folder in folders:
+        path = os.path.realpath(folder.path)
+        inside = [kind for point, kind in mounts if folder.recursive and _is_below(point, path)]
+        # The last of the longest: a later mount hides an earlier one.
+        around = [(len(point), at, kind) for at, (point, kind) in enumerate(mounts) if _is_below(path, point)]
+        if not around or not {max(around)[2], *inside} <= _LOCAL:
+            return False
+    return True
+
+
+def _mount(line: str) -> tuple[str, str]:
+    """Read where a line of mountinfo (`man proc`) mounts, and the kind of file system."""
+    before, _, after = line.partition(" - ")
+    point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4])
+    return point, after.split()[0]
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _tree(root: str) -> set[WatchedFolder]:

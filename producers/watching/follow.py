@@ -24,6 +24,7 @@ from memline.shared.logs import Log
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sources.transcripts.files import transcript_folder_of
 from memline.shared.sync.changes import Changes
+from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 
 #: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
@@ -61,6 +62,7 @@ class Follower:
                 for watcher in agent.watchers:
                     # Before the first scan: a change in between is then seen by both, not by none.
                     self._stack.enter_context(watcher)
+                self._stack.callback(agent.mark.withdraw)
             self.tick()
             self._stack = self._stack.pop_all()
         return self
@@ -97,16 +99,28 @@ class _AgentFollower:
         self.settings = settings
         self._clock = clock
         self.watchers: list[Watcher] = []
+        #: Tells searches that a look of theirs would find nothing to do.
+        self.mark = FreshMark(settings, clock=clock)
         sync, rescan = settings.memory.sync, self._request_scan
         if sync.watch and MEMORY in settings.memory.sources:
             notes = MemoryPaths.of(settings)
             quiet = debounce.Debounce(sync.watch_debounce_ms / 1000)
-            self.watchers.append(Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan))
+            self.watchers.append(
+                Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.withdraw)
+            )
         transcripts = transcript_folder_of(settings)
         self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
         if sync.watch and transcripts:
             quiet = debounce.Debounce(debounce.TRANSCRIPT_QUIET_S, debounce.TRANSCRIPT_CEILING)
-            self.watchers.append(Watcher(transcripts, quiet, on_paths=self.on_transcripts, on_rescan=rescan))
+            self.watchers.append(
+                Watcher(
+                    transcripts,
+                    quiet,
+                    on_paths=self.on_transcripts,
+                    on_rescan=rescan,
+                    on_event=self.mark.withdraw,
+                )
+            )
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
         #: Whether a scan finds the first import, or what changed while this process was off. It is sent as
@@ -128,6 +142,10 @@ class _AgentFollower:
 
     def tick(self) -> bool:
         """Feed what waits, or scan when that is due; True after a scan that succeeded."""
+        if all(watcher.is_watching for watcher in self.watchers):
+            self.mark.beat()
+        else:
+            self.mark.withdraw()
         try:
             if self._feeder is not None:
                 self._advance(self._feeder)
@@ -171,6 +189,7 @@ class _AgentFollower:
         scanned_ns = self._clock.now_ns()
         # Set before the scan: one that is requested meanwhile is not forgotten.
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
+        number, about = self.mark.withdraw(), self.mark.about()
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
         plan = make_plan(self.settings, choose(self.settings), known)
@@ -188,6 +207,9 @@ class _AgentFollower:
             self._is_queue_down = False
         else:
             self._is_first_look = False
+        is_certain = not plan.discovery.unlisted and all(watcher.sees_all() for watcher in self.watchers)
+        if self.watchers and is_certain and not plan.changes.to_read():
+            self.mark.give(number, about)
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""

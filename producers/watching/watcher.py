@@ -20,7 +20,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from memline.producers.watching.debounce import Debounce
-from memline.producers.watching.folders import WatchedFiles, WatchedFolder, folders_of
+from memline.producers.watching.folders import WatchedFiles, WatchedFolder, are_local, folders_of
 from memline.shared.logs import Log
 from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
@@ -67,15 +67,18 @@ class Watcher(events.FileSystemEventHandler):
         *,
         on_paths: Callable[[set[str]], None],
         on_rescan: Callable[[], None],
+        on_event: Callable[[], object] = lambda: None,
         new_observer: Callable[[], BaseObserver] = Observer,
     ) -> None:
         """`on_paths` is called with the ledger paths that changed, `on_rescan` when only a full scan will do.
 
-        When a call raises, the error is logged and the same is tried again a little later.
+        When a call raises, the error is logged and the same is tried again a little later. `on_event` is
+        called at once, from the observer's threads.
         """
         self._files = files
         self._on_paths = on_paths
         self._on_rescan = on_rescan
+        self._on_event = on_event
         self._new_observer = new_observer
         where = files.workspace if isinstance(files, MemoryPaths) else files.folder
         self._log = Log("watch", folder=where)
@@ -126,7 +129,20 @@ class Watcher(events.FileSystemEventHandler):
                 # A name that no message can carry: a full scan reports it if it is like that of a note.
                 self._add(_SCAN)
 
+    @property
+    def is_watching(self) -> bool:
+        """Tell whether the system tells of every change now; an observer may have died a moment ago."""
+        observer = self._observer
+        if self.mode != WATCHING or observer is None:
+            return False
+        return all(each.is_alive() for each in (observer, *observer.emitters.copy()))
+
+    def sees_all(self) -> bool:
+        """Tell whether no change can escape: `is_watching`, and all files are on disks of this host."""
+        return self.is_watching and are_local(self._folders)
+
     def _add(self, name: str) -> None:
+        self._on_event()
         with self._changed:
             self._debounce.add(name, time.monotonic())
             self._changed.notify()
@@ -175,7 +191,7 @@ class Watcher(events.FileSystemEventHandler):
             self._on_rescan()
         if self._observer is not None:
             # An emitter ends when its folder is deleted, also when a new one has its name already.
-            if all(each.is_alive() for each in (self._observer, *self._observer.emitters.copy())):
+            if self.is_watching:
                 return
             self._log.warning("watch.observer_died")
             self._watch()

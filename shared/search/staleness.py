@@ -4,7 +4,8 @@ A look walks the workspace: 2 ms for 100 notes, 100 ms for 10,000. Taken by ever
 the work; taken by a clock, a note that was just saved would be missed. So a search looks when the last look
 has been paid for `SHARE` times over: with 100 notes at every search of a person, with 10,000 every five
 seconds. A query worker, which stores nothing, looks in the background instead while searches come often: the
-search that found the last look too old, one in twenty, waited 40 ms for it at 2,000 files.
+search that found the last look too old, one in twenty, waited 40 ms for it at 2,000 files. While `watch` or
+`up` says that nothing is behind (`shared.sync.freshness`) no search looks.
 """
 
 from __future__ import annotations
@@ -45,10 +46,13 @@ class Staleness:
         self,
         look: Callable[[], DiskState],
         *,
+        is_fresh: Callable[[], bool] = lambda: False,
         background: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`is_fresh`: whether a process that follows the files says that a look would find nothing to do."""
         self._look = look
+        self._is_fresh = is_fresh
         self._background = background
         self._monotonic = monotonic
         self._looking = threading.Lock()
@@ -82,10 +86,11 @@ class Staleness:
     def look_now(self) -> DiskState:
         """Look whatever is known: this process has just changed a file, or the index was removed."""
         with self._looking:
-            return self._refresh()
+            return self._refresh(is_trusting=False)
 
-    def _refresh(self) -> DiskState:
-        self._state = self._look()
+    def _refresh(self, *, is_trusting: bool = True) -> DiskState:
+        is_fresh = is_trusting and self._is_fresh()
+        self._state = DiskState() if is_fresh else self._look()
         self._looked_at = self._monotonic()
         return self._state
 

@@ -16,6 +16,8 @@ import memline
 from memline import Answer, MemlineError, Memory
 from memline.shared.errors import AccessDenied
 from memline.shared.search.agent_view import chat_of
+from memline.shared.sync import freshness
+from memline.shared.sync.freshness import FreshMark
 from tests.support.process import ROOT
 
 
@@ -163,3 +165,34 @@ def test_errors_are_of_the_one_tree_and_say_what_to_do(memory: Memory, call: obj
         call(memory)  # type: ignore[operator]
 
     assert caught.value.hint
+
+
+def test_a_search_takes_the_word_of_a_process_that_follows_the_files(
+    memory: Memory, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
+    assert memory.search("ERR_CONN_42").hits
+    mark = FreshMark(memory.settings)
+    mark.give(mark.withdraw(), mark.about())
+    memory.close()
+    (notes / "memory" / "later.md").write_text("plugh\n")
+    assert not memory.search("plugh").hits
+
+    mark.withdraw()
+
+    memory.close()
+    assert memory.search("plugh").hits
+
+
+def test_an_entry_is_found_at_once_whatever_another_process_says(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
+    assert memory.search("ERR_CONN_42").hits
+    mark = FreshMark(memory.settings)
+    mark.give(mark.withdraw(), mark.about())
+
+    memory.append("plugh")
+
+    assert memory.search("plugh").hits
+    mark.withdraw()

@@ -12,6 +12,8 @@ from memline.producers.memory import Memory
 from memline.producers.moving.backup import back_up, backups_at, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver
+from memline.shared.sync import freshness
+from memline.shared.sync.freshness import FreshMark, is_fresh
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, note, paths, remote, until
@@ -184,3 +186,18 @@ def test_a_restore_asks_first(place: Place, tmp_path: Path) -> None:
     assert refused.status == 2
     assert "--yes" in refused.stderr
     assert place.contents() == before
+
+
+def test_after_a_restore_the_word_of_a_watcher_is_not_taken(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
+    back_up([place.agent], tmp_path / "saved")
+    mark = FreshMark(place.agent)
+    mark.give(mark.withdraw(), mark.about())
+    assert is_fresh(place.agent)
+
+    put_back(place, tmp_path / "saved")
+
+    assert not is_fresh(place.agent)
+    mark.withdraw()

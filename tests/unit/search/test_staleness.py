@@ -33,6 +33,25 @@ class Looks:
         return DiskState(files_behind=self.count, look_s=self.took_s)
 
 
+def test_nobody_looks_while_a_process_says_that_nothing_is_behind() -> None:
+    words = [True, True, False]
+    looks = Looks(0.01)
+    looks.staleness = Staleness(looks.look, is_fresh=lambda: words.pop(0), monotonic=looks.clock.now)
+
+    for _ in range(2):
+        assert looks.staleness.state() == DiskState()
+        looks.clock.advance(LONGEST_S)
+    assert looks.count == 0
+    assert looks.staleness.state().files_behind == 1
+
+
+def test_a_process_that_changed_a_file_itself_looks_whatever_another_one_says() -> None:
+    looks = Looks(0.01)
+    looks.staleness = Staleness(looks.look, is_fresh=lambda: True, monotonic=looks.clock.now)
+
+    assert looks.staleness.look_now().files_behind == 1
+
+
 def test_the_first_question_looks() -> None:
     looks = Looks(0.01)
 

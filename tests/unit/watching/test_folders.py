@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memline.producers.watching.folders import WatchedFolder, folders_of
+import pytest
+
+from memline.producers.watching.folders import WatchedFolder, are_local, folders_of
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sources.paths import MemoryPaths
 
@@ -100,3 +102,40 @@ def test_a_hidden_folder_is_watched_when_it_is_named(tmp_path: Path) -> None:
         "ws/memory": False,
         "ws/memory/.drafts": True,
     }
+
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+23 22 0:21 / /proc rw,nosuid - proc proc rw
+30 22 0:30 / /srv/team rw - nfs4 server:/team rw
+31 22 0:31 / /srv/with\\040space rw shared:9 - virtiofs notes rw
+32 22 0:32 / /srv/team/here rw - xfs /dev/vdb rw
+33 22 0:33 / /late rw - ext4 /dev/vdc rw
+34 22 0:34 / /late rw - fuse.sshfs host: rw
+"""
+
+
+@pytest.mark.parametrize(
+    "path, recursive, local",
+    [
+        ("/home/me/notes", True, True),
+        ("/srv/team/notes", True, False),
+        ("/srv/team/here/notes", True, True),
+        ("/srv/with space/notes", True, False),
+        ("/srv", True, False),
+        ("/srv", False, True),
+        ("/srv/teams", True, True),
+        ("/late", False, False),
+    ],
+)
+def test_only_the_disks_of_this_host_tell_of_every_change(
+    tmp_path: Path, path: str, recursive: bool, local: bool
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(MOUNTS)
+
+    assert are_local([WatchedFolder(path=path, recursive=recursive)], str(table)) is local
+
+
+def test_where_the_system_does_not_list_its_mounts_no_folder_counts_as_local(tmp_path: Path) -> None:
+    assert not are_local([WatchedFolder(path="/", recursive=False)], str(tmp_path / "missing"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,13 @@ import pytest
 
 from memline.producers.runs import feed as feed_module
 from memline.producers.watching import follow as follow_module
+from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.follow import Follower
 from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
-from tests.support.workspace import Place
+from memline.shared.sync import freshness
+from memline.shared.sync.freshness import is_fresh
+from tests.support.workspace import Place, paths, until
 
 
 class Queue:
@@ -107,3 +112,67 @@ def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue:
 
     assert queue.enqueued[-1] == ["memory/saved.md"]
     assert queue.backfill == []
+
+
+@pytest.fixture
+def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place whose notes are indexed and watched, on a disk of this host; no machine is too slow for it."""
+    monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
+    monkeypatch.setattr(watcher_module, "are_local", lambda _: True)
+    place.configure(sync={"watch": True, "watchDebounceMs": 10})
+    # Stores what there is; the queue of these tests leads nowhere.
+    place.search("notes")
+    return place
+
+
+@pytest.mark.usefixtures("queue")
+def test_searches_need_not_look_from_the_first_scan_until_a_file_changes(watched: Place) -> None:
+    with Follower([watched.agent]):
+        assert is_fresh(watched.agent)
+
+        watched.write("memory/new.md", "plugh\n")
+
+        until(lambda: not is_fresh(watched.agent), "the word is withdrawn")
+        assert paths(watched.search("plugh")) == ["memory/new.md"]
+    assert not is_fresh(watched.agent)
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_word_is_given_again_when_a_scan_has_found_the_change_in_the_index(watched: Place) -> None:
+    clock = ManualClock(time.time())
+    with Follower([watched.agent], clock=clock) as follow:
+        watched.write("memory/new.md", "plugh\n")
+        until(lambda: not is_fresh(watched.agent, clock=clock), "the word is withdrawn")
+
+        clock.advance(follow_module.SCAN_EVERY_S)
+        follow.tick()
+        assert not is_fresh(watched.agent, clock=clock)
+        watched.search("plugh")
+
+        def is_given() -> bool:
+            clock.advance(follow_module.SCAN_EVERY_S)
+            follow.tick()
+            return is_fresh(watched.agent, clock=clock)
+
+        until(is_given, "the word is given again")
+
+
+@pytest.mark.usefixtures("queue")
+@pytest.mark.parametrize("reason", ["not local", "polling", "not watched"])
+def test_a_process_that_may_miss_a_change_gives_no_word(
+    watched: Place, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    if reason == "not local":
+        monkeypatch.setattr(watcher_module, "are_local", lambda _: False)
+    elif reason == "polling":
+        monkeypatch.setattr(watcher_module, "_start_observer", no_more_watches)
+    else:
+        watched.configure(sync={"watch": False, "intervalMinutes": 1})
+
+    with Follower([watched.agent]) as follow:
+        follow.tick()
+        assert not is_fresh(watched.agent)
+
+
+def no_more_watches(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no more watches")
