@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from watchdog import events
 
 from memline.producers.runs import feed as feed_module
 from memline.producers.watching import follow as follow_module
@@ -114,11 +115,33 @@ def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue:
     assert queue.backfill == []
 
 
+class Observer:
+    """Watches nothing: a test tells of the events itself, and needs no watch of the system."""
+
+    emitters: frozenset[object] = frozenset()
+
+    def is_alive(self) -> bool:
+        return True
+
+    def stop(self) -> None:
+        pass
+
+    def join(self) -> None:
+        pass
+
+
+def save(place: Place, follow: Follower, path: str, text: str) -> None:
+    """Write a note, of which the observer of the workspace tells."""
+    event = events.FileModifiedEvent(str(place.write(path, text)))
+    follow._agents[0].watchers[0].on_any_event(event)
+
+
 @pytest.fixture
 def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place whose notes are indexed and watched, on a disk of this host; no machine is too slow for it."""
     monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
     monkeypatch.setattr(watcher_module, "are_local", lambda _: True)
+    monkeypatch.setattr(watcher_module, "_start_observer", lambda *_: Observer())
     place.configure(sync={"watch": True, "watchDebounceMs": 10})
     # Stores what there is; the queue of these tests leads nowhere.
     place.search("notes")
@@ -126,35 +149,26 @@ def watched(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 
 @pytest.mark.usefixtures("queue")
-def test_searches_need_not_look_from_the_first_scan_until_a_file_changes(watched: Place) -> None:
-    with Follower([watched.agent]):
-        assert is_fresh(watched.agent)
-
-        watched.write("memory/new.md", "plugh\n")
-
-        until(lambda: not is_fresh(watched.agent), "the word is withdrawn")
-        assert paths(watched.search("plugh")) == ["memory/new.md"]
-    assert not is_fresh(watched.agent)
-
-
-@pytest.mark.usefixtures("queue")
-def test_the_word_is_given_again_when_a_scan_has_found_the_change_in_the_index(watched: Place) -> None:
+def test_searches_need_not_look_from_a_scan_that_finds_nothing_until_a_file_changes(watched: Place) -> None:
     clock = ManualClock(time.time())
     with Follower([watched.agent], clock=clock) as follow:
-        watched.write("memory/new.md", "plugh\n")
-        until(lambda: not is_fresh(watched.agent, clock=clock), "the word is withdrawn")
-
-        clock.advance(follow_module.SCAN_EVERY_S)
-        follow.tick()
-        assert not is_fresh(watched.agent, clock=clock)
-        watched.search("plugh")
 
         def is_given() -> bool:
-            clock.advance(follow_module.SCAN_EVERY_S)
+            # Stores what a scan has found, also a file that was too young to be sure of.
+            watched.search("notes")
+            clock.advance(follow_module.MAX_SCAN_EVERY_S)
+            follow.tick()
             follow.tick()
             return is_fresh(watched.agent, clock=clock)
 
+        until(is_given, "the word is given")
+
+        save(watched, follow, "memory/new.md", "plugh\n")
+
+        assert not is_fresh(watched.agent, clock=clock)
+        assert paths(watched.search("plugh")) == ["memory/new.md"]
         until(is_given, "the word is given again")
+    assert not is_fresh(watched.agent, clock=clock)
 
 
 @pytest.mark.usefixtures("queue")
