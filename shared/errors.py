@@ -122,6 +122,8 @@ class ProviderError(MemlineError):
         #: The call may have had its effect although no good answer came (a batch job was made): check before
         #: it is repeated. Only calls of Batch APIs that make something set it.
         self.maybe_done = False
+        #: The provider may have done the work, and may ask for its price, although no answer came.
+        self.maybe_paid = False
 
 
 class ProviderLater(ProviderError):

@@ -29,7 +29,8 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vec import VecTables
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health, leases, model_change, results
+from memline.shared.scheduling import budget, health, leases, model_change, results
+from memline.shared.scheduling.budget import Budget, Charge, Refusal
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.scheduling.results import Failure
 from memline.shared.sources.tokens import estimate_tokens
@@ -64,12 +65,14 @@ class IndexWriter:
         file = AccountFile(account_file or path.with_name(ACCOUNT_FILE))
         #: The provider accounts of this index; `shared.scheduling.health` reads and writes them.
         self.accounts = Accounts(index=self.connection, file=file, name=str(path))
+        #: What this agent may spend; without its settings there is no ceiling.
+        self.budget = Budget(file, run=str(path))
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
         has_vec = vec_extension is not None and not load_vec(self.connection, vec_extension)
         self.vec = VecTables(self.connection, available=has_vec)
         self._full_text = FullText(self.connection)
-        self._batch_planner = BatchPlanner(self.accounts, leases.current_owner())
+        self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
@@ -105,6 +108,7 @@ class IndexWriter:
                 writer.given_back = other, str(kept)
             with writer.session() as (connection, _):
                 ownership.record(connection, settings)
+            writer.budget = Budget.of(writer.accounts.file, settings)
         except BaseException:
             writer.close()
             raise
@@ -210,16 +214,67 @@ class IndexWriter:
                 max_rows=tighter(tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
                 max_tokens=tighter(caps.max_tokens, state.max_tokens),
             )
-            if state.paused:
-                probe = leases.lease_probe(self.accounts, target, caps, self.holder, now)
-                return [probe] if probe else []
             if state.failures or state.limited_rows or state.shrunk_rows == 1:
                 # After a failure one request goes ahead of the others, not all of them into the same wall. A
                 # server that is slow with a single text gets one at a time.
                 credits = min(credits, 1)
-            return leases.lease(
-                connection, target, caps, self.holder, now, credits=credits, only_full=only_full, held=held
-            )
+            charge = Charge(identity=target.identity, account=self.accounts.of(target.identity.provider))
+            requests: list[leases.Request] = []
+            refusal: Refusal | None = None
+
+            def reserve(token: str, tokens: int) -> bool:
+                nonlocal refusal
+                answer = self.budget.reserve(charge, token, tokens, now)
+                refusal = answer if isinstance(answer, Refusal) else None
+                return refusal is None
+
+            while True:
+                # What the ceilings leave may be less than a request: then it is as large as that.
+                left = self.budget.left(charge, now)
+                if isinstance(left, Refusal):
+                    refusal = left if vectors.is_wanted(connection, target.id) else None
+                    break
+                fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
+                if state.paused:
+                    probe = leases.lease_probe(
+                        self.accounts, target, fitting, self.holder, now, reserve=reserve
+                    )
+                    requests = [probe] if probe else []
+                    break
+                more = leases.lease(
+                    connection,
+                    target,
+                    fitting,
+                    self.holder,
+                    now,
+                    credits=credits,
+                    only_full=only_full,
+                    held=held,
+                    reserve=reserve,
+                )
+                requests += more
+                if not more or refusal is None:
+                    break
+            if refusal is not None or requests:
+                self._note_ceiling(refusal)
+            return requests
+
+    def _note_ceiling(self, refusal: Refusal | None) -> None:
+        if refusal is not None or meta.get(self.connection, meta.CEILING) is not None:
+            with transaction(self.connection):
+                budget.record_refusal(self.connection, refusal)
+
+    def settle(self, lease: str, tokens: int | None) -> None:
+        """Set right what a request was counted with, see `shared.scheduling.budget`."""
+        with self.session():
+            self.budget.settle(lease, tokens)
+
+    def begin_run(self) -> None:
+        """Let the ceilings of a run count from now on: a user asked for one."""
+        with self.session() as (_, now):
+            if self.budget.has_ceilings:
+                self.budget.begin_run(now)
+            self._note_ceiling(None)
 
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)
@@ -248,6 +303,9 @@ class IndexWriter:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection, self.vec)
             model_change.cache_retired(connection)
+            if target is None or not vectors.is_pending(connection, target.id):
+                self.budget.end_run()
+                self._note_ceiling(None)
             vectors.prune_cache(connection, self._cache_entries, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
@@ -289,7 +347,8 @@ class IndexWriter:
             claims.free_dead(connection, now)
             outcomes.cancel_unwanted(connection, chosen, now)
             if not has_worker:
-                outcomes.recall(self.accounts, now)
+                for token in outcomes.recall(self.accounts, now):
+                    self.budget.settle(token, 0)
             with transaction(connection):
                 outcomes.prune(connection)
 

@@ -73,7 +73,7 @@ def embed_texts(message: EmbedTexts) -> None:
         context.stop(error)
         raise
     except ProviderError as error:
-        _report(message, message.texts, error)
+        _report(message, message.texts, error, paid_tokens=0)
         return
     except Exception as error:
         # The boundary of the process: whatever it was, the rows must know, or they wait for the lease.
@@ -87,6 +87,9 @@ def embed_texts(message: EmbedTexts) -> None:
         slow_rows=outcome.slow_rows,
         quick_rows=outcome.quick_rows,
         limited_rows=outcome.limited_rows if PROVIDERS[message.identity.provider].counts_texts else 0,
+    )
+    paid_tokens = sum(
+        times * estimate_tokens(text.text) for times, text in zip(outcome.paid, message.texts, strict=False)
     )
     vectors = tuple(
         VectorRow(hash=text.hash, vector=vector, tokens=_tokens(context, message.agent, vector))
@@ -108,7 +111,8 @@ def embed_texts(message: EmbedTexts) -> None:
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind == "split"
-        _report(message, texts, failure, learned, no_results=no_results and not is_split)
+        is_fault = no_results and not is_split
+        _report(message, texts, failure, learned, no_results=is_fault, paid_tokens=paid_tokens)
         learned, no_results = LearnedCaps(), no_results and is_split
     if vectors:
         send(
@@ -118,6 +122,7 @@ def embed_texts(message: EmbedTexts) -> None:
                 lease=message.lease,
                 vectors=vectors,
                 learned=learned,
+                paid_tokens=paid_tokens,
             )
         )
 
@@ -190,6 +195,7 @@ def _report(
     learned: LearnedCaps | None = None,
     *,
     no_results: bool = False,
+    paid_tokens: int | None = None,
 ) -> None:
     if not texts:
         return
@@ -206,5 +212,6 @@ def _report(
             of_model=error.kind == "stop" and not is_of_account(error),
             no_results=no_results,
             learned=learned or LearnedCaps(),
+            paid_tokens=paid_tokens,
         )
     )

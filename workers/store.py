@@ -64,6 +64,7 @@ def store_vectors(message: StoreVectors) -> None:
     context = current()
     writer = context.writer(message.agent)
     writer.store_vectors(message.identity, message.lease, message.vectors, message.learned)
+    writer.settle(message.lease, message.paid_tokens)
     _switch_if_needed(context, message.agent, message.identity)
     _dispatch(context, message.agent, only_full=True)
 
@@ -85,6 +86,7 @@ def embed_failed(message: EmbedFailed) -> None:
     )
     writer = context.writer(message.agent)
     writer.record_failure(message.identity, message.lease, message.hashes, failure, message.learned)
+    writer.settle(message.lease, message.paid_tokens)
     _switch_if_needed(context, message.agent, message.identity)
     context.sweep_timer.schedule(message.agent, LINGER_S)
 

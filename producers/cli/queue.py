@@ -251,12 +251,18 @@ def _tables(report: dict[str, Any]) -> list[Any]:
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     from memline.producers.reports.breakers import words
+    from memline.producers.reports.fleet_state import spent_words
 
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", about {backlog['etaSeconds']:.0f} s left"
     yield f"Backlog: {backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed{eta}"
     if report["workerFailure"]:
         yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
+    if text := spent_words(report["spending"]):
+        yield f"Spent by all agents: {text}"
+    for agent in report["agents"]:
+        if reached := agent["ceiling"]:
+            yield f"Paused ({agent['agentId']}): {reached['reason']} (try: {reached['action']})"
     for provider in report["providers"]:
         trouble = f", {provider['reason']} (try: {provider['action']})" * (provider["state"] != "ok")
         yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}{trouble}"

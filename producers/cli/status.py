@@ -57,6 +57,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
 def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; the caller leaves out lines without text."""
     from memline.producers.reports.breakers import size_words, words
+    from memline.producers.reports.fleet_state import spent_words
     from memline.producers.reports.status import retriable_provider
 
     body = report["status"]
@@ -96,6 +97,9 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "Paused", f"{breaker['provider']} {text}"
         if text := size_words(breaker):
             yield "Requests", f"{breaker['provider']} {text}"
+    if body["ceiling"]:
+        yield "Paused", f"{body['ceiling']['reason']} (try: {body['ceiling']['action']})"
+    yield "Spent", spent_words(body["spending"])
     if retriable := retriable_provider(body, time.time()):
         yield "", f"{retriable} can be tried again (memline index switches back to it)"
     for each in body["loopErrors"]:

@@ -113,6 +113,7 @@ def resume(
                 health.retry(writer.accounts, name, now, each, rules=rules.get(each))
                 if each == health.REQUESTS:
                     health.forget_caps(writer.accounts, name, now)
+        writer.begin_run()
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
                 with writer.session() as (_, now):

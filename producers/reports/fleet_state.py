@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
@@ -11,9 +12,10 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta, vectors
-from memline.shared.index.accounts import Accounts
+from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.budget import refusal_of, spent
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -46,8 +48,35 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
         "workers": [worker.to_json() for worker in fleet.workers],
         "workerFailure": fleet.worker_failure or None,
         "providers": [provider for state in states for provider in state["providers"]],
+        "spending": spending(settings),
         "redis": {"usedMemoryBytes": fleet.used_memory},
     }
+
+
+def spending(settings: Settings | AgentSettings) -> dict[str, Any]:
+    """Report what all agents of a home spent for embedding; see `shared.scheduling.budget.spent`."""
+    with closing(AccountFile(settings.account_path)) as file:
+        return spent(file, settings.limits, time.time())
+
+
+def spent_words(report: dict[str, Any]) -> str:
+    """Say in a line what was spent, and on which models; empty when nothing was in thirty days."""
+    if not report["thirtyDays"]["requests"]:
+        return ""
+
+    def amount(counts: dict[str, Any]) -> str:
+        tokens = f"{counts['unpricedTokens']:,} tokens without a price"
+        parts = [f"${counts['cost']:,.4f}"] * (counts["cost"] > 0 or not counts["unpricedTokens"])
+        return " and ".join([*parts, *[tokens] * (counts["unpricedTokens"] > 0)])
+
+    models = ", ".join(f"{each['provider']} {each['model']}" for each in report["models"])
+    return f"{amount(report['today'])} today (UTC), {amount(report['thirtyDays'])} in 30 days: {models}"
+
+
+def ceiling(reader: Connection, settings: AgentSettings) -> dict[str, Any] | None:
+    """Report the ceiling that texts of an agent wait for; None when they wait for none."""
+    refusal = refusal_of(reader, settings.limits, time.time())
+    return refusal.to_json() if refusal else None
 
 
 def eta_s(counts: dict[str, Any], rate: float) -> float | None:
@@ -73,6 +102,7 @@ def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
                 **{name: getattr(counts, name) for name in _STATES},
                 "backfill": vectors.count_by_priority(reader, target.id, vectors.BACKFILL) if target else 0,
             },
+            "ceiling": ceiling(reader, settings),
             "requestsOut": len(leases.tokens(reader)),
             "vectorsPerSecond": round(meta.recent_rate(reader, time.time()), 2),
             "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),

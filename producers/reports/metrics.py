@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from memline.producers.reports.fleet_state import agent_state
+from memline.producers.reports.fleet_state import agent_state, spending
 from memline.producers.runs.supervisor import commands
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError, QueueError
@@ -41,6 +41,7 @@ class FleetCollector(Collector):
     """Reads the state of the fleet when Prometheus asks. What cannot be read is left out; `…_up` says so."""
 
     def __init__(self, settings: Settings, agents: list[AgentSettings]) -> None:
+        self._settings = settings
         self._url = settings.queue.address
         self._agents = tuple(agents)
         self._lock = threading.Lock()
@@ -56,6 +57,7 @@ class FleetCollector(Collector):
             self._families = {}
             if self._url:
                 self._add_queues()
+            self._add_spending()
             for agent in self._agents:
                 try:
                     self._add_agent(agent)
@@ -97,6 +99,21 @@ class FleetCollector(Collector):
             labels = {"role": "+".join(worker.queues), "host": worker.host, "pid": str(worker.pid)}
             self._add("worker_busy_seconds_total", worker.busy_s, **labels)
 
+    def _add_spending(self) -> None:
+        try:
+            report = spending(self._settings)
+        except MemlineError as error:
+            self._log.warning("accounts.unreadable", error=error.message, hint=error.hint)
+            return
+        for each in report["models"]:
+            for period, name in (("today", "today"), ("thirtyDays", "thirty_days")):
+                labels = {"provider": each["provider"], "model": each["model"], "period": name}
+                self._add("spent_dollars", each[period]["cost"], **labels)
+                self._add("spent_tokens", each[period]["tokens"], **labels)
+        for key, limit in report["limits"].items():
+            if limit is not None:
+                self._add("spending_limit", limit, key=key)
+
     def _add_agent(self, settings: AgentSettings) -> None:
         agent = settings.agent
         state = agent_state(settings)
@@ -110,6 +127,7 @@ class FleetCollector(Collector):
         self._add("vectors_per_second", state["vectorsPerSecond"], agent=agent)
         self._add("vectors_embedded_total", state["embeddedTotal"], agent=agent)
         self._add("vectors_cached_total", state["cachedTotal"], agent=agent)
+        self._add("ceiling_reached", int(state["ceiling"] is not None), agent=agent)
         self._add("requests_out", state["requestsOut"], agent=agent)
         for provider in state["providers"]:
             labels = {"agent": agent, "provider": provider["name"]}

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
+from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
@@ -181,6 +182,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "open": plan.index.open_batches,
         },
         "breakers": open_breakers,
+        "spending": spending(settings),
+        "ceiling": read(lambda reader: ceiling(reader, settings), None),
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
         "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
         "identity": {
@@ -209,6 +212,8 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
     warning, action = status.get("error", ""), status.get("action", "")
     if not settings.memory.enabled:
         warning, action = "memory search is disabled for this agent", "set memorySearch.enabled to true"
+    elif not warning and status["ceiling"]:
+        warning, action = status["ceiling"]["reason"], status["ceiling"]["action"]
     elif not warning and provider.get("state") == "paused":
         warning, action = provider["reason"], provider["action"]
     elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):

@@ -25,6 +25,7 @@ from memline.shared.index.driver import faults, file_id, move_aside, open_reader
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import fallback, health, leases, model_change
+from memline.shared.scheduling.budget import Refusal, refusal_of
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
@@ -101,6 +102,8 @@ class _Rows(NamedTuple):
     health: Health = Health()
     batches: OpenBatches = OpenBatches()
     is_paused: bool = False
+    #: The ceiling that texts wait for.
+    ceiling: Refusal | None = None
 
 
 def bring_up_to_date(
@@ -154,6 +157,7 @@ def prepare(
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         writer.recover()
         if is_asked:
+            writer.begin_run()
             fallback.switch_back(writer.accounts, writer.vec, choice, now)
         else:
             second = choose_fallback(settings, choice, reason="", action="")
@@ -330,6 +334,7 @@ class IndexRun:
             health=health.read(self._accounts, target.identity.provider),
             batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
             is_paused=bool(meta.get(connection, meta.PAUSED, False)),
+            ceiling=refusal_of(connection, self._agent.limits, self._clock.now()),
         )
 
     def _measure(self, feeder: FileFeeder) -> tuple[RunProgress, bool]:
@@ -360,7 +365,7 @@ class IndexRun:
 
     def _is_stopped(self, rows: _Rows, now: float) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""
-        if rows.is_paused:
+        if rows.is_paused or rows.ceiling is not None:
             return True
         if not rows.health.is_stuck(now):
             self._stopped_since = math.inf
@@ -386,6 +391,8 @@ class IndexRun:
             return f"{pending} vectors wait: {choice.reason}", choice.action
         if pending and (state.manual or rows.is_paused):
             return f"paused manually; {pending} vectors wait", "memline queue resume"
+        if pending and rows.ceiling is not None:
+            return f"{rows.ceiling.reason}; {pending} vectors wait", rows.ceiling.action
         if pending and state.paused:
             return f"{state.reason}; {pending} vectors wait", state.action
         if rows.backlog.cancelled:

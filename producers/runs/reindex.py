@@ -45,6 +45,7 @@ def start(
     resumed = 0
     if settings.index_path.exists():
         with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, _):
+            writer.begin_run()
             resumed = vectors.resume_backfill(connection)
     files = plan_of(settings).files(force=force)
     feeder = FileFeeder(

@@ -32,11 +32,12 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG
+from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vec import VecTables
 from memline.shared.scheduling import model_change, results
+from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.results import Failure
 
 #: Times in a row a step fails before the batch is given up. With the waits between them, half a minute.
@@ -96,6 +97,7 @@ class Lifecycle:
 
     claim: Claim
     accounts: Accounts
+    budget: Budget
     vec: VecTables
     #: Raises ProviderStop when these settings do not lead to the provider of the batch.
     api: Callable[[], BatchApi]
@@ -144,6 +146,11 @@ class Lifecycle:
                 return self._finish("cancelled", NOT_NEEDED)
             rows = batches.texts_left(self.claim.connection, batch.token)
             self.claim.record(call_started_at=self.claim.clock.now(), uploads=batch.uploads + 1, rows=rows)
+            # Also if the process that planned it died before it counted.
+            account = self.accounts.of(self.identity.provider)
+            charge = Charge(identity=self.identity, account=account, mode=BATCH)
+            tokens = batches.tokens_left(self.claim.connection, batch.token)
+            self.budget.resize(charge, batch.token, tokens, self.claim.clock.now())
             with self._making():
                 file_id = api.upload(self._rows(), tag=batch.token)
         self.claim.record(state="uploaded", file_id=file_id, call_started_at=0.0)
@@ -369,7 +376,18 @@ class Lifecycle:
                 state="cleaning", outcome=outcome, error=error, action=action, due=now, attempts=0
             )
             outcomes.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
+        self._settle(batch)
         return True
+
+    def _settle(self, batch: Batch) -> None:
+        """Give back what a job did not cost: what its provider did not do, as far as it says so."""
+        reserved = self.budget.reserved(batch.token)
+        is_in_doubt = bool(batch.call_started_at and batch.file_id)
+        if batch.outcome in ("done", PARTIAL, LOST, TIMED_OUT) or is_in_doubt:
+            tokens = reserved
+        else:
+            tokens = reserved * min(batch.rows_done, batch.rows) // max(batch.rows, 1)
+        self.budget.settle(batch.token, tokens)
 
     # Parts of steps.
 

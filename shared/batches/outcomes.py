@@ -93,12 +93,12 @@ def give_back(connection: Connection, batch: Batch, now: float) -> None:
             return
 
 
-def recall(accounts: Accounts, now: float) -> None:
-    """Close batches that never called their provider, as no batch worker is there.
+def recall(accounts: Accounts, now: float) -> list[str]:
+    """Close batches that never called their provider, as no batch worker is there; returns their tokens.
 
     A lease without an open batch ends with the next sweep (`shared.scheduling.leases`).
     """
-    connection = accounts.index
+    connection, recalled = accounts.index, list[str]()
     for batch in batches.open_batches(connection):
         with transaction(connection):
             closed = connection.execute(
@@ -110,6 +110,8 @@ def recall(accounts: Accounts, now: float) -> None:
             if closed and row is not None:
                 lost = partial(health.after_lost_probe, probe=batch.token, now=now)
                 health.update(accounts, row.identity.provider, BATCH, now, lost)
+                recalled.append(batch.token)
+    return recalled
 
 
 def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:

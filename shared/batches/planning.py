@@ -13,7 +13,7 @@ A batch that its provider refuses as too big is halved: the next ones have at mo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import health
+from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, record_refusal
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ class BatchPlan:
 class BatchPlanner:
     """Plans the batches of one index, from its rows and from what this process has seen of its growth."""
 
-    def __init__(self, accounts: Accounts, owner: str) -> None:
+    def __init__(self, accounts: Accounts, budget: Callable[[], Budget], owner: str) -> None:
         self._accounts = accounts
+        self._budget = budget
         self._connection = accounts.index
         self._owner = owner
         self._plan = BatchPlan()
@@ -164,7 +166,50 @@ class BatchPlanner:
 
     def _make(self, target: IdentityRow, rules: BatchRules, priorities: Sequence[int], now: float) -> bool:
         """Write the intent of a batch down and lease its texts; False when none may be made."""
-        token = uuid.uuid4().hex
+        token, budget = uuid.uuid4().hex, self._budget()
+        account = self._accounts.of(target.identity.provider)
+        charge = Charge(identity=target.identity, account=account, mode=BATCH)
+        max_tokens = rules.max_bytes
+        if budget.has_ceilings:
+            # Before it is filled, so that no other process takes the same; set right when it is.
+            sizes = self._sizes(target.id, priorities, rules)
+            granted = budget.reserve(charge, token, sum(sizes), now, at_least=max(1, *sizes[:1]))
+            if isinstance(granted, Refusal):
+                with transaction(self._connection):
+                    record_refusal(self._connection, granted)
+                return False
+            max_tokens = granted
+        is_made = False
+        try:
+            is_made = self._fill_new(target, token, rules, priorities, max_tokens, now)
+        finally:
+            if not is_made:
+                budget.settle(token, 0)
+        if is_made:
+            budget.resize(charge, token, batches.tokens_left(self._connection, token), now)
+        return is_made
+
+    def _sizes(self, identity_id: int, priorities: Sequence[int], rules: BatchRules) -> list[int]:
+        """List the tokens of the texts that a batch would take, but for its cap of bytes."""
+        sizes: list[int] = []
+        for priority in sorted(priorities):
+            rows = self._connection.execute(
+                "SELECT tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
+                " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY id LIMIT ?",
+                (identity_id, priority, rules.max_rows - len(sizes)),
+            )
+            sizes += [tokens for (tokens,) in rows]
+        return sizes
+
+    def _fill_new(
+        self,
+        target: IdentityRow,
+        token: str,
+        rules: BatchRules,
+        priorities: Sequence[int],
+        max_tokens: int,
+        now: float,
+    ) -> bool:
         with transaction(self._connection):
             if batches.count_unfinished(self._connection) >= rules.concurrency:
                 return False
@@ -175,20 +220,24 @@ class BatchPlanner:
                 " VALUES (?, ?, 'intent', ?, ?, ?)",
                 (token, target.id, now, self._owner, now + FILL_S),
             )
-        self._fill(target.id, token, priorities, rules)
+        self._fill(target.id, token, priorities, rules, max_tokens)
         with transaction(self._connection):
             # From here on a worker may take it. If this process dies before, or takes longer than its claim
             # holds, the batch goes with the texts it has.
+            rows = batches.texts_left(self._connection, token)
             self._connection.execute(
                 "UPDATE batches SET rows = ?, due = ?, owner = '', owner_until = 0"
                 " WHERE token = ? AND owner = ?",
-                (batches.texts_left(self._connection, token), now, token, self._owner),
+                (rows, now, token, self._owner),
             )
+            record_refusal(self._connection, None)
         return True
 
-    def _fill(self, identity_id: int, token: str, priorities: Sequence[int], rules: BatchRules) -> None:
+    def _fill(
+        self, identity_id: int, token: str, priorities: Sequence[int], rules: BatchRules, max_tokens: int
+    ) -> None:
         """Lease texts up to the caps, a slice a transaction; live edits first, oldest first."""
-        rows = size = 0
+        rows = size = all_tokens = 0
         for priority in sorted(priorities):
             is_more = True
             while is_more and rows < rules.max_rows:
@@ -201,7 +250,8 @@ class BatchPlanner:
                     last_id = taken = 0
                     for row_id, tokens in found:
                         size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
-                        if size > rules.max_bytes and rows + taken:
+                        all_tokens += tokens
+                        if (size > rules.max_bytes and rows + taken) or all_tokens > max_tokens:
                             break
                         last_id, taken = row_id, taken + 1
                     # One statement for all of them: by their ids one by one it took three times as long.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from memline.shared.config import environment, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
@@ -112,6 +113,7 @@ class ResolveContext(Block):
     shared: Mapping[str, Setting] = field(repr=False)
     file: schema.ConfigFile
     sessions: schema.Sessions
+    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def settings(self, agent: str) -> Mapping[str, Setting]:
         """Return the agent's `memorySearch`; an agent that is not listed has the defaults."""
@@ -226,6 +228,8 @@ class ResolveContext(Block):
             scope=self.file.memory.scope,
             home=self.home,
             sessions=self.sessions,
+            limits=self.file.limits,
+            prices=self.prices,
         )
 
 

@@ -139,6 +139,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
             user_timezone=defaults.user_timezone,
             compaction=defaults.compaction,
         ),
+        prices={model: values(entry) for model, entry in prices.items()},
     )
     context = replace(context, memory=_merge_memory(raw, qmd, agents, _workspace_layers(context, issues)))
     if chosen and not agents.is_listed and not options.new_agent:
@@ -152,7 +153,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
             home=context.home,
             queue=file.queue,
             serve=file.serve,
-            prices={model: values(entry) for model, entry in prices.items()},
+            limits=file.limits,
+            prices=context.prices,
             path=path,
         ),
         context=context,

@@ -375,6 +375,15 @@ class PriceEntry(Block):
     )
 
 
+class Ceilings(Block):
+    """`limits`: what all agents together may spend for embedding. 0 is no ceiling."""
+
+    max_cost_per_day: float = key(0.0, low=0, doc="dollars of a day (UTC), for models with a price; 0: none")
+    max_cost_per_run: float = key(0.0, low=0, doc="dollars of one run of one agent; 0: none")
+    max_tokens_per_day: int = key(0, low=0, doc="tokens of a day, for models without a price; 0: none")
+    max_tokens_per_run: int = key(0, low=0, doc="tokens of one run, for models without a price; 0: none")
+
+
 class ConfigFile(Block):
     """The whole file, but for the blocks that repeat; other keys in it are OpenClaw's."""
 
@@ -384,6 +393,7 @@ class ConfigFile(Block):
     memory: MemoryBlock = key(factory=MemoryBlock)
     queue: QueueSettings = key(factory=QueueSettings)
     serve: Serve = key(factory=Serve)
+    limits: Ceilings = key(factory=Ceilings)
 
 
 class Sessions(Block):
@@ -420,6 +430,9 @@ class AgentSettings(Block):
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
     sessions: Sessions = field(default_factory=Sessions)
+    #: `limits` and `prices`: what all agents may spend together, and what a model costs.
+    limits: Ceilings = field(default_factory=Ceilings)
+    prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def account_path(self) -> Path:
@@ -437,6 +450,7 @@ class Settings(Block):
     home: Path
     queue: QueueSettings = field(default_factory=QueueSettings)
     serve: Serve = field(default_factory=Serve)
+    limits: Ceilings = field(default_factory=Ceilings)
     #: `prices`: the user's own prices, by model.
     prices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: The file that was read; None without one.

@@ -357,6 +357,7 @@ class HttpClient:
             else:
                 hint = f"is a server running at {address}?"
                 later = ProviderLater(self._message(call.what, reason), hint=hint)
+            later.maybe_paid = was_sent
             later.maybe_done = call.once and was_sent
             raise later from error
 

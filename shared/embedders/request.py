@@ -67,6 +67,8 @@ class Outcome:
     failures: list[tuple[int, ProviderError]] = field(default_factory=list)
     #: Why the remaining texts have nothing yet; None when none remain.
     error: ProviderError | None = None
+    #: How often each text was in a call that was perhaps paid for: answered, or without an answer.
+    paid: list[int] = field(default_factory=list)
     #: Caps for coming requests; 0 when nothing was learned.
     learned_max_rows: int = 0
     learned_max_tokens: int = 0
@@ -104,6 +106,7 @@ def embed(
     rows = max(len(texts), 1)
     state = _State(parts=deque([(0, len(texts))] if texts else []), max_rows=min(rows, max_rows or rows))
     vectors: list[bytes | None] = [None] * len(texts)
+    paid = [0] * len(texts)
     error: ProviderError | None = None
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
@@ -127,8 +130,11 @@ def embed(
             if len(answer) != end - first:
                 raise ProviderBrokenAnswer(f"{len(answer)} vectors for {end - first} texts")
         except (ProviderLater, ProviderStop) as stop:
+            # Of a gateway that gave up waiting the server behind it may have done its work.
+            is_paid = stop.maybe_paid or stop.status == 504
             error = stop if sent_at is None else state.end(first, end, stop)
         except ProviderError as failure:
+            is_paid = failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
             last = failure
             if failure.kind == "broken" and not state.largest_good and not is_well:
                 error = _fault_of(embedder, failure, before_call)
@@ -138,11 +144,15 @@ def embed(
         else:
             vectors[first:end] = answer
             state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
+            is_paid = True
+        if is_paid:
+            paid[first:end] = [times + 1 for times in paid[first:end]]
     learned_rows, learned_tokens = state.learned_caps()
     return Outcome(
         vectors=vectors,
         failures=sorted(state.failures, key=lambda failure: failure[0]),
         error=error,
+        paid=paid,
         learned_max_rows=learned_rows,
         learned_max_tokens=learned_tokens,
         slow_rows=state.slow_rows,

@@ -37,3 +37,38 @@ CREATE TABLE places (
 ) STRICT;
 CREATE INDEX places_order ON places (account, at);
 CREATE TABLE cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
+
+-- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): estimated tokens, what
+-- they cost by the price that was known, and tokens without a price. What is in flight counts.
+CREATE TABLE spending (
+    day TEXT NOT NULL,
+    account TEXT NOT NULL,
+    model TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    requests INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    cost REAL NOT NULL,
+    unpriced INTEGER NOT NULL,
+    PRIMARY KEY (day, account, model, mode)
+) STRICT;
+
+-- Requests and batches in flight, by the token of their lease: what they were counted with.
+CREATE TABLE reservations (
+    token TEXT PRIMARY KEY,
+    day TEXT NOT NULL,
+    account TEXT NOT NULL,
+    model TEXT NOT NULL,
+    mode TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    per_million REAL,
+    run TEXT NOT NULL,
+    at REAL NOT NULL
+) STRICT;
+
+-- What the present run of an index has spent.
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY,
+    started REAL NOT NULL,
+    cost REAL NOT NULL DEFAULT 0,
+    unpriced INTEGER NOT NULL DEFAULT 0
+) STRICT;

@@ -122,6 +122,11 @@ def texts_left(connection: Connection, token: str) -> int:
     return int(scalar(connection, "SELECT count(*) FROM vectors WHERE lease = ?", token))
 
 
+def tokens_left(connection: Connection, token: str) -> int:
+    """Count the tokens of those texts, as they are estimated."""
+    return int(scalar(connection, "SELECT coalesce(sum(tokens), 0) FROM vectors WHERE lease = ?", token))
+
+
 def hashes_left(connection: Connection, token: str) -> set[bytes]:
     """Return the hashes of those texts."""
     return {row[0] for row in connection.execute("SELECT text_hash FROM vectors WHERE lease = ?", (token,))}

@@ -379,8 +379,10 @@ def refuse_foreign(
     connection: Connection, path: Path, *, application_id: int = APPLICATION_ID, newest: int = SCHEMA_VERSION
 ) -> None:
     """Raise IndexNotOurs for a file of another program, IndexTooNew for one of a newer Memline."""
+    # In this order: another process may be making the file, its mark and its tables in one transaction.
+    has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
     owner = _pragma(connection, "application_id")
-    if owner != application_id and (owner or scalar(connection, "SELECT count(*) FROM sqlite_master")):
+    if owner != application_id and (owner or has_tables):
         raise _not_ours(path)
     version = _pragma(connection, "user_version")
     if version > newest:

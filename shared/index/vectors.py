@@ -254,6 +254,15 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
     return Backlog(**counts)
 
 
+def is_wanted(connection: Connection, identity_id: int) -> bool:
+    """Tell whether any text waits to be sent."""
+    query = (
+        "SELECT 1 FROM vectors WHERE identity_id = ? AND state = 'wanted' AND state <> 'ready'"
+        f" AND priority < {CANCELLED} LIMIT 1"
+    )
+    return connection.execute(query, (identity_id,)).fetchone() is not None
+
+
 def is_pending(connection: Connection, identity_id: int) -> bool:
     """Tell whether any vector of an identity is wanted or in flight."""
     query = (

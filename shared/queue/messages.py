@@ -73,6 +73,8 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     lease: str
     vectors: tuple[VectorRow, ...]
     learned: LearnedCaps = LearnedCaps()
+    #: Tokens of the whole request that were perhaps paid for; None: not known.
+    paid_tokens: int | None = None
 
 
 class EmbedFailed(Wire, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     #: The request brought no vector at all; said in one message of it.
     no_results: bool = False
     learned: LearnedCaps = LearnedCaps()
+    #: As in `StoreVectors`.
+    paid_tokens: int | None = None
 
 
 class AdvanceBatch(Wire, frozen=True, kw_only=True):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from memline.shared.index.rows import TextRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
+from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ LEASE_S = 300.0
 
 #: Seconds of a lease for what is not the provider's: waits for a place within limits, the way of messages.
 MARGIN_S = 60.0
+
+
+#: Counts the tokens of a lease before it is made; False when a ceiling would be passed.
+Reserve = Callable[[str, int], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +87,7 @@ def lease(
     credits: int,
     only_full: bool,
     held: Collection[int],
+    reserve: Reserve = lambda _token, _tokens: True,
 ) -> list[Request]:
     """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
 
@@ -88,7 +95,7 @@ def lease(
     a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
     request wait while another request is in flight (Nagle's rule): more texts may join them meanwhile.
     `held`: priorities whose texts wait for a batch (`shared.batches.planning`), but for those that a batch
-    could not embed.
+    could not embed. `reserve`: counts what a request costs before it is leased.
     """
     requests: list[Request] = []
     while True:
@@ -96,16 +103,24 @@ def lease(
             in_flight = _in_flight(connection, identity.id, now)
             if in_flight >= credits:
                 return requests
-            ids, is_full = _next_rows(connection, identity.id, caps, now, held)
+            ids, row_tokens, is_full = _next_rows(connection, identity.id, caps, now, held)
             if not ids or (only_full and not is_full and in_flight):
                 return requests
             token = uuid.uuid4().hex
+            if not reserve(token, row_tokens):
+                return requests
             texts = _mark_leased(connection, ids, token)
             requests.append(_open_lease(connection, identity, texts, token, holder, now))
 
 
 def lease_probe(
-    accounts: Accounts, identity: IdentityRow, caps: RequestCaps, holder: Holder, now: float
+    accounts: Accounts,
+    identity: IdentityRow,
+    caps: RequestCaps,
+    holder: Holder,
+    now: float,
+    *,
+    reserve: Reserve = lambda _token, _tokens: True,
 ) -> Request | None:
     """Lease the one request that may be sent to a provider whose breaker is open; None when none may.
 
@@ -117,13 +132,17 @@ def lease_probe(
         if _in_flight(connection, identity.id, now):
             # What was sent before it opened is not answered yet.
             return None
-        ids, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
+        ids, row_tokens, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
         rows = connection.execute("SELECT text_hash, text FROM chunks ORDER BY id DESC LIMIT 1")
         texts = [TextRow(hash=digest, text=text) for digest, text in rows]
         if not ids and not texts:
             return None
         token, provider, until = uuid.uuid4().hex, identity.identity.provider, now + holder.lease_s
         if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
+            return None
+        if not reserve(token, row_tokens or sum(estimate_tokens(text.text) for text in texts)):
+            lost = partial(health.after_lost_probe, probe=token, now=now)
+            health.update(accounts, provider, health.REQUESTS, now, lost)
             return None
         texts = _mark_leased(connection, ids, token) or texts
         return replace(_open_lease(connection, identity, texts, token, holder, now), is_probe=True)
@@ -185,8 +204,8 @@ SELECT token FROM held WHERE token IS NOT NULL
 
 def _next_rows(
     connection: Connection, identity_id: int, caps: RequestCaps, now: float, held: Collection[int]
-) -> tuple[list[int], bool]:
-    """Select the rows of the next request; also tells whether it is as large as the caps allow."""
+) -> tuple[list[int], int, bool]:
+    """Select the rows of the next request; also their tokens, and whether it is as large as may be."""
     # Each priority by itself, and by the index of what is sent in requests (the +): SQLite would walk over
     # all texts that wait for a batch. The second condition on the state lets it use the partial indexes.
     parts = [f"by_request = 1 AND +state = 'wanted' AND priority < {CANCELLED}"]
@@ -203,10 +222,10 @@ def _next_rows(
     tokens = 0
     for _, row_id, row_tokens in sorted(rows)[: caps.max_rows]:
         if ids and tokens + row_tokens > caps.max_tokens:
-            return ids, True
+            return ids, tokens, True
         ids.append(row_id)
         tokens += row_tokens
-    return ids, len(ids) >= caps.max_rows
+    return ids, tokens, len(ids) >= caps.max_rows
 
 
 def _mark_leased(connection: Connection, ids: list[int], token: str) -> list[TextRow]:

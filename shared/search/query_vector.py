@@ -11,6 +11,7 @@ from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, limit_atte
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
 from memline.shared.index.accounts import account_id
 from memline.shared.index.identities import IdentityRow
+from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
@@ -26,10 +27,13 @@ COOLDOWN_SHARE = 4
 class QueryEmbedder:
     """Embeds questions for one agent; keeps its connection for the next question."""
 
-    def __init__(self, settings: AgentSettings, choice: Choice, *, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self, settings: AgentSettings, choice: Choice, *, limits: Limits, budget: Budget, clock: Clock
+    ) -> None:
         self._settings = settings
         self._choice = choice
         self._limits = limits
+        self._budget = budget
         self._clock = clock
         self._lock = threading.Lock()
         self._embedders: dict[tuple[str, int], tuple[Choice, Embedder]] = {}
@@ -61,6 +65,7 @@ class QueryEmbedder:
             )
         choice, embedder = self._embedder_of(active)
         is_counted = self._take_place(choice, text)
+        self._count(choice, active, text)
         began = self._clock.now()
         try:
             with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
@@ -97,6 +102,22 @@ class QueryEmbedder:
                 retry_after_s=wait_s,
             )
         return True
+
+    def _count(self, choice: Choice, active: IdentityRow, text: str) -> None:
+        """Count what a question costs. Raises ProviderLater at the day's ceiling."""
+        account = account_id(choice.provider, choice.mark)
+        charge = Charge(identity=active.identity, account=account, mode=QUESTIONS)
+        try:
+            answer = self._budget.reserve(charge, "", estimate_tokens(text), self._clock.now())
+        except IndexFault as error:
+            if not self._budget.has_ceilings:
+                # A question more is better than no answer, where there is no ceiling to keep.
+                return
+            raise ProviderLater(
+                f"the question cannot be counted: {error.message}", hint=error.hint
+            ) from error
+        if isinstance(answer, Refusal):
+            raise ProviderLater(answer.reason, hint=answer.action)
 
     def _embedder_of(self, active: IdentityRow) -> tuple[Choice, Embedder]:
         key = (active.identity.key, active.vector_dims)

@@ -15,6 +15,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import identities, ledger, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.scheduling import health
+from memline.shared.scheduling.budget import Budget, refusal_of
 from memline.shared.scheduling.limits import FileLimits, Limits
 from memline.shared.search.query_vector import QueryEmbedder
 from memline.shared.search.reader import SearchIndex
@@ -61,7 +62,10 @@ class MemorySearch:
         )
         self._account_file = AccountFile(settings.account_path)
         limits = limits or FileLimits(self._account_file, self._clock)
-        self._embedder = QueryEmbedder(settings, self._choice, limits=limits, clock=self._clock)
+        budget = Budget.of(self._account_file, settings)
+        self._embedder = QueryEmbedder(
+            settings, self._choice, limits=limits, budget=budget, clock=self._clock
+        )
         self._cache = AnswerCache() if caches_answers else None
 
     def close(self) -> None:
@@ -100,6 +104,7 @@ class MemorySearch:
             target = identities.target(connection)
             pending = vectors.count_pending(connection, target.id) if target else 0
             fallback = meta.get(connection, meta.FALLBACK)
+            refusal = refusal_of(connection, self._settings.limits, self._clock.now())
             state = health.Health()
             if active:
                 accounts = Accounts(index=connection, file=self._account_file, name="")
@@ -112,6 +117,8 @@ class MemorySearch:
         warning, action = disk.warning, disk.action
         if not warning and choice.identity is None and choice.requested not in ("auto", "none"):
             warning, action = choice.reason, choice.action
+        elif not warning and refusal is not None and pending:
+            warning, action = f"{refusal.reason}; {pending} vectors wait", refusal.action
         elif not warning and state.paused and pending:
             warning, action = f"{state.reason}; {pending} vectors wait", state.action
         base = Answer(

@@ -226,6 +226,7 @@ class Desk:
         return Lifecycle(
             claim=claim,
             accounts=self.writer.accounts,
+            budget=self.writer.budget,
             vec=self.writer.vec,
             api=self._reach,
             identity=MODEL_A,

@@ -28,7 +28,12 @@ REPORT: dict[str, Any] = {
         }
     ],
     "backlog": {"wanted": 9, "leased": 4, "failed": 1, "etaSeconds": 13.0},
-    "agents": [],
+    "agents": [{"agentId": "main", "ceiling": {"reason": "the ceiling is reached", "action": "raise it"}}],
+    "spending": {
+        "today": {"requests": 3, "tokens": 2_000_000, "cost": 0.04, "unpricedTokens": 0},
+        "thirtyDays": {"requests": 9, "tokens": 4_000_000, "cost": 0.06, "unpricedTokens": 1_000_000},
+        "models": [{"provider": "openai", "model": "small"}],
+    },
     "workerFailure": None,
     "workers": [{"role": "embed", "host": "one", "pid": 7, "version": "1", "lastSeenSeconds": 2.0}],
     "providers": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_good_request_is_one_call(server: EmbeddingServer, connect: Connect) -
 
     outcome = embed(connect(server.url), given)
 
-    assert outcome == Outcome(vectors=[*FakeEmbedder().embed_documents(given)])
+    assert outcome == Outcome(vectors=[*FakeEmbedder().embed_documents(given)], paid=[1] * len(given))
     assert len(server.requests) == 1
 
 
@@ -320,3 +320,36 @@ def test_a_quota_of_a_minute_that_is_less_than_the_request_is_learned_from_its_v
     assert (outcome.error.kind, outcome.error.retry_after_s) == ("later", 1)
     # Half: what else uses the key takes of it too.
     assert (outcome.learned_max_rows, outcome.limited_rows) == (4, 30)
+
+
+def test_what_was_perhaps_paid_for_is_told_by_the_text(server: EmbeddingServer, connect: Connect) -> None:
+    server.control({"fault": "max-rows:8"})
+    cut = embed(connect(server.url), texts(20))
+    server.control({"fault": "401"})
+    refused = embed(connect(server.url), texts(2))
+    server.control({"fault": "nan"})
+    broken = embed(connect(server.url), texts(1))
+
+    assert cut.paid == [1] * 20
+    assert refused.paid == [0, 0]
+    assert broken.paid[0] >= 2
+
+
+def test_an_answer_that_never_came_may_have_been_paid_for_and_a_server_that_is_away_was_not() -> None:
+    for error, paid in ((lost_answer(), [1]), (ProviderLater("refused connection"), [0])):
+        failing = FakeEmbedder()
+        failing.embed_documents = raising(error)  # type: ignore[method-assign]
+        assert embed(failing, ["text"]).paid == paid
+
+
+def lost_answer() -> ProviderLater:
+    error = ProviderLater("timeout")
+    error.maybe_paid = True
+    return error
+
+
+def raising(error: ProviderLater) -> Callable[[Sequence[str]], list[bytes]]:
+    def fail(_: Sequence[str]) -> list[bytes]:
+        raise error
+
+    return fail

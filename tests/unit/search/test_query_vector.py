@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
+from memline.shared.config.schema import AgentSettings, Ceilings, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
+from memline.shared.scheduling.budget import Budget, spent
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.search.query_vector import COOLDOWN_SHARE, QueryEmbedder
@@ -58,7 +59,8 @@ def make_embedder(settings: AgentSettings, provider: Provider, clock: ManualCloc
     fields = {"provider": "openai", "fallback_from": "", "mark": "1", "build": lambda **_: provider}
     choice = SimpleNamespace(identity=ACTIVE.identity, **fields)
     limits = FileLimits(AccountFile(settings.account_path), clock)
-    return QueryEmbedder(settings, cast(Any, choice), limits=limits, clock=clock)
+    budget = Budget.of(AccountFile(settings.account_path), settings)
+    return QueryEmbedder(settings, cast(Any, choice), limits=limits, budget=budget, clock=clock)
 
 
 def refusal(embedder: QueryEmbedder) -> str:
@@ -118,3 +120,22 @@ def test_questions_of_two_agents_with_one_key_count_together_and_wait_for_no_pla
     assert (provider.calls, clock.now()) == (2, began)
     clock.advance(62)
     assert two.embed("q", ACTIVE, Health()) == b"vector"
+
+
+def test_questions_are_counted_and_stop_at_the_ceiling_of_the_day(
+    provider: Provider, clock: ManualClock, tmp_path: Path
+) -> None:
+    paths = {"workspace": tmp_path, "state_dir": tmp_path, "home": tmp_path, "index_path": tmp_path / "i"}
+    settings = AgentSettings(agent="main", limits=Ceilings(max_tokens_per_day=5), prices={}, **paths)
+    embedder = make_embedder(settings, provider, clock)
+
+    embedder.embed("twelve chars", ACTIVE, Health())
+    with pytest.raises(ProviderLater, match=r"limits\.maxTokensPerDay is reached") as error:
+        embedder.embed("twelve chars", ACTIVE, Health())
+
+    assert "goes on at 2025-06-16" in error.value.hint
+    assert provider.calls == 1
+    report = spent(AccountFile(settings.account_path), settings.limits, clock.now())
+    assert report["today"] == {"requests": 1, "tokens": 3, "cost": 0, "unpricedTokens": 3}
+    clock.advance(86_400)
+    assert embedder.embed("twelve chars", ACTIVE, Health()) == b"vector"

@@ -214,3 +214,18 @@ def test_requests_packed_before_one_took_too_long_are_sent_in_smaller_calls(
         work(embed.embed_texts, request(identity))
 
     assert sizes == [0, 1, 2]
+
+
+def test_the_store_worker_learns_what_was_perhaps_paid_for(
+    context: Context, identity: Identity, sent: list[Wire], provider: Callable[[Outcome], None]
+) -> None:
+    refused = ProviderRefused("no")
+    provider(Outcome(vectors=[b"v1", None], failures=[(1, refused)], paid=[1, 2]))
+
+    work(embed.embed_texts, request(identity))
+
+    # One token a text.
+    assert [message.paid_tokens for message in sent if isinstance(message, StoreVectors | EmbedFailed)] == [
+        3,
+        3,
+    ]

@@ -1,0 +1,383 @@
+"""Keep what embedding costs below the ceilings of `limits`, and know what was spent.
+
+What is sent is counted before it is sent, in rows of the account file, which all agents, processes and
+batches of a home share. So workers that send at the same time never go above a ceiling together, and a
+process that is killed leaves what it had in flight counted: it may have been paid for. The answer sets the
+count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
+twice. Tokens are estimated, as everywhere.
+
+    reserve ─► spending + reservation ─► settle: spending set right, reservation gone
+                                     └─► never settled: spending stays, the reservation goes after a week
+
+A ceiling in money holds for models with a price, one in tokens for models without. A ceiling of money that
+cannot be kept, since a model has no price, stops that model instead of being passed over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.config.schema import AgentSettings, Ceilings
+from memline.shared.embedders.choice import LOCAL
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import meta
+from memline.shared.index.accounts import AccountFile
+from memline.shared.index.driver import scalar
+from memline.shared.providers import price_of
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: What is counted: the modes of a provider, and questions.
+REQUESTS, BATCH, QUESTIONS = "requests", "batch", "questions"
+
+#: Part of a day's ceiling that texts may use. The rest is for questions, so that search by meaning goes on
+#: when texts wait: a question has some ten tokens.
+TEXTS_SHARE = 0.95
+
+#: Days that spending is kept, and seconds that a reservation without an answer is.
+KEPT_DAYS, KEPT_RESERVATION_S = 400, 7 * 86_400.0
+
+#: Days of the longer sum of `spent`.
+LONG_DAYS = 30
+
+#: What stands for a ceiling when a model has no price.
+NO_PRICE = "prices"
+
+
+@value
+class Charge:
+    """What pays for a request, a batch or a question."""
+
+    identity: Identity
+    account: str
+    #: REQUESTS, BATCH or QUESTIONS.
+    mode: str = REQUESTS
+
+
+@value
+class Refusal:
+    """Why nothing is sent: the ceiling that would be passed."""
+
+    #: The key below `limits`; NO_PRICE when the ceiling of `period` cannot be kept.
+    key: str
+    limit: float
+    spent: float
+    model: str
+    #: `Day` or `Run`.
+    period: str
+    day: str
+
+    @property
+    def reason(self) -> str:
+        if self.key == NO_PRICE:
+            return f"no price is known for {self.model}, so limits.maxCostPer{self.period} cannot be kept"
+        since = f"today, {self.day} UTC" if self.period == "Day" else "in this run"
+        amounts = f"{self._amount(self.spent)} of {self._amount(self.limit)}"
+        return f"the ceiling limits.{self.key} is reached: {amounts} {since}"
+
+    @property
+    def action(self) -> str:
+        if self.key == NO_PRICE:
+            price = f'prices: {{ "{self.model}": {{ perMillion: … }} }}'
+            return f"set {price}, or limits.maxTokensPer{self.period}; then run: memline index"
+        if self.period == "Run":
+            return f"memline index   (begins a new run; or raise limits.{self.key})"
+        resumes = f"embedding goes on at {_next_day(self.day)} 00:00 UTC"
+        return f"{resumes}; or raise limits.{self.key}, then run: memline index"
+
+    def _amount(self, amount: float) -> str:
+        return f"{amount:,.0f} tokens" if "Tokens" in self.key else f"${amount:,.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in ("key", "limit", "spent", "model", "period", "day")}
+        return {**fields, "reason": self.reason, "action": self.action}
+
+
+class Budget:
+    """What the agent of one index may spend. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        file: AccountFile,
+        *,
+        ceilings: Ceilings | None = None,
+        prices: Mapping[str, Mapping[str, Any]] | None = None,
+        run: str = "",
+    ) -> None:
+        """`prices`: that block of the configuration. `run`: names the runs of this index."""
+        self._file = file
+        self.ceilings = ceilings or Ceilings()
+        self._prices = prices or {}
+        self._run = run
+
+    @classmethod
+    def of(cls, file: AccountFile, settings: AgentSettings) -> Budget:
+        """Make the budget of an agent by its settings."""
+        run = str(settings.index_path)
+        return cls(file, ceilings=settings.limits, prices=settings.prices, run=run)
+
+    @property
+    def has_ceilings(self) -> bool:
+        return any(_limits(self.ceilings).values())
+
+    def reserve(
+        self, charge: Charge, token: str, tokens: int, now: float, *, at_least: int = 0
+    ) -> int | Refusal:
+        """Count tokens that are about to be sent; returns them, or the ceiling that they would pass.
+
+        `token` names the lease or batch whose answer settles it; empty: nothing does. `at_least`: so few are
+        reserved when the ceilings leave no more; 0: all or nothing.
+        """
+        if charge.identity.provider == LOCAL:
+            return tokens
+        with self._file.writing() as connection:
+            left, refusal = self._left(connection, charge, now)
+            if tokens > left and not 0 < at_least <= left:
+                assert refusal is not None
+                return refusal
+            tokens = int(min(tokens, left))
+            self._count(connection, charge, token, tokens, now)
+        return tokens
+
+    def left(self, charge: Charge, now: float) -> float | Refusal:
+        """Return the tokens that the ceilings leave, infinite without one; or the ceiling that is reached."""
+        if not self.has_ceilings or charge.identity.provider == LOCAL:
+            return math.inf
+        with self._file.reading() as connection:
+            left, refusal = self._left(connection, charge, now)
+        return refusal if refusal is not None and left < 1 else left
+
+    def resize(self, charge: Charge, token: str, tokens: int, now: float) -> None:
+        """Count a batch with so many tokens, before it is sent: its reservation is made, or set right."""
+        if charge.identity.provider == LOCAL:
+            return
+        with self._file.writing() as connection:
+            if scalar(connection, "SELECT 1 FROM reservations WHERE token = ?", token) is None:
+                self._count(connection, charge, token, tokens, now)
+            else:
+                _correct(connection, token, tokens)
+                connection.execute("UPDATE reservations SET tokens = ? WHERE token = ?", (tokens, token))
+
+    def reserved(self, token: str) -> int:
+        """Return the tokens that a request or batch in flight is counted with; 0 when it is settled."""
+        with self._file.reading() as reader:
+            query = "SELECT tokens FROM reservations WHERE token = ?"
+            return int(scalar(reader, query, token) or 0) if reader is not None else 0
+
+    def settle(self, token: str, tokens: int | None) -> None:
+        """Set right what a request or batch was counted with, once it is answered; again changes nothing.
+
+        `tokens`: what was perhaps paid for; None when that is not known, so that all counts.
+        """
+        with self._file.reading() as reader:
+            query = "SELECT 1 FROM reservations WHERE token = ?"
+            if reader is None or scalar(reader, query, token) is None:
+                return
+        with self._file.writing() as connection:
+            if tokens is not None:
+                _correct(connection, token, tokens)
+            connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
+
+    def begin_run(self, now: float) -> None:
+        """Let the ceilings of a run count from now on."""
+        with self._file.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO runs (run, started) VALUES (?, ?)", (self._run, now))
+
+    def end_run(self) -> None:
+        """Forget what the run spent: nothing waits any more, and what comes is another run."""
+        with self._file.reading() as reader:
+            is_running = reader is not None and scalar(reader, "SELECT 1 FROM runs WHERE run = ?", self._run)
+        if is_running:
+            with self._file.writing() as connection:
+                connection.execute("DELETE FROM runs WHERE run = ?", (self._run,))
+
+    def _per_million(self, charge: Charge) -> float | None:
+        """Return the price of a million tokens; None when it is not known."""
+        identity = charge.identity
+        if identity.provider == "ollama" and not identity.endpoint:
+            # A program on this machine.
+            return 0.0
+        price = price_of(identity.provider, identity.model, public=not identity.endpoint, own=self._prices)
+        if price is None:
+            return None
+        batch = price.batch_per_million if charge.mode == BATCH else None
+        return price.per_million if batch is None else batch
+
+    def _left(
+        self, connection: Connection | None, charge: Charge, now: float
+    ) -> tuple[float, Refusal | None]:
+        """Return the tokens that the ceilings leave, and the one that leaves the least."""
+        if not self.has_ceilings:
+            return math.inf, None
+        each, day, per_million = self.ceilings, day_of(now), self._per_million(charge)
+        periods = [
+            ("Day", each.max_cost_per_day, each.max_tokens_per_day, _SPENT_IN_DAY, day),
+        ]
+        if charge.mode != QUESTIONS:
+            periods.append(("Run", each.max_cost_per_run, each.max_tokens_per_run, _SPENT_IN_RUN, self._run))
+        least, refusal = math.inf, None
+        for period, max_cost, max_tokens, query, key in periods:
+            cost, unpriced = connection.execute(query, (key,)).fetchone() if connection else (0.0, 0)
+            if per_million is None and max_cost and not max_tokens:
+                limit, spent, rate, name = 0.0, 0.0, 1.0, NO_PRICE
+            elif per_million is None:
+                limit, spent, rate, name = max_tokens, unpriced, 1.0, f"maxTokensPer{period}"
+            else:
+                limit, spent, rate, name = max_cost, cost, per_million / 1e6, f"maxCostPer{period}"
+            if not limit and name != NO_PRICE:
+                continue
+            share = TEXTS_SHARE if period == "Day" and charge.mode != QUESTIONS else 1.0
+            room = limit * share - spent
+            # A millionth of a token more than the room is a matter of floating point.
+            left = max(0.0, room / rate + 1e-6) if rate else math.inf
+            if left < least:
+                refusal = Refusal(
+                    key=name, limit=limit, spent=spent, model=charge.identity.model, period=period, day=day
+                )
+                least = left
+        return least, refusal
+
+    def _count(self, connection: Connection, charge: Charge, token: str, tokens: int, now: float) -> None:
+        per_million, day = self._per_million(charge), day_of(now)
+        keys = (day, charge.account, charge.identity.model, charge.mode)
+        cost, unpriced = _amounts(tokens, per_million)
+        connection.execute(
+            "INSERT INTO spending VALUES (?, ?, ?, ?, 1, ?, ?, ?) ON CONFLICT (day, account, model, mode)"
+            " DO UPDATE SET requests = requests + 1, tokens = tokens + excluded.tokens,"
+            " cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced",
+            (*keys, tokens, cost, unpriced),
+        )
+        if token:
+            connection.execute(
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (token, *keys, tokens, per_million, self._run, now),
+            )
+        if charge.mode != QUESTIONS:
+            connection.execute(
+                "INSERT INTO runs VALUES (?, ?, ?, ?) ON CONFLICT (run)"
+                " DO UPDATE SET cost = cost + excluded.cost, unpriced = unpriced + excluded.unpriced",
+                (self._run, now, cost, unpriced),
+            )
+        connection.execute("DELETE FROM reservations WHERE at < ?", (now - KEPT_RESERVATION_S,))
+        connection.execute("DELETE FROM spending WHERE day < ?", (day_of(now - KEPT_DAYS * 86_400),))
+
+
+_SPENT_IN_DAY = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM spending WHERE day = ?"
+_SPENT_IN_RUN = "SELECT coalesce(sum(cost), 0), coalesce(sum(unpriced), 0) FROM runs WHERE run = ?"
+
+
+def _limits(ceilings: Ceilings) -> dict[str, float]:
+    """Return the ceilings by their keys in the configuration; 0 is none."""
+    return {
+        "maxCostPerDay": ceilings.max_cost_per_day,
+        "maxCostPerRun": ceilings.max_cost_per_run,
+        "maxTokensPerDay": ceilings.max_tokens_per_day,
+        "maxTokensPerRun": ceilings.max_tokens_per_run,
+    }
+
+
+def day_of(now: float) -> str:
+    """Return the day of a time, in UTC: `2026-11-22`."""
+    return datetime.fromtimestamp(now, UTC).date().isoformat()
+
+
+def _next_day(day: str) -> str:
+    return (datetime.fromisoformat(day) + timedelta(days=1)).date().isoformat()
+
+
+def _amounts(tokens: int, per_million: float | None) -> tuple[float, int]:
+    return (0.0, tokens) if per_million is None else (tokens * per_million / 1e6, 0)
+
+
+def _correct(connection: Connection, token: str, tokens: int) -> None:
+    """Let a reservation count with so many tokens, in its day and, if it still lasts, in its run."""
+    row = connection.execute(
+        "SELECT day, account, model, mode, tokens, per_million, run, at FROM reservations WHERE token = ?",
+        (token,),
+    ).fetchone()
+    if row is None:
+        return
+    *keys, reserved, per_million, run, at = row
+    cost, unpriced = _amounts(tokens - reserved, per_million)
+    connection.execute(
+        "UPDATE spending SET requests = requests - ?, tokens = tokens + ?, cost = max(0, cost + ?),"
+        " unpriced = unpriced + ? WHERE day = ? AND account = ? AND model = ? AND mode = ?",
+        (int(not tokens), tokens - reserved, cost, unpriced, *keys),
+    )
+    connection.execute(
+        "UPDATE runs SET cost = max(0, cost + ?), unpriced = max(0, unpriced + ?)"
+        " WHERE run = ? AND started <= ?",
+        (cost, unpriced, run, at),
+    )
+
+
+# What is shown.
+
+
+def record_refusal(index: Connection, refusal: Refusal | None) -> None:
+    """Record the ceiling that texts of an index wait for, None for none, in the caller's transaction."""
+    names = ("key", "limit", "spent", "model", "period", "day")
+    found = {name: getattr(refusal, name) for name in names} if refusal else None
+    if meta.get(index, meta.CEILING) != found:
+        meta.put(index, meta.CEILING, found)
+
+
+def refusal_of(index: Connection, ceilings: Ceilings, now: float) -> Refusal | None:
+    """Return the ceiling that texts of an index wait for; None when its day is over, or it was changed."""
+    found = meta.get(index, meta.CEILING)
+    if found is None:
+        return None
+    refusal = Refusal(**found)
+    if refusal.period == "Day" and refusal.day != day_of(now):
+        return None
+    if refusal.key == NO_PRICE:
+        return refusal
+    return refusal if _limits(ceilings)[refusal.key] == refusal.limit else None
+
+
+def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
+    """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
+    today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)
+    query = (
+        "SELECT substr(account, 1, instr(account || ':', ':') - 1) AS provider, model, sum(requests),"
+        " sum(tokens), sum(cost), sum(unpriced) FROM spending WHERE day BETWEEN ? AND ?"
+        " GROUP BY provider, model ORDER BY provider, model"
+    )
+    with file.reading() as connection:
+        rows = {
+            (name, provider, model): counts
+            for name, begin in (("today", today), ("thirtyDays", first))
+            for provider, model, *counts in (connection.execute(query, (begin, today)) if connection else ())
+        }
+
+    def counts_of(name: str, provider: str = "", model: str = "") -> dict[str, float]:
+        chosen = [
+            counts
+            for (period, *key), counts in rows.items()
+            if period == name and (not provider or key == [provider, model])
+        ]
+        requests, tokens, cost, unpriced = map(sum, zip(*chosen, strict=True)) if chosen else (0, 0, 0.0, 0)
+        names = {"requests": requests, "tokens": tokens, "cost": round(cost, 8), "unpricedTokens": unpriced}
+        return dict(names)
+
+    keys = dict.fromkeys((provider, model) for name, provider, model in rows if name == "thirtyDays")
+    return {
+        "day": today,
+        "today": counts_of("today"),
+        "thirtyDays": counts_of("thirtyDays"),
+        "models": [
+            {
+                "provider": provider,
+                "model": model,
+                "today": counts_of("today", provider, model),
+                "thirtyDays": counts_of("thirtyDays", provider, model),
+            }
+            for provider, model in keys
+        ],
+        "limits": {key: limit or None for key, limit in _limits(ceilings).items()},
+    }

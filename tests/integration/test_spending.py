@@ -1,0 +1,120 @@
+"""Ceilings for what embedding costs, in whole runs against a stub of a provider."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.reports.metrics import FleetCollector, page
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import memline
+from tests.support.workspace import Place, note, remote
+
+NOTES = 6
+TEXTS = 3 * NOTES
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    for number in range(NOTES):
+        place.write(f"memory/note-{number}.md", note(number))
+    place.configure(**remote(server.url, maxRows=2))
+    return place
+
+
+def limit(place: Place, *, prices: dict[str, Any] | None = None, **limits: float) -> None:
+    content = json.loads(place.config.read_text())
+    place.config.write_text(json.dumps({**content, "limits": limits, "prices": prices or {}}))
+
+
+def tokens_of_a_text(place: Place) -> int:
+    """The tokens of the largest text, once it is indexed."""
+    (tokens,) = place.rows("SELECT max(tokens) FROM vectors")[0]
+    return int(tokens)
+
+
+def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(
+    place: Place, server: EmbeddingServer
+) -> None:
+    limit(place, maxTokensPerDay=2500)
+
+    report = place.index()
+    sent = sum(request.rows for request in server.requests)
+    again = place.index()
+    answer = place.search("word3x1x7")
+    status = place.run("status")
+    limit(place, maxTokensPerDay=10**6)
+    raised = place.index()
+
+    assert 0 < sent < TEXTS
+    assert report.failed and report.vectors["pending"] == TEXTS - sent
+    assert "the ceiling limits.maxTokensPerDay is reached" in report.warning
+    assert f"{TEXTS - sent} vectors wait" in report.warning
+    assert "00:00 UTC; or raise limits.maxTokensPerDay, then run: memline index" in report.action
+    assert again.vectors["pending"] == TEXTS - sent
+    assert [hit.path for hit in answer.hits][:1] == ["memory/note-3.md"]
+    assert "limits.maxTokensPerDay is reached" in answer.warning
+    assert "Paused:" in status.stdout and "tokens without a price today (UTC)" in status.stdout
+    assert (raised.vectors["pending"], raised.failed) == (0, False)
+    assert server.repeated() == {}
+
+
+def test_two_agents_that_index_at_the_same_time_stay_below_one_ceiling(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    second = tmp_path / "second"
+    (second / "memory").mkdir(parents=True)
+    for number in range(NOTES):
+        (second / "memory" / f"note-{number}.md").write_text(note(100 + number))
+    limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerDay=4.0)
+
+    def index(agent: str, workspace: Path) -> Any:
+        options = ["--workspace", str(workspace), "--agent", agent]
+        return memline(*place.arguments(*options, "index"))
+
+    with ThreadPoolExecutor() as pool:
+        ran = list(pool.map(index, ("main", "work"), (place.workspace, second)))
+    spending = place.status()["spending"]
+
+    # 95 hundredths of the ceiling are for texts, and no text more fits.
+    assert [each.status for each in ran] == [1, 1]
+    assert spending["today"]["cost"] <= 3.8
+    assert 3.8 - spending["today"]["cost"] < tokens_of_a_text(place) / 1000
+    assert spending["today"]["tokens"] == round(spending["today"]["cost"] * 1000)
+    assert [(each["provider"], each["model"]) for each in spending["models"]] == [("openai", "stub")]
+    assert spending["limits"]["maxCostPerDay"] == 4.0
+
+
+def test_what_a_provider_refused_is_not_counted(place: Place, server: EmbeddingServer) -> None:
+    limit(place, maxTokensPerDay=10**6)
+    server.control({"fault": "401"})
+    place.index()
+    refused = place.status()["spending"]["today"]
+    server.control({"fault": ""})
+    place.index()
+    indexed = place.status()["spending"]["today"]
+
+    assert (refused["tokens"], refused["requests"]) == (0, 0)
+    assert indexed["tokens"] == sum(tokens for (tokens,) in place.rows("SELECT tokens FROM vectors"))
+
+
+def test_metrics_show_what_was_spent_and_who_waits(place: Place) -> None:
+    limit(place, prices={"stub": {"perMillion": 1000.0}}, maxCostPerRun=0.6)
+    report = place.index()
+
+    text = page(FleetCollector(place.settings, [place.agent]))
+
+    assert "limits.maxCostPerRun is reached" in report.warning
+    assert 'memline_ceiling_reached{agent="main"} 1.0' in text
+    assert 'memline_spending_limit{key="maxCostPerRun"} 0.6' in text
+    spent = place.status()["spending"]["today"]
+    labels = 'model="stub",period="today",provider="openai"'
+    assert any(
+        f'memline_spent_dollars{{provider="openai",model="stub",period="today"}} {spent["cost"]}' in line
+        or f"memline_spent_dollars{{{labels}}} {spent['cost']}" in line
+        for line in text.splitlines()
+    )
