@@ -59,6 +59,8 @@ class FakeProvider:
     is_ready: bool = True
     #: Whether a job that is cancelled runs on.
     ends_slowly: bool = False
+    #: Rows that a job says are done.
+    describes_rows: int = 0
     #: Called in the middle of a call.
     during: dict[str, Callable[[], object]] = field(default_factory=dict)
 
@@ -143,6 +145,7 @@ class FakeProvider:
             provider_state=f"is {job.state}",
             reason=job.reason,
             error=job.error,
+            rows_done=self.describes_rows,
             output=output,
             tag=job.tag,
         )

@@ -1,0 +1,80 @@
+"""What a batch is counted with, from its plan to its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.batches.api import State
+from memline.shared.config.schema import Ceilings
+from memline.shared.errors import ProviderRefused, ProviderStop
+from memline.shared.index.batches import Batch, tokens_left
+from memline.shared.scheduling.budget import Budget, spent
+from tests.support.batch_desk import TEXTS, Desk
+
+
+def tokens_today(desk: Desk) -> float:
+    report = spent(desk.writer.accounts.file, Ceilings(), desk.clock.now())
+    return float(report["today"]["tokens"])
+
+
+def test_a_batch_is_counted_when_it_is_planned_and_stays_counted_when_it_is_done(
+    desk: Desk, batch: Batch
+) -> None:
+    planned, tokens = tokens_today(desk), tokens_left(desk.writer.connection, batch.token)
+    desk.step(batch.token)
+    desk.api.finish()
+    desk.clock.advance(15)
+    closed = desk.step(batch.token)
+
+    assert closed.outcome == "done"
+    assert (planned, tokens_today(desk)) == (tokens, tokens)
+    assert desk.writer.budget.reserved(batch.token) == 0
+
+
+def test_a_batch_that_its_provider_never_took_costs_nothing(desk: Desk, batch: Batch) -> None:
+    desk.api.errors["create"].append(ProviderStop("no batches here", status=404))
+
+    desk.run(batch.token, steps=3)
+
+    assert desk.batch(batch.token).outcome == "failed"
+    assert tokens_today(desk) == 0
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+def test_of_a_job_that_ended_early_counts_what_its_provider_says_it_did(
+    desk: Desk, batch: Batch, state: State
+) -> None:
+    before = tokens_today(desk)
+    desk.step(batch.token)
+    desk.writer.connection.execute("UPDATE batches SET rows_done = ?", (TEXTS // 4,))
+    desk.api.describes_rows = TEXTS // 4
+    desk.api.finish(state, [], error=ProviderRefused("no") if state == "failed" else None)
+    desk.clock.advance(15)
+
+    desk.run(batch.token, steps=4)
+
+    assert tokens_today(desk) == before // 4
+
+
+def test_a_process_that_died_while_it_planned_leaves_a_batch_that_is_counted_before_it_is_sent(
+    desk: Desk, batch: Batch
+) -> None:
+    counted = tokens_today(desk)
+    with desk.writer.accounts.file.writing() as connection:
+        connection.execute("DELETE FROM reservations")
+        connection.execute("DELETE FROM spending")
+
+    desk.step(batch.token)
+
+    assert tokens_today(desk) == counted
+
+
+def test_a_batch_pays_the_price_of_batches(desk: Desk) -> None:
+    file = desk.writer.accounts.file
+    prices = {"a": {"perMillion": 2.0, "batchPerMillion": 1.0}}
+    desk.writer.budget = Budget(file, ceilings=Ceilings(max_cost_per_day=1), prices=prices, run="main")
+    batch = desk.make()
+
+    report = spent(file, Ceilings(), desk.clock.now())["today"]
+
+    assert report["cost"] == pytest.approx(tokens_left(desk.writer.connection, batch.token) / 1e6)
