@@ -332,7 +332,7 @@ def test_what_was_perhaps_paid_for_is_told_by_the_text(server: EmbeddingServer, 
 
     assert cut.paid == [1] * 20
     assert refused.paid == [0, 0]
-    assert broken.paid[0] >= 2
+    assert broken.paid[0] >= 1
 
 
 def test_an_answer_that_never_came_may_have_been_paid_for_and_a_server_that_is_away_was_not() -> None:
