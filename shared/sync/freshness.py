@@ -6,7 +6,7 @@ A process that follows the files locks this file while it knows that nothing is 
 first sign of a change, before it knows what changed, and when it is killed the system lets go for it. The
 heartbeat is for a process that hangs or is stopped: its word is taken for `MAX_AGE_S` more.
 
-It is no row of the index: the word must be withdrawn at once, also while another process writes, and each
+It is no row of the index: the word must end at once, also while another process writes, and each
 heartbeat would end all cached answers.
 """
 
@@ -62,8 +62,8 @@ class FreshMark:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        #: How often the word was withdrawn: one that was found out before that is not given.
-        self._withdrawn = 0
+        #: How often the word was taken back: one that was found out before that is not given.
+        self._withdrawals = 0
         #: What the look that found nothing was about; None while there is no word to give.
         self._about: bytes | None = None
         #: The locked file, while the word is given.
@@ -73,17 +73,17 @@ class FreshMark:
     def withdraw(self) -> int:
         """Take the word back; returns the number with which the next look gives it again."""
         with self._lock:
-            self._withdrawn += 1
+            self._withdrawals += 1
             self._let_go()
-            return self._withdrawn
+            return self._withdrawals
 
     def give(self, number: int, about: bytes | None) -> None:
-        """Give the word, unless it was withdrawn since `withdraw` returned this number.
+        """Give the word, unless it was taken back since `withdraw` returned this number.
 
         `about` is what `about` returned before the look.
         """
         with self._lock:
-            if number == self._withdrawn:
+            if number == self._withdrawals:
                 self._about = about
         self.beat()
 
@@ -101,7 +101,7 @@ class FreshMark:
                 if self._held is None:
                     self._held = self._locked(self._about)
                 elif file_id(_path(self._settings)) != _id_of(self._held):
-                    # Another process has withdrawn it, and knows better.
+                    # Another process has ended it, and knows better.
                     self._let_go()
                 if self._held is not None:
                     os.utime(self._held, ns=(now_ns, now_ns))
