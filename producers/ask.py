@@ -94,7 +94,7 @@ def _plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
 
 def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     """Store changed files until the time is over; return how many were done."""
-    from memline.shared.index import ledger
+    from memline.shared.index import forgotten, ledger
     from memline.shared.store import IndexWriter
     from memline.shared.sync.read import FileReader
 
@@ -106,7 +106,9 @@ def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
             for path in plan.changes.to_read():
                 if clock.now() > until:
                     break
-                for row in reader.read(path, entry=ledger.entry(writer.connection, path)):
+                entry = ledger.entry(writer.connection, path)
+                gone = forgotten.lines_of(writer.connection, path)
+                for row in reader.read(path, entry=entry, forgotten=gone):
                     writer.store_file(row)
                     if clock.now() > until:
                         break

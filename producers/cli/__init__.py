@@ -44,6 +44,7 @@ COMMANDS = {
     "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
     "export": ("memline.producers.cli.move:export_command", "Write notes and vectors into one file."),
     "import": ("memline.producers.cli.move:import_command", "Take over notes and vectors from a file."),
+    "forget": ("memline.producers.cli.forget:forget", "Forget lines of notes, or sessions, for good."),
     "backup": ("memline.producers.cli.backup:backup", "Copy the indexes into a folder."),
     "restore": ("memline.producers.cli.backup:restore", "Put a backup in the place of the index."),
     "doctor": ("memline.producers.cli.doctor:doctor", "Find problems and say what fixes them."),

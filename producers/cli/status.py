@@ -76,6 +76,7 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Indexed", f"{files} · {body['chunks']} chunks"
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
     yield "Left out", ", ".join((*outcomes, *(f"{count} by {rule}" for rule, count in by_rule.items())))
+    yield "Forgotten", f"{body['forgotten']} texts" if body["forgotten"] else ""
     yield "Dirty", dirty if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
     origin = body["workspaceOrigin"]

@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import LOCAL, Choice, choose
 from memline.shared.embedders.vectors import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
-from memline.shared.index import identities, ledger, openclaw, vectors
+from memline.shared.index import forgotten, identities, ledger, openclaw, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
 from memline.shared.index.openclaw import TheirChunk, TheirIndex
@@ -175,7 +175,7 @@ class _TakeOver:
         for number, file in enumerate(self._theirs.files(MEMORY), 1):
             on_progress(number)
             row = self._row(file.path)
-            if row is None or row.hash != file.hash:
+            if row is None or row.hash != file.hash or forgotten.lines_of(self._writer.connection, file.path):
                 changed.append(file.path)
                 continue
             if self._is_known(row):

@@ -12,7 +12,7 @@ from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import driver, identities, ledger
+from memline.shared.index import driver, forgotten, identities, ledger
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import FREE, LISTED, PROVIDERS, Price, RequestCaps, price_of
@@ -163,7 +163,8 @@ def estimate(
         chunk_count = 0
         for path in paths:
             entry = ledger.entry(reader, path) if reader and is_transcript(path) else None
-            for row in file_reader.read(path, entry=entry, force=force):
+            gone = forgotten.lines_of(reader, path) if reader else ()
+            for row in file_reader.read(path, entry=entry, force=force, forgotten=gone):
                 chunks = row.chunks or ()
                 chunk_count += len(chunks)
                 texts.update((text_hash(chunk.text), estimate_tokens(chunk.text)) for chunk in chunks)

@@ -12,7 +12,7 @@ from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.index import chunks, driver, identities, ledger, meta, vec, vectors
+from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, vec, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
@@ -145,6 +145,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             for name, (files, count) in sorted(sources.items())
         ],
         "outcomes": read(ledger.outcome_counts, {}),
+        "forgotten": read(forgotten.count, 0),
         "behind": plan.behind,
         "cache": {
             "enabled": memory.cache.enabled,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -269,6 +269,23 @@ def reading(path: Path) -> Iterator[Archive]:
             yield Archive(connection)
         except (library().Error, UnicodeDecodeError) as error:
             raise _refused(f"it is damaged ({error})") from error
+
+
+def forget(path: Path, texts: Collection[bytes], needles: Collection[bytes]) -> bool:
+    """Take vectors of these texts, and notes that hold one of the needles, out of an export; False: none."""
+    with faults(path), closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        made = Archive(connection)
+        with transaction(connection):
+            before = connection.total_changes
+            connection.executemany("DELETE FROM vectors WHERE text_hash = ?", ((each,) for each in texts))
+            connection.executemany("DELETE FROM notes WHERE instr(content, ?)", ((each,) for each in needles))
+            removed = bool(connection.total_changes > before)
+        if removed:
+            if _get(connection, "complete"):
+                made.finish()
+            connection.execute("VACUUM")
+    return removed
 
 
 def is_archive(path: Path) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from memline.shared.index import ledger, meta
+from memline.shared.index import forgotten, ledger, meta
 from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
 from memline.shared.sources.paths import SESSIONS
@@ -101,6 +101,9 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Fil
     if row.base and not _continues(connection, before, row):
         # One more read is enqueued for all parts of this one: enqueued by each, reads would multiply.
         return FileChange(kind="late" if row.is_partial else "unknown")
+    if row.chunks and (gone := forgotten.texts_of(connection, row.path)):
+        # Read before a part of the file was forgotten, and looked at again since.
+        row = replace(row, chunks=tuple(each for each in row.chunks if text_hash(each.text) not in gone))
     file_id = ledger.record(connection, row)
     if row.source == SESSIONS:
         ledger.save_progress(connection, file_id, row.progress)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexUnwritable
-from memline.shared.index import driver, meta
+from memline.shared.index import driver, erase, meta
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 
 #: The only view of an index, and its only triggers, word for word.
 _VIEW = "chunk_documents"
-_STEP = Path(__file__).parent / "schema" / "m009_vector_changes.sql"
 _TRIGGERS = [
-    statement for statement in _STEP.read_text("utf-8").split(";\n") if statement.startswith("CREATE TRIGGER")
+    statement
+    for step in sorted((Path(__file__).parent / "schema").glob("m*.sql"))
+    for statement in step.read_text("utf-8").split(";\n")
+    if statement.startswith("CREATE TRIGGER")
 ]
 
 
@@ -193,8 +195,12 @@ def carry_over(stage: Connection, live: Path) -> None:
                 f"INSERT OR REPLACE INTO main.batches ({listed}) SELECT {values}"
                 f" FROM live.batches AS other {same} WHERE other.state <> 'closed'"
             )
+        if erase.take_list(stage, "live"):
+            # A copy takes free pages along.
+            stage.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
     finally:
         stage.execute("DETACH live")
+    stage.execute("VACUUM")
 
 
 def put_in_place(stage: Path, live: Connection, index: Path) -> None:

@@ -15,6 +15,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     batches      jobs of a provider's Batch API: those that are open, and the last that were
     token_vectors  vectors of the tokens of a text, by vectors.id (local models)
     providers    health of a provider in a mode: circuit breaker, cooldown, learned caps
+    forgotten    hashes of what was forgotten and is not to come back
     transcripts  how far each session transcript has been read, and its figures
 """
 

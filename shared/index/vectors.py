@@ -169,7 +169,10 @@ def store(
         # would take an id for every vector, and a batch would wait for texts that seem to be coming.
         connection.execute(
             "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
-            " VALUES (?, ?, 'ready', 0, ?, ?) ON CONFLICT (identity_id, text_hash) DO NOTHING",
+            " SELECT ?1, ?2, 'ready', 0, ?3, ?4"
+            # Its text was forgotten meanwhile: then nothing of it is kept.
+            " WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE kind = 'text' AND hash = ?2)"
+            " ON CONFLICT (identity_id, text_hash) DO NOTHING",
             (identity.id, row.hash, now, row.vector),
         )
     vec.insert(identity.id, len(active_rows[0][1]) // 4 if active_rows else 0, active_rows)

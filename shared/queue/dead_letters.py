@@ -6,7 +6,7 @@ dramatiq keeps a dead letter for a week (`shared.queue.redis_broker` names the k
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -95,6 +95,21 @@ def drop(url: str, chosen: list[DeadLetter]) -> int:
             base = key(client, letter.queue)
             dropped += int(bool(client.zrem(f"{base}.XQ", letter.id)))
             client.hdel(f"{base}.XQ.msgs", letter.id)
+    return dropped
+
+
+def drop_with(url: str, needles: Collection[bytes]) -> int:
+    """Remove the dead letters whose message holds one of these bytes; returns how many."""
+    dropped = 0
+    with redis_client.connected(url) as client:
+        for queue in QUEUES:
+            base = key(client, queue)
+            stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=PAGE)
+            for letter, content in stored:
+                if any(each in content for each in needles):
+                    client.zrem(f"{base}.XQ", letter)
+                    client.hdel(f"{base}.XQ.msgs", letter)
+                    dropped += 1
     return dropped
 
 

@@ -1,4 +1,4 @@
-"""Make whole note files: the way in which an import writes to a workspace.
+"""Make note files, and take lines out of them: how an import and `forget` write to a workspace.
 
 Every folder on the way is opened without following links. A file appears under its name at once and whole,
 and one that is there is never touched.
@@ -7,10 +7,14 @@ and one that is there is never touched.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 
 from memline.shared.errors import PathNotAllowed
-from memline.shared.sources.safe_open import open_folder
+from memline.shared.sources.safe_open import open_checked, open_folder
+
+#: Lines with their ends, as `shared.sources.reading` counts them.
+_LINES = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+$")
 
 #: The end of the name under which a file is written before it has its own; no note ends so.
 _PART = ".part"
@@ -50,5 +54,44 @@ def create(root: str, relative: str, content: bytes, *, mtime_ns: int = 0) -> bo
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(part, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def remove_lines(root: str, relative: str, first: int, last: int, expected: bytes) -> bool:
+    """Take lines out of a note (1-based, inclusive), or delete it when nothing is left of it.
+
+    False when the note no longer has the bytes `expected`: it changed, and nothing is done. Raises
+    PathNotAllowed and OSError.
+    """
+    import fcntl
+
+    *folders, name = relative.split("/")
+    folder = open_folder(root, folders)
+    try:
+        opened = open_checked(name, os.O_RDWR, folder)
+        with os.fdopen(opened, "rb") as file:
+            with suppress(OSError):
+                # Entries are added under the same lock (`append`).
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            status = os.fstat(opened)
+            if file.read() != expected:
+                return False
+            lines = _LINES.findall(expected)
+            kept = b"".join([*lines[: first - 1], *lines[last:]])
+            if not kept.strip():
+                os.unlink(name, dir_fd=folder)
+                return True
+            part = f".{name}{_PART}"
+            with suppress(FileNotFoundError):
+                os.unlink(part, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with os.fdopen(os.open(part, flags, 0o600, dir_fd=folder), "wb") as made:
+                os.fchmod(made.fileno(), status.st_mode & 0o7777)
+                made.write(kept)
+                made.flush()
+                os.fsync(made.fileno())
+            os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return True
     finally:
         os.close(folder)

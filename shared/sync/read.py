@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.chunking import Chunk, split
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import problem_at
+from memline.shared.sources.forgetting import without
 from memline.shared.sources.front_matter import About, about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
@@ -35,20 +36,36 @@ class FileReader:
         self._clock = clock
         self._notes = MemoryPaths.of(settings)
 
-    def read(self, path: str, *, entry: LedgerEntry | None, force: bool = False) -> Iterator[FileRow]:
+    def read(
+        self,
+        path: str,
+        *,
+        entry: LedgerEntry | None,
+        force: bool = False,
+        forgotten: Collection[bytes] = (),
+    ) -> Iterator[FileRow]:
         """Read the file of a ledger path: one row, of a long transcript several.
 
-        `entry` is the row the ledger has of it. Never raises for what is on the disk.
+        `entry` is the row the ledger has of it, `forgotten` the hashes of lines that are left out. Never
+        raises for what is on the disk.
         """
         if not is_transcript(path):
-            yield self._read_note(path, entry, force)
+            yield self._read_note(path, entry, force, forgotten)
             return
         folder, chunking = transcript_folder_of(self._settings), self._settings.memory.chunking
         yield from read_transcript(
-            path, folder=folder, chunking=chunking, entry=entry, force=force, clock=self._clock
+            path,
+            folder=folder,
+            chunking=chunking,
+            entry=entry,
+            force=force,
+            forgotten=forgotten,
+            clock=self._clock,
         )
 
-    def _read_note(self, path: str, entry: LedgerEntry | None, force: bool) -> FileRow:
+    def _read_note(
+        self, path: str, entry: LedgerEntry | None, force: bool, forgotten: Collection[bytes]
+    ) -> FileRow:
         """Read a note and split it, unless its content is the one in the ledger.
 
         Whatever is wrong becomes the outcome of the row. A path that is not a memory file (any more) has the
@@ -73,11 +90,10 @@ class FileReader:
             elif not force and before == (reading.outcome, reading.sha256, digest, MEMORY):
                 chunks = None
             else:
-                lines = reading.text.split("\n")
+                text = without(reading.text, forgotten)
+                lines = text.split("\n")
                 said = about(lines, front_matter_end(lines))
-                chunks = tuple(
-                    split(reading.text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap)
-                )
+                chunks = tuple(split(text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap))
             return FileRow(
                 path=path,
                 source=MEMORY,
@@ -106,6 +122,7 @@ def read_transcript(
     chunking: Chunking,
     entry: LedgerEntry | None,
     force: bool,
+    forgotten: Collection[bytes] = (),
     clock: Clock,
 ) -> Iterator[FileRow]:
     """Read what is new of the transcript of a ledger path; all of it when the ledger has other content.
@@ -134,6 +151,7 @@ def read_transcript(
             known_digest=entry.hash if entry else "",
             max_tokens=chunking.tokens,
             overlap_tokens=chunking.overlap,
+            forgotten=forgotten,
             clock=clock,
         )
         for number, part in enumerate(slices):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -202,3 +203,14 @@ def until(holds: Callable[[], bool], what: str = "it") -> None:
 def paths(answer: Answer) -> Sequence[str]:
     """The paths of the hits."""
     return [hit.path for hit in answer.hits]
+
+
+def outside_reader(folder: Path, pattern: str) -> str:
+    """List the files below a folder whose bytes match, in another process.
+
+    One that has an index open would drop its locks by reading the file.
+    """
+    ran = subprocess.run(
+        ["grep", "-rliaE", pattern, str(folder)], capture_output=True, text=True, check=False, timeout=120
+    )
+    return ran.stdout

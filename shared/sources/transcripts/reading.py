@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from memline.shared.clock import Clock
 from memline.shared.sources.chunking import Chunk
+from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.transcripts.chunking import TurnChunker
@@ -62,12 +63,14 @@ def read_transcript(
     known_digest: str,
     max_tokens: int,
     overlap_tokens: int,
+    forgotten: Collection[bytes] = (),
     clock: Clock,
 ) -> Iterator[TranscriptSlice]:
     """Read a transcript below the trusted folder `root` in slices, up to what is there now.
 
     `known` is where an earlier reading ended and `known_digest` the digest of what it read; None reads from
-    the start. Never raises for what is on the disk, never follows a link.
+    the start. `forgotten` has the hashes of lines that are left out. Never raises for what is on the disk,
+    never follows a link.
     """
     try:
         opened = open_regular(root, relative)
@@ -83,7 +86,7 @@ def read_transcript(
                 reader = _Reader(opened, status, known, digest)
         if reader is None:
             reader = _Reader(opened, status, None, hashlib.sha256())
-        yield from reader.slices(max_tokens, overlap_tokens, clock.now())
+        yield from reader.slices(max_tokens, overlap_tokens, clock.now(), forgotten)
     except OSError as error:
         problem = unreadable(error)
         yield TranscriptSlice(outcome=problem.outcome, reason=problem.reason)
@@ -118,12 +121,17 @@ class _Reader:
         self._consumed = self._known.consumed
         self._lines_read = self._known.lines
 
-    def slices(self, max_tokens: int, overlap_tokens: int, now: float) -> Iterator[TranscriptSlice]:
+    def slices(
+        self, max_tokens: int, overlap_tokens: int, now: float, forgotten: Collection[bytes]
+    ) -> Iterator[TranscriptSlice]:
         begin = self._known.resume
         parser = TranscriptParser(begin.context, self._known.counts, now=now)
         cutter = TurnChunker(begin, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
         keeps, chunks, chars = begin.ordinal, [], 0
         for line in self._lines(begin):
+            if forgotten and line.is_terminated and line_hash(line.data) in forgotten:
+                self._mark_read(line)
+                continue
             before = parser.context, parser.counts
             message = parser.read_line(line.data, is_counted=line.number > self._lines_read)
             if message is None and not line.is_terminated:

@@ -1,0 +1,417 @@
+"""Forget lines of notes and whole sessions: in the notes, in the index, at the provider and in the home.
+
+In this order, so that nothing comes back from a message or a process that read the file before: the list of
+hashes, the note, the file read again, what was made of its texts, then every byte of the index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import ConfigError, IndexFault, MemlineError, PathNotAllowed
+from memline.shared.index import archive, copies, driver, erase, forgotten, meta
+from memline.shared.index.chunks import FullText
+from memline.shared.search.dates import day_of_path
+from memline.shared.sources import note_files
+from memline.shared.sources.discover import discover
+from memline.shared.sources.excerpt import parse_citation
+from memline.shared.sources.forgetting import line_hash
+from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.paths import MemoryPaths, is_transcript
+from memline.shared.sources.reading import read_file
+from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.store import IndexWriter
+from memline.shared.sync.read import FileReader
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: The file with one line for every time something was forgotten, without its text.
+AUDIT = "forgotten.jsonl"
+
+#: Bytes of a line at least that is looked for in other files of the home: shorter ones stand everywhere.
+_MIN_NEEDLE = 12
+
+#: Bytes of such a file read at a time.
+_BLOCK = 1 << 20
+
+#: Files of the home that hold no text of notes and may be large.
+_MODELS = (".gguf", ".onnx")
+
+
+@value
+class Target:
+    """Lines of a note, or a whole transcript."""
+
+    path: str
+    #: 1-based, inclusive; of a transcript 0 for all.
+    first: int = 0
+    last: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
+
+
+@value
+class Forgotten:
+    """What was forgotten."""
+
+    agent: str
+    targets: tuple[Target, ...] = ()
+    lines: int = 0
+    chunks: int = 0
+    vectors: int = 0
+    #: Other files of the home that were cleaned or deleted.
+    files: tuple[str, ...] = ()
+    #: Files of the home that hold a line of it and are not Memline's to change.
+    out_of_reach: tuple[str, ...] = ()
+    #: Notes with the very same text, which were not named.
+    also_in: tuple[str, ...] = ()
+    kept_notes: bool = False
+    backup: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "agentId": self.agent,
+            "forgotten": [str(target) for target in self.targets],
+            "lines": self.lines,
+            "chunks": self.chunks,
+            "vectors": self.vectors,
+            "files": list(self.files),
+            "outOfReach": list(self.out_of_reach),
+            "alsoIn": list(self.also_in),
+            "keptNotes": self.kept_notes,
+            "backup": self.backup or None,
+        }
+
+
+def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
+    """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
+    citation = parse_citation(cited)
+    if is_transcript(citation.path):
+        return [Target(path=citation.path)]
+    located = MemoryPaths.of(agent).locate(citation.path)
+    if located is None:
+        raise PathNotAllowed(
+            f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
+        )
+    count = len(_lines(agent, located.path))
+    first = citation.first or 1
+    last = min(count, first + (citation.lines or count) - 1) if citation.first else count
+    return [Target(path=located.path, first=first, last=last)] if first <= last else []
+
+
+def targets_before(agent: AgentSettings, day: date) -> list[Target]:
+    """List the dated notes and the sessions that ended before a day."""
+    found = []
+    for file in discover(MemoryPaths.of(agent)).files:
+        dated = day_of_path(file.path)
+        if file.problem is None and dated is not None and dated < day:
+            found += targets_of_path(agent, file.path)
+    with driver.reading_if_any(agent.index_path) as reader:
+        if reader is not None:
+            query = (
+                "SELECT path FROM files JOIN transcripts ON file_id = files.id"
+                " WHERE last_day <> '' AND last_day < ? ORDER BY path"
+            )
+            found += [Target(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
+    return found
+
+
+def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
+    """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
+    from memline.shared.flush.plan import read_registry
+
+    folder = transcript_folder_of(agent)
+    if folder is None:
+        raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")
+    names = [name for name, entry in read_registry(Path(folder.folder)).items() if entry.key == key]
+    ids = {name.partition(".jsonl")[0] for name in names} or {key.partition(".jsonl")[0]}
+    files = [file.path for file in folder.discover().files if file.problem is None]
+    return [
+        Target(path=path) for path in files if path.removeprefix("sessions/").partition(".jsonl")[0] in ids
+    ]
+
+
+def targets_of_query(hits: Sequence[Any]) -> list[Target]:
+    """Turn hits of a search that hold words of the question into lines of notes and whole sessions."""
+    found: dict[str, Target] = {}
+    for hit in hits:
+        if hit.text_score <= 0:
+            continue
+        whole = is_transcript(hit.path)
+        target = (
+            Target(path=hit.path) if whole else Target(path=hit.path, first=hit.start_line, last=hit.end_line)
+        )
+        found[str(target)] = target
+    return list(found.values())
+
+
+def forget(
+    agent: AgentSettings,
+    targets: Sequence[Target],
+    *,
+    keep_note: bool = False,
+    backup: Path | None = None,
+    queue_address: str = "",
+    clock: Clock | None = None,
+) -> Forgotten:
+    """Forget these lines and sessions. Safe to run again after a kill. Raises MemlineErrors.
+
+    `keep_note`: notes stay as they are, and the list keeps their lines out of the index. Transcripts always
+    stay. `backup`: a folder outside of the home that gets a copy of each note first.
+    """
+    clock = clock or SystemClock()
+    if backup is not None:
+        if backup.absolute().is_relative_to(agent.home.absolute()):
+            raise ConfigError(f"{backup} is inside Memline's home", hint="name a folder outside of it")
+        _keep_copies(agent, targets, backup)
+    needles: set[bytes] = set()
+    hashes: dict[str, set[bytes]] = {}
+    lines = chunk_count = 0
+    with closing(IndexWriter.of(agent, clock=clock)) as writer:
+        writer.connection.execute("PRAGMA secure_delete = ON")
+        # From the end of a note to its beginning: the numbers of the lines before stay.
+        for target in sorted(targets, key=lambda each: (each.path, -each.first)):
+            found, count = _forget_one(agent, writer, target, keep_note, clock, hashes)
+            needles |= found
+            lines += len(found)
+            chunk_count += count
+        every = sorted(set().union(*hashes.values()))
+        with writer.session() as (connection, now):
+            gone = erase.drop_vectors(connection, writer.vec, every, now)
+            also_in = _others(connection, every)
+            meta.put(connection, meta.VEC_STALE, True)
+        writer.recover()
+        with writer.session() as (connection, _):
+            erase.erase(connection)
+    files, out_of_reach = _clean_home(agent, hashes, {each for each in needles if len(each) >= _MIN_NEEDLE})
+    if queue_address and needles:
+        from memline.shared.queue.dead_letters import drop_with
+
+        drop_with(queue_address, needles)
+    done = Forgotten(
+        agent=agent.agent,
+        targets=tuple(targets),
+        lines=lines,
+        chunks=chunk_count,
+        vectors=gone,
+        files=tuple(files),
+        out_of_reach=tuple(out_of_reach),
+        also_in=tuple(also_in),
+        kept_notes=keep_note,
+        backup=str(backup or ""),
+    )
+    _audit(agent, done, clock)
+    return done
+
+
+def _forget_one(
+    agent: AgentSettings,
+    writer: IndexWriter,
+    target: Target,
+    keep_note: bool,
+    clock: Clock,
+    hashes: dict[str, set[bytes]],
+) -> tuple[set[bytes], int]:
+    """Forget one target; returns the bytes of its lines, and how many chunks held one of them."""
+    whole = is_transcript(target.path)
+    connection = writer.connection
+    where = "" if whole else " AND start_line <= ? AND end_line >= ?"
+    spans = () if whole else (target.last, target.first)
+    query = f"SELECT text_hash, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?{where}"
+    rows = connection.execute(query, (target.path, *spans)).fetchall()
+    texts = {digest for digest, _ in rows}
+    hashes.setdefault(target.path, set()).update(texts)
+    if whole:
+        raw = _transcript_lines(agent, target.path)
+        needles = {line.strip().encode() for _, text in rows for line in text.split("\n") if line.strip()}
+        line_hashes = {line_hash(line) for line in raw if line.strip()}
+    else:
+        chosen = _lines(agent, target.path)[target.first - 1 : target.last]
+        needles = {line.strip().encode() for line in chosen if line.strip()}
+        line_hashes = {line_hash(line) for line in chosen if line.strip()}
+    stays = whole or keep_note
+    with writer.transaction() as (_, now):
+        forgotten.add(connection, target.path, "text", texts, now)
+        if stays:
+            forgotten.add(connection, target.path, "line", line_hashes, now)
+    if not stays:
+        _edit(agent, target)
+    # Looked at from here on: whatever was read before loses against this look.
+    reader = FileReader(agent, clock=clock)
+    for row in reader.read(
+        target.path, entry=None, force=True, forgotten=forgotten.lines_of(connection, target.path)
+    ):
+        writer.store_file(row)
+    return needles, len(rows)
+
+
+def _edit(agent: AgentSettings, target: Target) -> None:
+    located = MemoryPaths.of(agent).locate(target.path)
+    assert located is not None
+    relative = os.path.relpath(located.absolute, located.anchor)
+    for _ in range(5):
+        data = _bytes(located.anchor, relative)
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
+            raise MemlineError(
+                f"{target.path} is not UTF-8, so its lines are not taken out", hint="--keep-note"
+            )
+        if note_files.remove_lines(located.anchor, relative, target.first, target.last, data):
+            return
+    raise MemlineError(f"{target.path} is changed all the time", hint="try again later")
+
+
+def _keep_copies(agent: AgentSettings, targets: Sequence[Target], folder: Path) -> None:
+    places = MemoryPaths.of(agent)
+    for path in {target.path for target in targets if not is_transcript(target.path)}:
+        located = places.locate(path)
+        assert located is not None
+        data = _bytes(located.anchor, os.path.relpath(located.absolute, located.anchor))
+        copy = folder / path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        opened = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "wb") as file:
+            file.write(data)
+
+
+def _lines(agent: AgentSettings, path: str) -> list[str]:
+    located = MemoryPaths.of(agent).locate(path)
+    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
+    if not reading or reading.outcome not in (INDEXED, EMPTY):
+        return []
+    return reading.text.removesuffix("\n").split("\n") if reading.text else []
+
+
+def _transcript_lines(agent: AgentSettings, path: str) -> list[bytes]:
+    folder = transcript_folder_of(agent)
+    located = folder.locate(path) if folder else None
+    if located is None:
+        return []
+    data = _bytes(located.anchor, os.path.relpath(located.absolute, located.anchor))
+    return data.split(b"\n")
+
+
+def _bytes(anchor: str, relative: str) -> bytes:
+    with os.fdopen(open_regular(anchor, relative), "rb") as file:
+        return file.read()
+
+
+def _others(connection: Connection, hashes: Sequence[bytes]) -> list[str]:
+    query = "SELECT DISTINCT path FROM chunks JOIN files ON files.id = file_id WHERE text_hash = ?"
+    return sorted({path for digest in hashes for (path,) in connection.execute(query, (digest,))})
+
+
+def _clean_home(
+    agent: AgentSettings, hashes: dict[str, set[bytes]], needles: set[bytes]
+) -> tuple[list[str], list[str]]:
+    """Clean exports, backups, logs and leftovers of the home; also name other files that hold the text."""
+    cleaned, others = [], []
+    for path in sorted(agent.home.rglob("*")):
+        if path.is_symlink() or not path.is_file() or _is_left_alone(path, agent):
+            continue
+        if _clean(path, hashes, needles):
+            cleaned.append(str(path))
+        elif _holds(path, needles):
+            others.append(str(path))
+    return cleaned, others
+
+
+def _is_left_alone(path: Path, agent: AgentSettings) -> bool:
+    """Tell whether a file of the home is an index in use, or nothing in which a text of ours can be.
+
+    An index in use is never opened but by SQLite: its locks would be lost.
+    """
+    if path.name.endswith((*copies.COMPANIONS, *_MODELS)) or path.name in (AUDIT, "accounts.sqlite"):
+        return True
+    is_index = path.parent == agent.index_path.parent and path.suffix == agent.index_path.suffix
+    return is_index and not path.name.startswith(".")
+
+
+def _clean(path: Path, hashes: dict[str, set[bytes]], needles: set[bytes]) -> bool:
+    if archive.is_archive(path):
+        return archive.forget(path, set().union(*hashes.values()), needles)
+    with suppress(IndexFault):
+        with copies.reading_raw(path) as connection:
+            copies.check_marks(connection, path)
+        return _clean_index(path, hashes)
+    is_leftover = path.suffix == ".part" or ".sqlite.corrupt-" in path.name or path.name.startswith(".")
+    if not (is_leftover or path.suffix == ".log") or not _holds(path, needles):
+        return False
+    if path.suffix == ".log":
+        kept = [
+            line
+            for line in path.read_bytes().splitlines(keepends=True)
+            if not any(each in line for each in needles)
+        ]
+        path.write_bytes(b"".join(kept))
+    else:
+        copies.remove(path)
+    return True
+
+
+def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
+    """Take texts out of a backup."""
+    with driver.faults(path), closing(driver.open_writer(path)) as connection:
+        driver.load_vec(connection)
+        connection.execute("PRAGMA secure_delete = ON")
+        full_text = FullText(connection)
+        removed = 0
+        with driver.transaction(connection):
+            for name, texts in hashes.items():
+                query = (
+                    "SELECT file_id, ordinal, text_hash FROM chunks JOIN files ON files.id = file_id"
+                    " WHERE path = ?"
+                )
+                for file_id, ordinal, digest in connection.execute(query, (name,)).fetchall():
+                    if digest in texts:
+                        full_text.remove(file_id, ordinal, ordinal + 1)
+                        connection.execute(
+                            "DELETE FROM chunks WHERE file_id = ? AND ordinal = ?", (file_id, ordinal)
+                        )
+                        removed += 1
+                # Titles and aliases are words of the note; the next look at it has them again.
+                connection.execute(
+                    "UPDATE files SET hash = '', chunking = '', names = '' WHERE path = ?", (name,)
+                )
+                for digest in texts:
+                    connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
+            meta.put(connection, meta.VEC_STALE, True)
+        if removed:
+            erase.erase(connection)
+        connection.execute("PRAGMA journal_mode = DELETE")
+    return bool(removed)
+
+
+def _holds(path: Path, needles: set[bytes]) -> bool:
+    overlap = max(map(len, needles), default=1) - 1
+    before = b""
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK):
+                data = before + block
+                if any(each in data for each in needles):
+                    return True
+                before = data[-overlap:] if overlap else b""
+    except OSError:
+        pass
+    return False
+
+
+def _audit(agent: AgentSettings, done: Forgotten, clock: Clock) -> None:
+    at = datetime.fromtimestamp(clock.now(), UTC).isoformat(timespec="seconds")
+    line = json.dumps({"at": at, **done.to_json()}) + "\n"
+    agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    opened = os.open(agent.home / AUDIT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(opened, "w") as file:
+        file.write(line)

@@ -1,0 +1,95 @@
+"""Take every byte of a text out of an index that other processes may have open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memline.shared.errors import IndexFault
+from memline.shared.index import batches, chunks
+from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.vec import VecTables
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Seconds to wait for readers of an old state before the WAL can be emptied, and between two attempts.
+_TRUNCATE_S = 60.0
+_ATTEMPT_EVERY_S = 0.05
+
+
+def drop_vectors(connection: Connection, vec: VecTables, hashes: Sequence[bytes], now: float) -> int:
+    """Delete all that was made of texts which no chunk has any more; returns how many vectors.
+
+    Batches that hold such a text are cancelled: their files at the provider are removed with them.
+    """
+    gone = [
+        digest
+        for digest in hashes
+        if not scalar(connection, "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1", digest)
+    ]
+    tokens: set[str] = set()
+    removed = 0
+    with transaction(connection):
+        for digest in gone:
+            query = "SELECT id, identity_id, lease FROM vectors WHERE text_hash = ?"
+            for row_id, identity_id, lease in connection.execute(query, (digest,)).fetchall():
+                tokens.add(lease or "")
+                vec.delete(identity_id, row_id)
+                removed += 1
+            connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
+    for token in tokens - {""}:
+        batches.request_cancel(connection, token, reason="a text of it was forgotten", now=now)
+    return removed
+
+
+def erase(connection: Connection) -> None:
+    """Write the whole index anew without what was deleted, and empty its WAL.
+
+    Other processes may have it open. The caller has built the vec0 tables anew. Raises IndexFault when a
+    process reads an old state for too long.
+    """
+    if chunks.fts_missing(connection):
+        raise IndexFault(
+            "this SQLite has no full-text search, so it cannot take words out of it",
+            hint="use the SQLite that Memline brings: unset MEMLINE_SQLITE",
+        )
+    with transaction(connection):
+        # Deleted words stay in its segments until they are merged.
+        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
+    connection.execute("VACUUM")
+    until = time.monotonic() + _TRUNCATE_S
+    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        if time.monotonic() > until:
+            raise IndexFault(
+                "another process reads an old state of the index, so its log cannot be emptied",
+                hint="end the other process, then run the command again",
+            )
+        time.sleep(_ATTEMPT_EVERY_S)
+
+
+def take_list(connection: Connection, other: str) -> int:
+    """Add the list of an attached index to this one, and delete its texts; returns how many chunks went."""
+    with transaction(connection):
+        connection.execute(f"INSERT OR IGNORE INTO main.forgotten SELECT * FROM {other}.forgotten")
+    full_text = chunks.FullText(connection)
+    rows = connection.execute(
+        "SELECT chunks.file_id, chunks.ordinal FROM chunks JOIN files ON files.id = file_id"
+        " JOIN forgotten ON forgotten.path = files.path AND kind = 'text'"
+        " AND forgotten.hash = chunks.text_hash"
+    ).fetchall()
+    with transaction(connection):
+        for file_id, ordinal in rows:
+            full_text.remove(file_id, ordinal, ordinal + 1)
+            where = "file_id = ? AND ordinal = ?"
+            connection.execute(f"DELETE FROM chunks WHERE {where}", (file_id, ordinal))
+            # Read again: what is beside it in the file is still to be found.
+            connection.execute(
+                "UPDATE files SET hash = '', chunking = '', names = '' WHERE id = ?", (file_id,)
+            )
+        connection.execute(
+            "DELETE FROM vectors WHERE text_hash IN (SELECT hash FROM forgotten WHERE kind = 'text')"
+            " AND text_hash NOT IN (SELECT text_hash FROM chunks)"
+        )
+    return len(rows)

@@ -1,0 +1,315 @@
+"""What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from memline.producers.memory import Memory
+from memline.producers.moving.backup import back_up, backups_at, restore
+from memline.producers.moving.export import export, take_in
+from memline.producers.moving.forget import (
+    AUDIT,
+    forget,
+    targets_before,
+    targets_of_path,
+    targets_of_session,
+)
+from memline.shared.clock import SystemClock
+from memline.shared.errors import ConfigError, PathNotAllowed
+from memline.shared.index import identities
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.store import IndexWriter
+from memline.shared.sync.read import FileReader
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.transcripts import opening, said, sessions_folder
+from tests.support.workspace import Place, note, outside_reader, paths, remote, until
+
+#: No other text has any of these words, nor one that is stemmed to the same.
+SECRET = "The quixotzalp door code is 8841-frobnitz-vexahedral."
+WORDS = (b"quixotzalp", b"frobnitz", b"vexahedr", b"8841-f")
+LINES = ["# Doors", "", "The garden gate is green.", "", SECRET, "", "The attic is empty."]
+
+
+@pytest.fixture
+def place(place: Place, server: EmbeddingServer) -> Place:
+    place.configure(**remote(server.url))
+    place.write("memory/doors.md", "\n".join(LINES) + "\n")
+    for number in range(3):
+        place.write(f"memory/note-{number}.md", note(number))
+    place.index()
+    return place
+
+
+def files_with(folder: Path, words: tuple[bytes, ...] = WORDS) -> list[str]:
+    """The files below a folder that hold any of the words, whatever SQLite makes of upper and lower case."""
+    return [
+        str(path.relative_to(folder))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and any(word in path.read_bytes().lower() for word in words)
+    ]
+
+
+def forget_line(place: Place, **options: object) -> None:
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L5"), **options)  # type: ignore[arg-type]
+
+
+def read_note(place: Place) -> FileRow:
+    """What a chunk worker sends of the note now."""
+    return next(FileReader(place.agent, clock=SystemClock()).read("memory/doors.md", entry=None))
+
+
+def test_a_forgotten_line_is_in_no_file_and_the_rest_of_its_note_is_found(place: Place) -> None:
+    assert files_with(place.home)
+    others = place.contents()
+
+    forget_line(place)
+
+    assert files_with(place.home) == files_with(place.workspace) == []
+    assert (place.workspace / "memory/doors.md").read_text().split("\n")[:5] == [*LINES[:4], ""]
+    place.index()
+    assert paths(place.search("quixotzalp")) != ["memory/doors.md"]
+    assert paths(place.search("attic"))[0] == "memory/doors.md"
+    after = place.contents()
+    assert [each for each in after.chunks if each[0] != "memory/doors.md"] == [
+        each for each in others.chunks if each[0] != "memory/doors.md"
+    ]
+    assert after.vec_table.keys() == after.vectors.keys()
+    assert place.status()["forgotten"] == 1
+    audit = (place.home / AUDIT).read_text()
+    assert json.loads(audit)["forgotten"] == ["memory/doors.md#L5-L5"]
+    assert not any(word in audit.encode() for word in WORDS)
+
+
+def test_a_whole_note_is_forgotten_with_its_vector(place: Place) -> None:
+    vectors = [row[0] for row in place.rows(f"SELECT embedding FROM vectors WHERE text_hash IN ({OF_DOORS})")]
+    assert len(vectors) == 1
+    holders = [p for p in place.home.rglob("*") if p.is_file() and vectors[0] in p.read_bytes()]
+    assert holders
+
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md"))
+
+    assert not (place.workspace / "memory/doors.md").exists()
+    assert files_with(place.home) == []
+    assert not [p for p in place.home.rglob("*") if p.is_file() and vectors[0] in p.read_bytes()]
+    assert place.index().files["removed"] == 0
+
+
+OF_DOORS = "SELECT text_hash FROM chunks JOIN files ON files.id = file_id WHERE path = 'memory/doors.md'"
+
+
+def test_a_kept_note_stays_and_its_lines_do_not_come_back(place: Place, server: EmbeddingServer) -> None:
+    forget_line(place, keep_note=True)
+    assert SECRET in (place.workspace / "memory/doors.md").read_text()
+    assert files_with(place.home) == []
+
+    unchanged = place.index()
+    forced = place.index(force=True)
+    place.write("memory/doors.md", "\n".join(["# Doors", "", "New first line.", "", *LINES[2:]]) + "\n")
+    edited = place.index()
+
+    assert unchanged.files["changed"] == 0
+    assert forced.failures == edited.failures == []
+    assert files_with(place.home) == []
+    hit = place.search("attic").hits[0]
+    assert hit.path == "memory/doors.md"
+    assert place.rows(f"SELECT count(*) FROM chunks WHERE text LIKE '%{SECRET}%'") == [(0,)]
+
+
+def test_a_new_text_under_the_same_name_is_indexed(place: Place) -> None:
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md"))
+
+    place.write("memory/doors.md", "# Doors\n\nNothing but curtains.\n")
+    place.index()
+
+    assert paths(place.search("curtains"))[0] == "memory/doors.md"
+
+
+def test_the_same_text_written_again_on_purpose_is_indexed(place: Place) -> None:
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md"))
+
+    place.write("memory/doors.md", "\n".join(LINES) + "\n")
+    report = place.index()
+
+    assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
+    assert (report.vectors["embedded"], report.vectors["pending"]) == (1, 0)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_late_message_does_not_bring_it_back(place: Place, keep: bool) -> None:
+    late = read_note(place)
+
+    forget_line(place, keep_note=keep)
+    with closing(IndexWriter.of(place.agent)) as writer:
+        kind = writer.store_file(late)
+
+    assert kind == "late"
+    assert place.rows(f"SELECT count(*) FROM chunks WHERE text LIKE '%{SECRET}%'") == [(0,)]
+
+
+def test_a_worker_that_read_the_list_before_does_not_bring_it_back(place: Place) -> None:
+    """It looks at the kept note after it was forgotten, with the list of before."""
+    forget_line(place, keep_note=True)
+    row = read_note(place)
+    assert any(SECRET in chunk.text for chunk in row.chunks or ())
+
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.store_file(row)
+
+    assert place.rows(f"SELECT count(*) FROM chunks WHERE text LIKE '%{SECRET}%'") == [(0,)]
+
+
+def test_a_late_result_is_not_kept(place: Place) -> None:
+    with closing(IndexWriter.of(place.agent)) as writer:
+        ((digest, vector),) = writer.connection.execute(
+            f"SELECT text_hash, embedding FROM vectors WHERE text_hash IN ({OF_DOORS})"
+        ).fetchall()
+        forget_line(place)
+        target = identities.target(writer.connection)
+        assert target is not None
+        rows = [VectorRow(hash=digest, vector=vector)]
+        writer.store_vectors(target.identity, "lease of a batch", rows, LearnedCaps())
+
+    assert place.rows("SELECT count(*) FROM vectors WHERE text_hash = ?", digest) == [(0,)]
+
+
+def test_exports_backups_and_leftovers_in_the_home_lose_it_too(place: Place, tmp_path: Path) -> None:
+    export(place.agent, place.home / "exports" / "all.memline")
+    back_up([place.agent], place.home / "backups")
+    back_up([place.agent], tmp_path / "outside")
+    (place.home / "memory" / "main.sqlite.corrupt-20260101T000000Z").write_bytes(b"x" * 99 + SECRET.encode())
+    (place.home / "up.log").write_text(f"started\nodd: {SECRET}\nended\n")
+    (place.home / "mine.txt").write_text(SECRET)
+    assert len(files_with(place.home)) == 6
+
+    done = forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L5"))
+
+    assert files_with(place.home) == ["mine.txt"]
+    assert done.out_of_reach == (str(place.home / "mine.txt"),)
+    assert (place.home / "up.log").read_text() == "started\nended\n"
+    assert len(done.files) == 4
+    # What is left of them is still whole.
+    other = Place(folder=tmp_path / "other")
+    assert take_in(other.agent, place.home / "exports" / "all.memline").notes == 3
+    (saved,) = backups_at(place.home / "backups", [place.agent], place.agent)
+    assert saved.chunks == 9
+    restore(saved, place.agent)
+
+
+def test_an_older_backup_does_not_bring_it_back(place: Place, tmp_path: Path) -> None:
+    back_up([place.agent], tmp_path / "outside")
+    forget_line(place)
+
+    (saved,) = backups_at(tmp_path / "outside", [place.agent], place.agent)
+    restore(saved, place.agent)
+
+    assert files_with(place.home) == []
+    place.index()
+    assert paths(place.search("attic"))[0] == "memory/doors.md"
+    assert files_with(place.home) == []
+
+
+def test_a_backup_of_the_note_goes_outside_of_the_home(place: Place, tmp_path: Path) -> None:
+    forget_line(place, backup=tmp_path / "attic")
+
+    assert SECRET in (tmp_path / "attic/memory/doors.md").read_text()
+    with pytest.raises(ConfigError):
+        forget_line(place, backup=place.home / "attic")
+
+
+def test_with_up_running_it_is_in_no_file_and_up_goes_on(place: Place) -> None:
+    """A long-lived reader, its cache and the writer of `up` have the index open."""
+    place.configure(sync={"watchDebounceMs": 20}, **remote(place.memory["remote"]["baseUrl"]))
+    with Memory.of(place.settings, place.agent, long_lived=True) as memory:
+        assert paths(memory.search("quixotzalp"))[0] == "memory/doors.md"
+        with running_memline(*place.arguments("up")) as running:
+            place.write("memory/new.md", f"# New\n\n{SECRET}\n")
+            until(lambda: "memory/new.md" in place.outcomes(), "the new note")
+            first = place.run("forget", "memory/doors.md#L5", "--yes")
+            second = place.run("forget", "memory/new.md", "--yes", "--json")
+            assert place.run("forget", "memory/new.md", "--yes").status == 1
+            found = [path for path in place.home.rglob("*") if path.name.startswith("main.sqlite")]
+            assert len(found) >= 2
+            in_files = outside_reader(place.home, "|".join(word.decode() for word in WORDS))
+            place.write("memory/later.md", "# Later\n\nxyzzy\n")
+            until(lambda: "memory/later.md" in place.outcomes(), "a note after it")
+            end(running)
+        assert not any("quixotzalp" in hit.snippet for hit in memory.search("quixotzalp").hits)
+
+    assert first.status == 0, first.stderr
+    assert second.status == 0, second.stderr
+    assert "the same text" not in first.stdout
+    assert in_files == ""
+    assert files_with(place.home) == []
+    place.index()
+    place.contents()
+
+
+@pytest.fixture
+def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    yield sessions_folder(tmp_path / "state")
+
+
+def test_a_session_is_forgotten_and_what_is_said_later_is_found(sessions: Path, place: Place) -> None:
+    place.configure(
+        sources=["memory", "sessions"],
+        experimental={"sessionMemory": True},
+        **remote(place.memory["remote"]["baseUrl"]),
+    )
+    place.write("memory/doors.md", "# Doors\n")
+    file = sessions / "abc.jsonl"
+    file.write_text(opening() + said("user", SECRET) + said("assistant", "Noted: frobnitz."))
+    (sessions / "sessions.json").write_text(json.dumps({"agent:main:dm:1": {"sessionId": "abc"}}))
+    place.index()
+    assert paths(place.search("frobnitz"))[0] == "sessions/abc.jsonl"
+    targets = targets_of_session(place.agent, "agent:main:dm:1")
+    assert targets == targets_of_session(place.agent, "abc")
+
+    forget(place.agent, targets)
+    with file.open("a") as more:
+        more.write(said("user", "The lawn needs water."))
+    place.index()
+    place.index(force=True)
+
+    assert files_with(place.home) == []
+    assert SECRET in file.read_text()
+    assert paths(place.search("lawn"))[0] == "sessions/abc.jsonl"
+
+
+def test_old_notes_and_sessions_are_named_by_their_day(sessions: Path, place: Place) -> None:
+    place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
+    place.write("memory/2025-12-31.md", "# Old\n\nyesteryear\n")
+    place.write("memory/2026-02-01.md", "# New\n\ntoday\n")
+    (sessions / "abc.jsonl").write_text(opening() + said("user", "Hello.", at="2025-06-01T10:00:00.000Z"))
+    place.index()
+
+    found = targets_before(place.agent, date(2026, 1, 1))
+
+    assert [str(target) for target in found] == ["memory/2025-12-31.md#L1-L3", "sessions/abc.jsonl"]
+
+
+@pytest.mark.parametrize("path", ["../x.md", "/etc/passwd", "notes.txt"])
+def test_nothing_but_memory_files_can_be_forgotten(place: Place, path: str) -> None:
+    with pytest.raises(PathNotAllowed):
+        targets_of_path(place.agent, path)
+
+
+def test_the_command_lists_asks_and_does_nothing_before(place: Place) -> None:
+    before = place.contents()
+
+    dry = place.run("forget", "--query", "quixotzalp", "--dry-run", "--json")
+    asked = place.run("forget", "memory/doors.md#L5")
+    neither = place.run("forget", "--yes")
+
+    assert dry.json["wouldForget"] == ["memory/doors.md#L1-L7"]
+    assert asked.status == 2
+    assert "memory/doors.md#L5-L5" in asked.stderr
+    assert neither.status == 2
+    assert place.contents() == before
