@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -56,15 +57,22 @@ def show(invocation: Invocation, as_json: bool) -> None:
 
 @command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
 def show_path(invocation: Invocation) -> int:
-    """Print the file that is used; exit status 1 when there is none."""
+    """Print the file that is used, else that of the workspace; exit status 1 when there is none."""
     import os
 
     from memline.shared.config.files import default_places, find
+    from memline.shared.config.workspaces import settings_file
+    from memline.shared.errors import ConfigError
 
     file = find(invocation.options.config, os.environ)
     if file is not None:
         echo(str(file))
         return 0
+    with suppress(ConfigError):
+        own = settings_file(invocation.agent().workspace, os.environ)
+        if own.exists():
+            echo(str(own))
+            return 0
     echo("No configuration file; every key has its default. Looked for:", err=True)
     for place in default_places(os.environ):
         echo(f"  {place}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,20 +74,24 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
     if not settings.workspace.is_dir():
         yield _problem(f"{name}: there is no folder {settings.workspace}", "memline --workspace DIR index")
         return
-    index_again = f"memline --agent {settings.agent} index"
+    workspace = ["--workspace", str(settings.workspace)] * (settings.workspace_origin == "--workspace")
+    index_again = shlex.join(["memline", *workspace, "--agent", settings.agent, "index"])
     try:
         with driver.reading(settings.index_path) as reader:
             verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
             yield _problem(f"{name}: the index is damaged: {verdict}", index_again)
     except IndexMissing:
-        yield _warning(f"{name}: nothing is indexed yet", index_again)
+        yield _warning(f"{name}: nothing is indexed yet, {settings.index_path} is missing", index_again)
     except IndexFault as error:
         yield _problem(f"{name}: {error.message}", error.hint or index_again)
         return
     status = collect(settings)
     body = status["status"]
     vector, behind = body["vector"], body["behind"]
+    if body.get("error"):
+        yield _problem(f"{name}: {body['error']}", body["action"])
+        return
     yield from _disk(settings)
     counts = f"{body['files']} files, {body['chunks']} chunks, {vector['ready']} vectors"
     yield _ok(f"{name}: {counts} in {settings.index_path}")

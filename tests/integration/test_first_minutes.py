@@ -102,6 +102,7 @@ def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, n
     assert (status["workspaceDir"], status["files"]) == (str(folder), len(markdown) - len(unread))
     again = shell("init", str(folder), "--yes")
     assert (again.status, "Kept " in again.stdout) == (0, True)
+    assert shell("config", "path").stdout.strip() in again.stdout
 
 
 def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell, tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Pat
     assert shell("status", "--json").json[0]["status"]["dbPath"] == file
     assert file in shell("config", "show").stdout
     assert file in shell("doctor").stdout
+    Path(file).unlink()
+    assert f"nothing is indexed yet, {file} is missing" in shell("doctor").stdout
+    missing = shell("--workspace", str(folder), "doctor")
+    assert f"memline --workspace {folder} --agent main index" in missing.stdout
 
 
 def test_the_index_of_0_1_is_taken_by_its_workspace_without_embedding_again(
@@ -161,3 +165,20 @@ def test_a_mistyped_agent_makes_no_second_index(shell: Shell, tmp_path: Path, in
     assert shell("--workspace", str(folder), "--agent", "work", "index", "--new-agent").status == 0
     assert shell("--workspace", str(folder), "--agent", "work", "search", "alpha").status == 0
     assert len(names(indexes)) == 2
+
+
+def test_one_file_for_two_workspaces_is_refused(shell: Shell, tmp_path: Path) -> None:
+    one = made(tmp_path / "one", "Alpha.\n")
+    two = made(tmp_path / "two", "Beta.\n")
+    config = tmp_path / "c.json5"
+    config.write_text('{memorySearch: {store: {path: "shared.sqlite"}}}')
+    shell.setenv("MEMLINE_CONFIG", str(config))
+    assert shell("--workspace", str(one), "index").status == 0
+
+    for command in ("index", "search alpha", "status", "doctor", "up"):
+        ran = shell("--workspace", str(two), *command.split())
+        assert "Alpha" not in ran.stdout
+        assert f"is of another workspace, {one}" in ran.stdout + ran.stderr
+        assert f"memline index --adopt {one}" in ran.stdout + ran.stderr
+        assert ran.status == (0 if command == "status" else 1)
+    assert cited(shell, "--workspace", str(one), "search", "alpha") == ["Alpha."]

@@ -39,7 +39,7 @@ def test_an_installation_with_everything_has_no_finding_to_fix() -> None:
 
 def test_a_healthy_agent_has_no_trouble(place: Place) -> None:
     assert [finding.what for finding in troubles(place)] == [
-        "agent main: nothing is indexed yet",
+        f"agent main: nothing is indexed yet, {place.index_path} is missing",
         "agent main: 1 files and 0 vectors are behind",
     ]
 
