@@ -63,7 +63,9 @@ def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
     settings = invocation.agent()
     (report,) = index_agents(invocation.settings, [settings])
     notes = report.files["seen"]
-    echo(f"Indexed {notes} file{'s' * (notes != 1)}, {report.chunks} chunks, in {report.seconds:.1f} s.")
+    echo(
+        f"Indexed {notes} file{'s' * (notes != 1)}, {report.chunks} chunk{'s' * (report.chunks != 1)}, in {report.seconds:.1f} s."
+    )
     for line in (report.warning, f"Try: {report.action}" * bool(report.action)):
         if line:
             echo(line, err=True)
