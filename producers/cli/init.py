@@ -62,10 +62,9 @@ def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
     invocation = Invocation(options=invocation.options)
     settings = invocation.agent()
     (report,) = index_agents(invocation.settings, [settings])
-    notes = report.files["seen"]
-    echo(
-        f"Indexed {notes} file{'s' * (notes != 1)}, {report.chunks} chunk{'s' * (report.chunks != 1)}, in {report.seconds:.1f} s."
-    )
+    notes, chunks = report.files["seen"], report.chunks
+    counts = f"{notes} file{'s' * (notes != 1)}, {chunks} chunk{'s' * (chunks != 1)}"
+    echo(f"Indexed {counts}, in {report.seconds:.1f} s.")
     for line in (report.warning, f"Try: {report.action}" * bool(report.action)):
         if line:
             echo(line, err=True)
