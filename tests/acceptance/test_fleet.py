@@ -280,7 +280,7 @@ def test_roles_that_share_a_process_do_the_work_of_a_fleet(
     (worker,) = fleet.run("queue", "--json").json["workers"]
     assert (worker["role"], worker["threads"]) == ("chunk+embed+store+query", 10)
     assert found(fleet, "word7x1x7") == ["memory/note-7.md"]
-    assert fleet.queue("query").rate_per_minute > 0
+    fleet.until(lambda: fleet.queue("query").rate_per_minute > 0, "the count of the question")
     fleet.terminate("all")
     assert fleet.ended("all") == 0
     assert_as_undisturbed(notes, tmp_path)
