@@ -4,6 +4,7 @@
     ├── ConfigError               a configuration file, variable or option cannot be used
     ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
     │   └── UnknownAgent          it names an agent that is not served here
+    ├── JobUnknown                no job, or more than one, has the id that was given
     ├── AccessDenied              the caller may not: a chat out of scope, an agent that is not its own
     ├── PathNotAllowed            the path of a `get` is not a memory file
     │   └── FileRefused           (shared.sources.safe_open) a file that may not or cannot be opened, and why
@@ -53,6 +54,10 @@ class ConfigError(MemlineError):
     """A configuration file, environment variable or option cannot be used as it is."""
 
     exit_code = 2
+
+
+class JobUnknown(MemlineError):
+    """No job, or more than one, has the id that was given."""
 
 
 class BadRequest(MemlineError):

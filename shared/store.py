@@ -21,7 +21,7 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import chunks, identities, ledger, meta, ownership, token_rows, vectors
+from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
@@ -145,22 +145,32 @@ class IndexWriter:
             searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
             self.vec.tidy({(row.id, row.vector_dims) for row in searched})
 
-    def store_file(self, row: FileRow, *, is_backfill: bool = False, asked_ns: int = 0) -> str:
+    def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Make the index agree with one file: remove old chunks, store new ones, want their vectors.
 
         Returns what changed, one of the words of `shared.index.chunks.FileChange.kind`.
-        `asked_ns` is when a backfill was asked for (ns since the epoch): it may have been cancelled since.
+        `job` is the token of the job that asked for the file; empty for a live edit.
         """
         with self.transaction() as (connection, now):
             change = chunks.apply_file(connection, self._full_text, row)
             target = identities.target(connection)
             if target is not None and change.texts:
                 texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
-                priority = vectors.priority_of(connection, is_backfill=is_backfill, asked_ns=asked_ns)
-                cached = vectors.want(connection, self.vec, target, texts, priority=priority, now=now)
+                priority, job_id = jobs.place_of(connection, job)
+                cached = vectors.want(
+                    connection, self.vec, target, texts, priority=priority, job=job_id, now=now
+                )
                 if cached:
                     meta.add(connection, meta.CACHED_TOTAL, cached)
             vectors.release(connection, self.vec, change.orphans, now)
+            is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
+            has_arrived = is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
+            if has_arrived:
+                meta.count_recent(connection, 1, now, meta.READ_RECENTLY)
+        if has_arrived:
+            # Without a provider, or when all its texts were cached, the last file is the end of a job.
+            with self.session() as (connection, now):
+                jobs.finish_settled(connection, now)
         return change.kind
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
@@ -178,6 +188,7 @@ class IndexWriter:
             if row is not None:
                 token_rows.reduce(connection, row.id)
             model_change.switch_when_complete(connection, self.vec)
+            jobs.finish_settled(connection, now)
         return stored
 
     def record_failure(
@@ -187,6 +198,7 @@ class IndexWriter:
         with self.session() as (connection, now):
             results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
             model_change.switch_when_complete(connection, self.vec)
+            jobs.finish_settled(connection, now)
 
     def lease(
         self,
@@ -307,6 +319,7 @@ class IndexWriter:
                 self.budget.end_run()
                 self._note_ceiling(None)
             vectors.prune_cache(connection, self._cache_entries, now)
+            jobs.finish_settled(connection, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""
@@ -351,8 +364,3 @@ class IndexWriter:
                     self.budget.settle(token, 0)
             with transaction(connection):
                 outcomes.prune(connection)
-
-    def cancel_backfill(self) -> int:
-        """Send nothing more of what a reindex or a new model wants; see `vectors.cancel_backfill`."""
-        with faults(self.path):
-            return vectors.cancel_backfill(self.connection, self._clock.now_ns())

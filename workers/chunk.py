@@ -62,12 +62,4 @@ def _send(message: ChunkFiles, rows: list[FileRow], context: Context) -> None:
         while time.monotonic() < deadline and context.in_flight.store_depth() > MAX_STORE_DEPTH:
             if context.stopping.wait(LOOK_EVERY_S):
                 break
-    send(
-        StoreFiles(
-            agent=message.agent,
-            files=tuple(rows),
-            backfill=message.backfill,
-            asked_ns=message.asked_ns,
-            index=message.index,
-        )
-    )
+    send(StoreFiles(agent=message.agent, files=tuple(rows), job=message.job, index=message.index))

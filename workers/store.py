@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from memline.shared.batches import planning
 from memline.shared.batches.planning import BatchRules
@@ -12,6 +13,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
+from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.in_flight import rows_per_request
 from memline.shared.queue.messages import (
     AdvanceBatch,
@@ -43,13 +45,18 @@ def store_files(message: StoreFiles) -> None:
     context.agent(message.agent, index=message.index)
     writer = context.writer(message.agent)
     for row in message.files:
-        change = writer.store_file(row, is_backfill=message.backfill, asked_ns=message.asked_ns)
+        change = writer.store_file(row, job=message.job)
         _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
         if change == "unknown":
             # What is new of a transcript is found again from what the ledger has now.
             is_note = row.progress is None
             again = ChunkFiles(
-                agent=message.agent, source=row.source, paths=(row.path,), force=is_note, index=message.index
+                agent=message.agent,
+                source=row.source,
+                paths=(row.path,),
+                force=is_note,
+                job=message.job,
+                index=message.index,
             )
             send(again)
     _dispatch(context, message.agent, only_full=True)
@@ -123,8 +130,11 @@ def sweep(message: Sweep) -> None:
 
 
 def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
-    """Send what there is to do: requests to the embed workers, due batches to the batch worker."""
+    """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker."""
     writer = context.writer(agent)
+    with writer.session() as (connection, _):
+        if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
+            context.sweep_timer.schedule(agent, FEED_EVERY_S)
     choice, second = context.choice(agent), context.fallback(agent)
     if second is not None and fallback.is_fallback_active(writer.connection, choice, second):
         choice = second

@@ -58,7 +58,7 @@ class MemoryTools:
     """
 
     def __init__(self, settings: Settings, agents: tuple[str, ...], *, clock: Clock | None = None) -> None:
-        self._settings = settings
+        self.settings = settings
         #: The agents that may be asked for, by id.
         self.agents = agents
         self._clock = clock or SystemClock()
@@ -80,8 +80,8 @@ class MemoryTools:
             )
         with self._lock:
             if agent not in self._memories:
-                settings = self._settings.agents[agent]
-                memory = Memory.of(self._settings, settings, long_lived=True, clock=self._clock)
+                settings = self.settings.agents[agent]
+                memory = Memory.of(self.settings, settings, long_lived=True, clock=self._clock)
                 self._memories[agent] = memory
             return self._memories[agent]
 
@@ -144,9 +144,9 @@ class MemoryTools:
         from memline.producers.reports.fleet_state import fleet_state
 
         queues = None
-        if with_queues and self._settings.queue.url:
+        if with_queues and self.settings.queue.url:
             with suppress(QueueError):
-                queues = fleet_state(self._settings, [self.memory(agent).settings for agent in agents])
+                queues = fleet_state(self.settings, [self.memory(agent).settings for agent in agents])
         return {"agents": [self.status(Caller(agent=agent), {}) for agent in agents], "queues": queues}
 
     def metrics(self) -> str:
@@ -156,7 +156,7 @@ class MemoryTools:
         agents = [self.memory(agent).settings for agent in self.agents]
         with self._lock:
             if self._collector is None:
-                self._collector = FleetCollector(self._settings, agents)
+                self._collector = FleetCollector(self.settings, agents)
         return page(self._collector)
 
     def check(self) -> None:

@@ -34,6 +34,7 @@ COMMANDS = {
     "context": ("memline.producers.cli.context:context", "Print what an agent reads when a session starts."),
     "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, and MCP at /mcp."),
     "reindex": ("memline.producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
+    "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
     "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
     "batch": ("memline.producers.cli.batch:batch", "List, show and cancel jobs of a provider's Batch API."),
     "metrics": ("memline.producers.cli.metrics:metrics", "Serve the state of the fleet for Prometheus."),

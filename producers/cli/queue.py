@@ -255,7 +255,12 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
 
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", about {backlog['etaSeconds']:.0f} s left"
-    yield f"Backlog: {backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed{eta}"
+    files = f"{backlog['files']} files to read, " if backlog["files"] else ""
+    counts = f"{backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed"
+    paused = f", {backlog['paused']} paused" if backlog["paused"] else ""
+    yield f"Backlog: {files}{counts}{paused}{eta}"
+    for job in (job for agent in report["agents"] for job in agent["jobs"]):
+        yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
     if report["workerFailure"]:
         yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
     if text := spent_words(report["spending"]):

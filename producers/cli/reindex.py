@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
+from memline.producers.cli.jobs import change_job, complete_job, list_jobs, show_job
+from memline.producers.cli.options import Invocation, command, echo, print_result
 
 if TYPE_CHECKING:
     from memline.producers.reports.estimate import Estimate
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     "memline reindex --plan --force --json",
     "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline reindex --agent main",
     "memline reindex --status",
+    "memline reindex --status 5f3a",
+    "memline reindex --list",
     "memline reindex --cancel",
     json=True,
 )
@@ -26,30 +28,46 @@ if TYPE_CHECKING:
 @click.option(
     "--plan", "what", flag_value="plan", help="Only say what it would do: files, texts, tokens, cost."
 )
+@click.option("--list", "what", flag_value="list", help="Only list jobs, as `memline jobs ls` does.")
 @click.option("--status", "what", flag_value="status", help="Only say how far it is, and the time left.")
 @click.option("--cancel", "what", flag_value="cancel", help="Send nothing more of it; what is indexed stays.")
-def reindex(invocation: Invocation, force: bool, what: str | None, as_json: bool) -> None:
-    """Put a reindex on the queue and return; a long list of files is handed over window by window.
+@click.argument("job", required=False, shell_complete=complete_job)
+def reindex(
+    invocation: Invocation, force: bool, what: str | None, job: str | None, as_json: bool
+) -> int | None:
+    """Ask for a reindex, print the id of its job and return; JOB names one for --status and --cancel.
 
-    Its texts wait behind those of live edits. It needs queue.url; without a queue, `memline index` does the
-    work and waits for it. `memline queue pause` and `resume` stop and restart the sending of texts; after
-    --cancel, `memline reindex` or `memline index` goes on with what is missing.
+    A job is a row of the index: the fleet goes on with it after any restart, also of an emptied Redis. Its
+    texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
+    index` does the work and waits for it. `memline jobs` pauses, resumes and shows jobs; after --cancel,
+    `memline reindex` or `memline index` goes on with what is missing.
     """
     agents, url = invocation.enabled_agents(), invocation.settings.queue.address
+    if job is not None and what not in ("status", "cancel"):
+        raise click.UsageError("JOB goes with --status or --cancel")
+    if job is not None:
+        if what == "cancel":
+            return change_job(invocation, job, "cancel", as_json)
+        show_job(invocation, job, as_json)
+        return None
+    if what == "list":
+        list_jobs(invocation, as_json=as_json)
+        return None
     if what == "plan":
         from memline.producers.reports.estimate import estimate
 
         plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
         lines = (line for plan in plans for line in _plan_lines(plan))
-        return print_result([plan.to_json() for plan in plans], as_json, lines)
+        print_result([plan.to_json() for plan in plans], as_json, lines)
+        return None
     from memline.producers.runs import reindex as jobs
     from memline.shared.errors import QueueError
 
     if what == "status":
-        states = [jobs.progress(settings) for settings in agents]
-        print_result(states, as_json, (f"{each['agentId']}: {_progress_words(each)}" for each in states))
+        states = [jobs.progress(settings, invocation.settings.prices) for settings in agents]
+        print_result(states, as_json, (line for each in states for line in _progress_lines(each)))
     elif what == "cancel":
-        cancelled = [jobs.cancel(settings, url) for settings in agents]
+        cancelled = [jobs.cancel_all(settings, url) for settings in agents]
         print_result(cancelled, as_json, (line for each in cancelled for line in _cancelled_lines(each)))
     elif not url:
         hint = f"memline index{' --force' if force else ''}"
@@ -57,28 +75,16 @@ def reindex(invocation: Invocation, force: bool, what: str | None, as_json: bool
     else:
         started = []
         for settings in agents:
-            job = jobs.start(settings, url, force=force, on_progress=_arrivals(settings.agent))
-            started.append(job)
-            # At once: the next agent may take minutes.
+            made = jobs.start(settings, url, force=force)
+            started.append(made)
             if not as_json:
-                resumed = f", {job['takenUp']} cancelled texts are wanted again" if job["takenUp"] else ""
-                echo(f"{job['agentId']}: {job['files']} files are on the queue{resumed}.")
-                echo("  memline reindex --status says how far they are.")
+                resumed = f", {made['takenUp']} cancelled texts are wanted again" if made["takenUp"] else ""
+                echo(f"{made['agentId']}: job {made['id']} reads {made['files']} files{resumed}.")
+                echo(f"  memline reindex --status {made['id']} says how far it is.")
+            if made["warning"]:
+                echo(f"{made['agentId']}: {made['warning']} (try: memline fleet)", err=True)
         print_result(started, as_json, ())
-
-
-def _arrivals(agent: str) -> Callable[[int, int], None]:
-    """Give a function that shows a moving line of arrivals; without a terminal it prints one a minute."""
-    say = once_a_minute()
-
-    def show(done: int, total: int) -> None:
-        text = f"{agent}: {done} of {total} files have arrived in the index"
-        if sys.stderr.isatty():
-            click.echo(f"\r{text}", nl=False, err=True)
-        else:
-            say(text)
-
-    return show
+    return None
 
 
 def _plan_lines(plan: Estimate) -> Iterator[str]:
@@ -94,11 +100,17 @@ def _plan_lines(plan: Estimate) -> Iterator[str]:
 
 def _cancelled_lines(done: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"{done['agentId']}: {done['vectors']} texts will not be embedded, and {done['files']} files in"
-        f" {done['messages']} messages will not be read. memline reindex resumes them."
+        f"{done['agentId']}: {done['vectors']} texts will not be embedded, and {done['files']} files will not"
+        " be read. memline reindex resumes them."
     )
     if done["batches"]:
         yield f"  {done['batches']} batches are being cancelled at the provider (memline batch ls)."
+
+
+def _progress_lines(state: dict[str, Any]) -> Iterator[str]:
+    yield f"{state['agentId']}: {_progress_words(state)}"
+    for job in state["jobs"]:
+        yield f"  job {job['id']}, {job['name']}: {job['progress']}"
 
 
 def _progress_words(state: dict[str, Any]) -> str:
@@ -116,6 +128,8 @@ def _progress_words(state: dict[str, Any]) -> str:
         words += f", {state['vectorsPerSecond']:.0f} a second, about {state['etaSeconds']:.0f} s left"
     if vectors["failed"]:
         words += f", {vectors['failed']} failed"
+    if vectors["paused"]:
+        words += f", {vectors['paused']} wait for a job that is paused (memline jobs ls)"
     if vectors["cancelled"]:
         words += f", {vectors['cancelled']} are cancelled (memline reindex resumes them)"
     return words + "."

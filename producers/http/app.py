@@ -22,15 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from memline.producers.agents.calls import CALLER, CALLS, Call, parse_texts, read
+from memline.producers.agents.calls import CALLER, CALLS, Call, read
 from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.http.arguments import read_arguments
 from memline.producers.http.auth import Authenticator, Guard, OriginCheck, access_of
+from memline.producers.http.jobs import JobRoutes
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.shared.config.schema import Serve
-from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -58,6 +60,7 @@ class Api:
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
             *(self._route(call) for call in CALLS.values()),
+            *JobRoutes(tools.settings, tools.agents, self._pool).routes,
             Route("/overview", self._overview, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
@@ -96,7 +99,8 @@ class Api:
         method = getattr(self._tools, call.name)
 
         async def answer(request: Request) -> Response:
-            arguments = await _arguments(request, call)
+            example = '{"query": "what to find"}'
+            arguments = await read_arguments(request, call.parameters, example=example)
             caller = _caller(request, arguments)
             return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
 
@@ -153,30 +157,6 @@ async def _page(_request: Request) -> Response:
         "cache-control": "no-store",
     }
     return Response(html, media_type="text/html", headers=headers)
-
-
-async def _arguments(request: Request, call: Call) -> dict[str, Any]:
-    """Return the arguments of a call, and those that name the caller. Raises BadRequest."""
-    texts: dict[str, str] = {}
-    for name, text in request.query_params.multi_items():
-        if name in texts:
-            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
-        texts[name] = text
-    if request.method != "POST":
-        return parse_texts(call.parameters, texts)
-    if texts:
-        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise HTTPException(415, "the body has to be JSON")
-    example = 'such as {"query": "what to find"}'
-    try:
-        body = await request.json()
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("the body is not valid JSON", hint=example) from error
-    if not isinstance(body, dict):
-        raise BadRequest("the body is not a JSON object", hint=example)
-    return body
 
 
 def _caller(request: Request, arguments: dict[str, Any]) -> Caller:

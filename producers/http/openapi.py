@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memline.producers.agents.calls import ANSWERS, CALLER, CALLS, Call, Schema, input_schema
+from memline.producers.agents.calls import ANSWERS, CALLER, CALLS, Call, Parameter, Schema, input_schema
+from memline.producers.http.jobs import ASK, LIST, VERBS
 
 _FAILURES = {
     "400": "A parameter is unknown, missing or not allowed.",
     "401": "A token is needed, or it is not known.",
     "403": "The chat, the token or the path may not.",
-    "404": "There is no such agent.",
+    "404": "There is no such agent or job.",
     "408": "The request arrived too slowly.",
     "413": "The request is too large.",
     "415": "The body is not JSON.",
@@ -34,7 +35,7 @@ def describe(version: str) -> Schema:
     # In the shape of the protocol.
     mcp["responses"]["400"] = {"description": "Not a valid message of the protocol."}
     mcp["requestBody"] = {"required": True, "content": _content({"type": "object"})}
-    paths |= {
+    paths |= _jobs() | {
         "/overview": {"get": _responses("overview", overview, _content(_ref("Overview")))},
         "/metrics": {"get": _responses("metrics", metrics, _content(text, "text/plain"))},
         "/": {"get": _open("page", "A page for people", _content(text, "text/html"))},
@@ -61,16 +62,42 @@ def describe(version: str) -> Schema:
     }
 
 
+def _jobs() -> Schema:
+    """Describe the routes of jobs."""
+    job = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
+    listed = {"type": "object", "properties": {"jobs": {"type": "array", "items": _ref("Job")}}}
+    listing = _responses(
+        "listJobs", "Reindexes, first imports, model changes and backfills", _content(listed)
+    )
+    listing["parameters"] = _in_query(LIST)
+    asking = _responses("askReindex", "Ask for a reindex", _content(_ref("Job")))
+    asking["requestBody"] = {"required": False, "content": _content(input_schema(ASK))}
+    showing = {**_responses("showJob", "One job", _content(_ref("Job"))), "parameters": [job]}
+    paths: Schema = {"/jobs": {"get": listing, "post": asking}, "/jobs/{job}": {"get": showing}}
+    for verb in VERBS:
+        operation = _responses(f"{verb}Job", f"{verb.capitalize()} a job", _content(_ref("Job")))
+        operation["responses"]["409"] = {
+            "description": "Its state does not allow that; it is unchanged.",
+            "content": _content(_ref("Error")),
+        }
+        paths[f"/jobs/{{job}}/{verb}"] = {"post": {**operation, "parameters": [job]}}
+    return paths
+
+
+def _in_query(parameters: Iterable[Parameter]) -> list[Schema]:
+    return [
+        {"name": each.name, "in": "query", "required": each.required, "schema": each.schema}
+        for each in parameters
+    ]
+
+
 def _operation(call: Call, method: str) -> Schema:
     answer = call.name.capitalize()
     takes = (*call.parameters, *CALLER)
     operation = _responses(f"{method}{answer}", call.title, _content(_ref(answer)))
     operation["description"] = call.text
     if method == "get":
-        operation["parameters"] = [
-            {"name": each.name, "in": "query", "required": each.required, "schema": each.schema}
-            for each in takes
-        ]
+        operation["parameters"] = _in_query(takes)
     else:
         body = input_schema(takes)
         body["properties"] = {

@@ -13,17 +13,19 @@ from memline.shared.errors import (
     AccessDenied,
     BadRequest,
     IndexFault,
+    JobUnknown,
     MemlineError,
     PathNotAllowed,
+    QueueError,
     UnknownAgent,
 )
 
 #: The status of each kind of error; the first that fits counts.
 _STATUS = (
-    (UnknownAgent, 404),
+    ((UnknownAgent, JobUnknown), 404),
     (BadRequest, 400),
     ((AccessDenied, PathNotAllowed), 403),
-    ((IndexFault, Overloaded), 503),
+    ((IndexFault, Overloaded, QueueError), 503),
 )
 
 

@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import LOCAL, Choice, choose
 from memline.shared.embedders.vectors import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
-from memline.shared.index import forgotten, identities, ledger, openclaw, vectors
+from memline.shared.index import forgotten, identities, jobs, ledger, openclaw, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
 from memline.shared.index.openclaw import TheirChunk, TheirIndex
@@ -188,7 +188,7 @@ class _TakeOver:
                 continue
             rows = self._vectors([(text_hash(each.text), each) for each in found])
             self._store(rows)
-            self._writer.store_file(replace(row, chunks=chunks), is_backfill=True)
+            self._writer.store_file(replace(row, chunks=chunks), job=jobs.UNCOUNTED)
             ready = {each.hash for each in rows}
             counts["files"] += 1
             counts["chunks"] += len(chunks)

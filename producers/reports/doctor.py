@@ -108,7 +108,9 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
     yield from _breakers(name, body)
     yield from _flush(name, settings)
     if body["provider"] != "none":
-        yield _ok(f"{name}: embeds with {body['provider']} {body['model']}")
+        # While a fallback embeds, the warning above names it.
+        if not (body["fallback"] and body["identity"]):
+            yield _ok(f"{name}: embeds with {body['provider']} {body['model']}")
         return
     what = f"{name}: keyword search only: {body['providerReason']}"
     is_explicit = body["requestedProvider"] not in ("auto", "none")

@@ -8,10 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
+from memline.producers.reports.jobs import Prices, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
-from memline.shared.index import identities, meta, vectors
+from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-_STATES = ("wanted", "leased", "failed", "ready", "cancelled")
+_STATES = ("wanted", "leased", "failed", "ready", "cancelled", "paused")
 
 
 def queue_url(settings: Settings) -> str:
@@ -37,13 +38,17 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
     from memline.shared.queue import depth
 
     fleet = depth.read(queue_url(settings))
-    states = list(filter(None, map(agent_state, agents)))
-    names = ("wanted", "leased", "failed", "backfill", "cancelled")
+    states = list(filter(None, (agent_state(each, settings.prices) for each in agents)))
+    names = ("wanted", "leased", "failed", "backfill", "cancelled", "paused")
     backlog = {name: sum(state["vectors"][name] for state in states) for name in names}
     rate = sum(state["vectorsPerSecond"] for state in states)
     return {
         "queues": [queue.to_json() for queue in fleet.queues],
-        "backlog": {**backlog, "etaSeconds": eta_s(backlog, rate)},
+        "backlog": {
+            **backlog,
+            "files": sum(state["filesWaiting"] for state in states),
+            "etaSeconds": eta_s(backlog, rate),
+        },
         "agents": [{key: state[key] for key in state if key != "providers"} for state in states],
         "workers": [worker.to_json() for worker in fleet.workers],
         "workerFailure": fleet.worker_failure or None,
@@ -85,8 +90,8 @@ def eta_s(counts: dict[str, Any], rate: float) -> float | None:
     return round(pending / rate, 1) if pending and rate else None
 
 
-def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
-    """Report the backlog and the providers of an agent, from its rows; None while there is no index.
+def agent_state(settings: AgentSettings, prices: Prices | None = None) -> dict[str, Any] | None:
+    """Report the backlog, the open jobs and the providers of an agent, from its rows; None without an index.
 
     `providers` begins with the one that texts are sent to; others follow that are in trouble; it is empty
     without a provider. Raises IndexFaults.
@@ -96,6 +101,8 @@ def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
             return None
         target = identities.target(reader)
         counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
+        rows = jobs.open_jobs(reader)
+        opened = of_index(reader, settings, rows, prices=prices or {}, now=time.time()) if rows else []
         return {
             "agentId": settings.agent,
             "vectors": {
@@ -107,6 +114,9 @@ def agent_state(settings: AgentSettings) -> dict[str, Any] | None:
             "vectorsPerSecond": round(meta.recent_rate(reader, time.time()), 2),
             "embeddedTotal": meta.get(reader, meta.EMBEDDED_TOTAL, 0),
             "cachedTotal": meta.get(reader, meta.CACHED_TOTAL, 0),
+            # Not read yet: without them an index whose job has begun looks complete.
+            "filesWaiting": jobs.count_waiting(reader),
+            "jobs": [job.to_json() for job in opened],
             # Kept for scripts: a worker set up for another model stops the provider at once.
             "misfits": None,
             "providers": _providers(reader, settings, target.identity) if target else [],

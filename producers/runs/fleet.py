@@ -51,6 +51,11 @@ class Fleet:
         self._agents.add(agent)
         send(Sweep(agent=agent, sent=time.time()))
 
+    def missing_queue(self) -> str:
+        """Name a queue that no worker serves now; empty when all are served."""
+        with redis_client.translated(self._url):
+            return next((queue for queue in self._served_at if not is_served(self._client, queue)), "")
+
     def fault(self) -> BaseException | None:
         """Return a QueueError when the work cannot go on: a queue has no worker, or one failed."""
         now = time.monotonic()

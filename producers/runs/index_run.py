@@ -19,10 +19,11 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
-from memline.shared.index import chunks, identities, ledger, meta, vectors
+from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot
+from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot, transaction
 from memline.shared.index.identities import IdentityRow
+from memline.shared.index.jobs import Job
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import fallback, health, leases, model_change
 from memline.shared.scheduling.budget import Refusal, refusal_of
@@ -33,7 +34,9 @@ from memline.shared.store import IndexWriter
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 
 if TYPE_CHECKING:
-    from memline.producers.runs.feed import FileFeeder
+    from sqlite3 import Connection
+
+    from memline.shared.queue.feed import FileFeeder
 
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.03
@@ -104,6 +107,9 @@ class _Rows(NamedTuple):
     is_paused: bool = False
     #: The ceiling that texts wait for.
     ceiling: Refusal | None = None
+    #: The oldest job that is paused, and the files that such jobs have not read.
+    paused_job: Job | None = None
+    paused_files: int = 0
 
 
 def bring_up_to_date(
@@ -129,9 +135,9 @@ def bring_up_to_date(
             plan = prepare(agent, re_embed=re_embed, clock=clock)
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
-                files = plan.files(force=force)
-                if files or plan.index.backlog.pending or plan.index.open_batches:
-                    run.work(files, force=force, on_progress=on_progress)
+                files = run.share_with_jobs(plan.files(force=force), force=force)
+                if files or run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
+                    run.work(files, on_progress=on_progress)
                 return run.report()
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:
@@ -164,11 +170,22 @@ def prepare(
             fallback.start(writer.accounts, writer.vec, choice, second, now)
         writer.retry_all(is_asked=is_asked)
         writer.sweep_batches(choice.identity)
-        vectors.resume_backfill(connection)
+        if is_asked:
+            _take_up_cancelled(connection, now)
         if re_embed:
             model_change.forget_vectors(connection, writer.vec, now)
         plan = make_plan(settings, choice, read_index_state(connection))
         return replace(plan, given_back=writer.given_back)
+
+
+def _take_up_cancelled(connection: Connection, now: float) -> None:
+    """Make a job of what cancelled jobs left, if there is any."""
+    target = identities.target(connection)
+    if target is not None and vectors.count_by_priority(connection, target.id, vectors.CANCELLED):
+        with transaction(connection):
+            what = "what was cancelled"
+            made = jobs.create(connection, jobs.BACKFILL, by=jobs.asker(), now_ns=int(now * 1e9), what=what)
+        jobs.take_up_cancelled(connection, made)
 
 
 class IndexRun:
@@ -191,6 +208,8 @@ class IndexRun:
         self._stopped_since = math.inf
         self._is_stalled = False
         self._timeout_s = agent.memory.remote.timeout_seconds
+        #: The most files of jobs that were to be read at a moment of this run.
+        self._job_files = 0
         with faults(agent.index_path):
             self._embedded_before = meta.get(self._reader, meta.EMBEDDED_TOTAL, 0)
             self._cached_before = meta.get(self._reader, meta.CACHED_TOTAL, 0)
@@ -199,33 +218,55 @@ class IndexRun:
         self._reader.close()
         self._accounts.file.close()
 
-    def work(
-        self, files: list[tuple[str, int]], *, force: bool, on_progress: Callable[[RunProgress], None]
-    ) -> None:
+    def share_with_jobs(self, files: list[tuple[str, int]], *, force: bool) -> list[tuple[str, int]]:
+        """Make a job of these files if they are the first import, or all are read again; return the others.
+
+        What an open job reads already is left to it: an import that was interrupted goes on as that job.
+        """
+        writing = IndexWriter.of(self._agent, clock=self._clock)
+        with closing(writing) as writer, writer.transaction() as (connection, _):
+            waiting = jobs.waiting_files(connection)
+            is_import = not self._plan.index.files and not waiting
+            if not force:
+                files = self._plan.outside_jobs(files, waiting)
+            if not files or not (force or is_import):
+                return files
+            jobs.create(
+                connection,
+                jobs.IMPORT if is_import else jobs.REINDEX,
+                by=jobs.asker(),
+                now_ns=self._clock.now_ns(),
+                what="" if is_import else "all files",
+                files=files,
+                force=force,
+            )
+        return []
+
+    @property
+    def has_job_files(self) -> bool:
+        """Tell whether a running job has files that were not read."""
+        with faults(self._agent.index_path):
+            return jobs.next_to_read(self._reader) is not None
+
+    def work(self, files: list[tuple[str, int]], *, on_progress: Callable[[RunProgress], None]) -> None:
         """Let the workers of this process, or of the fleet, read these files and embed what is missing.
+
+        The files of jobs are read as well.
 
         Returns when no vector is pending, the provider cannot go on, or nothing moves any more. Raises
         IndexReplaced when the index is deleted or another one is at its path, and the error that ended an
         actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.feed import FileFeeder
         from memline.producers.runs.fleet import Fleet
         from memline.producers.runs.in_process import InProcessWorkers
+        from memline.shared.queue.feed import FileFeeder
 
         path, url = self._agent.index_path, self._settings.queue.address
         moved_at, progress = time.monotonic(), RunProgress(files=-1)
         with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
             workers.wake(self._agent.agent)
-            # The first import is a backfill: a note that is saved meanwhile gets its vectors first.
-            feeder = FileFeeder(
-                self._agent.agent,
-                files,
-                scanned_ns=self._started_ns,
-                index=path.name,
-                force=force,
-                backfill=not self._plan.index.files,
-            )
+            feeder = FileFeeder(self._agent.agent, files, scanned_ns=self._started_ns, index=path.name)
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
@@ -302,7 +343,14 @@ class IndexRun:
                     }
                     for batch in rows.batches.at_provider
                 ),
-                failed=bool(failures or backlog.failed or self._is_stalled or is_incomplete or unread),
+                failed=bool(
+                    failures
+                    or backlog.failed
+                    or self._is_stalled
+                    or is_incomplete
+                    or unread
+                    or rows.paused_files
+                ),
             )
 
     def _unread_markdown(self) -> tuple[str, str] | None:
@@ -325,8 +373,10 @@ class IndexRun:
         """Read the rows that tell how far the run is."""
         connection = self._reader
         target = identities.target(connection)
+        paused_job = next((job for job in jobs.open_jobs(connection) if job.state == jobs.PAUSED), None)
+        paused_files = jobs.count_waiting(connection, state=jobs.PAUSED) if paused_job else 0
         if target is None:
-            return _Rows()
+            return _Rows(paused_job=paused_job, paused_files=paused_files)
         batch, since = self._agent.memory.remote.batch, self._started_ns / 1e9
         return _Rows(
             target=target,
@@ -335,6 +385,8 @@ class IndexRun:
             batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
             is_paused=bool(meta.get(connection, meta.PAUSED, False)),
             ceiling=refusal_of(connection, self._agent.limits, self._clock.now()),
+            paused_job=paused_job,
+            paused_files=paused_files,
         )
 
     def _measure(self, feeder: FileFeeder) -> tuple[RunProgress, bool]:
@@ -349,9 +401,11 @@ class IndexRun:
             waiting = "a batch is being sent, stored or cleaned up"
         elif backlog.pending and state.retry_at > now:
             waiting = f"{state.reason}; goes on in {state.retry_at - now:.0f} s"
+        job_files = jobs.count_waiting(self._reader)
+        self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
-            files_done=feeder.done,
-            files=feeder.total,
+            files_done=feeder.done + self._job_files - job_files,
+            files=feeder.total + self._job_files,
             vectors_done=backlog.ready + backlog.failed,
             vectors=backlog.ready + backlog.failed + backlog.pending,
             waiting=waiting,
@@ -361,7 +415,8 @@ class IndexRun:
         in_jobs, queued = (batches.texts, batches.queued) if may_leave else (0, 0)
         is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
         is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows, now)
-        return progress, feeder.done == feeder.total and (is_over or is_stopped or not self._is_embedding)
+        is_read = feeder.done == feeder.total and not job_files
+        return progress, is_read and (is_over or is_stopped or not self._is_embedding)
 
     def _is_stopped(self, rows: _Rows, now: float) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""
@@ -383,6 +438,11 @@ class IndexRun:
         choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
         if self._is_stalled:
             return f"nothing moved for {STALLED_S / 60:.0f} min; {pending} vectors wait", "memline doctor"
+        if rows.paused_job is not None and (rows.paused_files or rows.backlog.paused):
+            words = (
+                f"{rows.paused_files} files and {rows.backlog.paused} vectors wait for a job that is paused"
+            )
+            return words, f"memline jobs resume {rows.paused_job.token}"
         if target is None:
             if self._plan.index.open_batches:
                 return "batches are open at a provider that is switched off now", "memline batch ls"
@@ -396,7 +456,7 @@ class IndexRun:
         if pending and state.paused:
             return f"{state.reason}; {pending} vectors wait", state.action
         if rows.backlog.cancelled:
-            return f"{rows.backlog.cancelled} vectors were cancelled with their backfill", "memline index"
+            return f"{rows.backlog.cancelled} vectors were cancelled with their job", "memline index"
         if (batch := rows.batches.blocked) is not None:
             return f"batch {batch.token[:8]} cannot be collected: {batch.error}", batch.action
         if rows.batches.texts and pending:

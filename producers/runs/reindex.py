@@ -1,123 +1,134 @@
-"""Run reindex jobs on a fleet: hand files over window by window, tell progress, cancel and resume."""
+"""Ask for reindexes and control jobs: each is a row of the index, which the store worker works off."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from memline.producers.reports.fleet_state import agent_state, eta_s
-from memline.producers.runs.feed import FileFeeder
+from memline.producers.reports.jobs import NamedJob, Prices
 from memline.producers.runs.fleet import Fleet
-from memline.producers.runs.index_run import STALLED_S
 from memline.shared.batches import outcomes
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
-from memline.shared.index import vectors
-from memline.shared.index.driver import file_id, reading_if_any
-from memline.shared.queue.cancel import cancel_backfill
+from memline.shared.index import jobs, vectors
+from memline.shared.logs import Log
+from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.store import IndexWriter
 from memline.shared.sync.plan import plan_of
 
-#: Seconds between two counts of how many of the enqueued files have arrived.
-POLL_S = 0.05
+_LOG = Log("audit")
+
+#: What an operator may do with a job.
+VERBS = ("pause", "resume", "cancel")
 
 
 def start(
-    settings: AgentSettings,
-    url: str,
-    *,
-    force: bool = False,
-    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
-    clock: Clock | None = None,
+    settings: AgentSettings, url: str, *, force: bool = False, by: str = "", clock: Clock | None = None
 ) -> dict[str, Any]:
-    """Hand the files of an agent to the fleet as a backfill; return when the last of them is enqueued.
+    """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
 
-    A long list is enqueued as the files before it arrive in the index, so that neither Redis nor a live edit
-    has to bear all of it. Safe when run twice, also at the same time. Raises QueueError when no worker takes
-    the files or none arrives for `STALLED_S`, when the backfill is cancelled meanwhile, and when the index is
-    deleted or replaced.
+    `by`: who asks, by default this process's user. Raises QueueError without a queue, or when it cannot be
+    reached; then no job is made.
     """
     clock = clock or SystemClock()
-    asked_ns = clock.now_ns()
-    resumed = 0
-    if settings.index_path.exists():
-        with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, _):
-            writer.begin_run()
-            resumed = vectors.resume_backfill(connection)
-    files = plan_of(settings).files(force=force)
-    feeder = FileFeeder(
-        settings.agent,
-        files,
-        scanned_ns=asked_ns,
-        index=settings.index_path.name,
-        force=force,
-        backfill=True,
-    )
-    index_file = file_id(settings.index_path)
-    done, arrived_at, reason = 0, time.monotonic(), ""
+    by = by or jobs.asker()
     with Fleet(url) as fleet:
-        while not reason:
-            # The store worker makes an index where there is none; one that is replaced lacks what arrived.
-            if (now := file_id(settings.index_path)) != index_file and index_file is not None:
-                reason = "the index was deleted or replaced"
-                break
-            index_file = now
-            with reading_if_any(settings.index_path) as reader:
-                if reader and vectors.is_backfill_cancelled(reader, asked_ns):
-                    reason = "the reindex was cancelled"
-                    break
-                feeder.advance(reader)
-            on_progress(feeder.done, feeder.total)
-            if not feeder.has_pending_files:
-                fleet.wake(settings.agent)
-                return {"agentId": settings.agent, "files": len(files), "takenUp": resumed}
-            if (error := fleet.fault()) is not None:
-                raise error
-            if feeder.done > done:
-                done, arrived_at = feeder.done, time.monotonic()
-            elif time.monotonic() - arrived_at > STALLED_S:
-                reason = f"no file arrived for {STALLED_S / 60:.0f} min"
-            clock.sleep(POLL_S)
-    raise QueueError(
-        f"{settings.agent}: {reason} after {feeder.done} of {feeder.total} files",
-        hint="memline reindex   (goes on with what is missing)",
-    )
-
-
-def cancel(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> dict[str, Any]:
-    """Stop the backfill of an agent: nothing more of it is sent to the provider.
-
-    What is indexed stays, vectors of requests in flight are kept, live edits go on. Batches that hold nothing
-    else are cancelled at the provider; the rows it has finished are kept. The texts stay known as missing;
-    `memline reindex` or `memline index` resumes them.
-    """
-    vectors = batches = 0
-    if settings.index_path.exists():
+        files = plan_of(settings).files(force=force)
         with closing(IndexWriter.of(settings, clock=clock)) as writer:
-            vectors = writer.cancel_backfill()
-            with writer.session() as (connection, now):
-                batches = outcomes.cancel_idle(connection, now)
-    messages, files = cancel_backfill(url, settings.agent) if url else (0, 0)
-    counts = {"vectors": vectors, "batches": batches, "messages": messages, "files": files}
-    return {"agentId": settings.agent, **counts}
+            with writer.transaction() as (connection, _):
+                job = jobs.create(
+                    connection,
+                    jobs.REINDEX,
+                    by=by,
+                    now_ns=clock.now_ns(),
+                    what="all files" if force else "",
+                    files=files,
+                    force=force,
+                )
+            with writer.session() as (connection, _):
+                writer.begin_run()
+                resumed = jobs.take_up_cancelled(connection, job)
+        _LOG.info("audit.reindex", agent=settings.agent, job=job.token, by=by)
+        fleet.wake(settings.agent)
+        missing = fleet.missing_queue()
+    body = {"agentId": settings.agent, "id": job.token, "files": len(files), "takenUp": resumed}
+    return body | {"warning": f"no worker takes messages from the queue {missing!r}" if missing else ""}
 
 
-def progress(settings: AgentSettings) -> dict[str, Any]:
+def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | None = None) -> dict[str, Any]:
+    """Pause, resume or cancel a job (`verb`), and wake the dispatcher; says whether that changed anything.
+
+    With cancel: nothing more of it is read or sent to the provider. What is indexed stays, vectors of
+    requests in flight are kept, live edits go on. Batches that hold nothing else are cancelled at the
+    provider. Its texts stay known as missing; `memline reindex` or `memline index` takes them up.
+    """
+    by = by or jobs.asker()
+    settings = job.settings
+    body = {"agentId": settings.agent, "id": job.job.token, "changed": False}
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        if verb == "cancel":
+            given_up = jobs.cancel(connection, job.job, by=by, now=now)
+            is_changed = given_up is not None
+            files, texts = given_up or (0, 0)
+            batches = outcomes.cancel_idle(connection, now) if is_changed else 0
+            body |= {"files": files, "vectors": texts, "batches": batches}
+        else:
+            act = jobs.pause if verb == "pause" else jobs.resume
+            is_changed = act(connection, job.job, by=by, now=now)
+        after = jobs.by_id(connection, job.job.id)
+        body |= {"changed": is_changed, "state": after.state if after else ""}
+    if is_changed:
+        _LOG.info(f"audit.{verb}", agent=settings.agent, job=job.job.token, by=by)
+        if verb == "cancel" and url:
+            body["messages"] = cancel_jobs(url, settings.agent, [job.job.token])
+        _wake(settings, url)
+    return body
+
+
+def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> dict[str, Any]:
+    """Cancel every open job of an agent, as `change` does, and what an older release began."""
+    texts = files = batches = messages = 0
+    tokens: list[str] = []
+    if settings.index_path.exists():
+        with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+            opened = jobs.open_jobs(connection)
+            for job in opened:
+                given_up = jobs.cancel(connection, job, by=jobs.asker(), now=now) or (0, 0)
+                files, texts = files + given_up[0], texts + given_up[1]
+            texts += vectors.change_priority(connection, vectors.BACKFILL, vectors.CANCELLED)
+            batches = outcomes.cancel_idle(connection, now)
+        tokens = [job.token for job in opened]
+        messages = cancel_jobs(url, settings.agent, tokens) if url and tokens else 0
+        _LOG.info("audit.cancel", agent=settings.agent, jobs=tokens, by=jobs.asker())
+    counts = {"vectors": texts, "batches": batches, "messages": messages, "files": files}
+    return {"agentId": settings.agent, "ids": tokens, **counts}
+
+
+def _wake(settings: AgentSettings, url: str) -> None:
+    """Wake the dispatcher of a fleet; without one, or while Redis is away, its next sweep finds the rows."""
+    if url:
+        with suppress(QueueError), Fleet(url) as fleet:
+            fleet.wake(settings.agent)
+
+
+def progress(settings: AgentSettings, prices: Prices | None = None) -> dict[str, Any]:
     """Report how far files and vectors of an agent are, with the time left. Only reads."""
-    state = agent_state(settings)
+    state = agent_state(settings, prices)
     if state is None:
-        return {"agentId": settings.agent, "vectors": None, "etaSeconds": None, "paused": False}
+        body: dict[str, Any] = {"agentId": settings.agent, "vectors": None, "etaSeconds": None}
+        return body | {"paused": False, "jobs": []}
     rate = state["vectorsPerSecond"]
     is_paused = bool(state["providers"]) and state["providers"][0]["state"] == "paused"
     return {
         "agentId": settings.agent,
         # Files whose texts are not counted below yet: without them a reindex that has begun looks complete.
-        "filesBehind": plan_of(settings).changes.count,
+        # Those of a reindex of all files have not changed, so no look at the disk finds them.
+        "filesBehind": max(plan_of(settings).changes.count, state["filesWaiting"]),
         "vectors": state["vectors"],
         "vectorsPerSecond": rate,
         "etaSeconds": None if is_paused else eta_s(state["vectors"], rate),
         "paused": is_paused,
+        "jobs": state["jobs"],
     }

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
-from memline.producers.runs.feed import FileFeeder, enqueue_files
 from memline.producers.runs.loop_errors import FILES, LoopErrors
 from memline.producers.watching import debounce
 from memline.producers.watching.transcript_growth import TranscriptGrowth
@@ -19,10 +18,14 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
-from memline.shared.index import driver
+from memline.shared.index import driver, jobs
 from memline.shared.logs import Log
+from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
+from memline.shared.queue.messages import Sweep
+from memline.shared.queue.routes import send
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.store import IndexWriter
 from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
@@ -123,8 +126,8 @@ class _AgentFollower:
             )
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
         self._is_catching_up = True
-        #: Whether a scan finds the first import, or what changed while this process was off. It is sent as
-        #: a backfill, which files that are saved meanwhile overtake.
+        #: Whether a scan finds the first import, or what changed while this process was off. It becomes a
+        #: job, which files that are saved meanwhile overtake; so does a scan that finds very many.
         self._is_first_look = True
         self._feeder: FileFeeder | None = None
         self._next_scan_s = 0.0
@@ -192,24 +195,33 @@ class _AgentFollower:
         number, about = self.mark.withdraw(), self.mark.about()
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
+            waiting = jobs.waiting_files(reader) if reader else {}
         plan = make_plan(self.settings, choose(self.settings), known)
         files = plan.sized((*plan.changes.to_read(tails=False), *self._due_tails(plan.changes)))
+        files = plan.outside_jobs(files, waiting)
+        is_first_look, self._is_first_look = self._is_first_look, False
         if files:
             _log.info("scan.changes", agent=self.settings.agent, files=len(files))
-            self._feeder = FileFeeder(
-                self.settings.agent,
-                files,
-                scanned_ns=scanned_ns,
-                index=self.settings.index_path.name,
-                backfill=self._is_first_look,
-            )
-            self._advance(self._feeder)
+            if is_first_look or len(files) > WINDOW_FILES:
+                self._make_job(files, jobs.BACKFILL if known.files else jobs.IMPORT)
+            else:
+                self._feeder = FileFeeder(
+                    self.settings.agent, files, scanned_ns=scanned_ns, index=self.settings.index_path.name
+                )
+                self._advance(self._feeder)
             self._is_queue_down = False
-        else:
-            self._is_first_look = False
         is_certain = not plan.discovery.unlisted and all(watcher.sees_all() for watcher in self.watchers)
         if self.watchers and is_certain and not plan.changes.to_read():
             self.mark.give(number, about)
+
+    def _make_job(self, files: list[tuple[str, int]], kind: str) -> None:
+        """Write a job down that reads these files, and wake the store worker, which feeds them."""
+        writing = IndexWriter.of(self.settings, clock=self._clock)
+        with closing(writing) as writer, writer.transaction() as (connection, _):
+            now_ns = self._clock.now_ns()
+            job = jobs.create(connection, kind, by=jobs.asker(), now_ns=now_ns, files=files)
+        _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
+        send(Sweep(agent=self.settings.agent, sent=self._clock.now()))
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""
@@ -224,8 +236,6 @@ class _AgentFollower:
         is_late = self._clock.now() >= self._next_scan_s and not feeder.is_within_file
         if feeder.done:
             self._scans_without_arrival = 0
-        if feeder.done == feeder.total:
-            self._is_first_look = False
         if feeder.done == feeder.total or is_late:
             # Late: messages were lost on the way. The next scan finds what is missing.
             self._feeder = None

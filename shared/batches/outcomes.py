@@ -130,13 +130,13 @@ def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float)
 
 
 def cancel_idle(connection: Connection, now: float) -> int:
-    """Ask for the cancellation of batches that hold only texts of a cancelled backfill; how many."""
+    """Ask for the cancellation of batches that hold only texts of cancelled jobs; how many."""
     idle = connection.execute(
         "SELECT token FROM batches WHERE state IN ('intent', 'uploaded', 'submitted') AND NOT EXISTS"
         " (SELECT 1 FROM vectors WHERE lease = token AND priority <> ?)",
         (CANCELLED,),
     ).fetchall()
-    reason = "its backfill was cancelled"
+    reason = "its job was cancelled"
     return sum(batches.request_cancel(connection, token, reason=reason, now=now) for (token,) in idle)
 
 

@@ -236,30 +236,30 @@ class BatchPlanner:
     def _fill(
         self, identity_id: int, token: str, priorities: Sequence[int], rules: BatchRules, max_tokens: int
     ) -> None:
-        """Lease texts up to the caps, a slice a transaction; live edits first, oldest first."""
+        """Lease texts up to the caps, a slice a transaction; live edits first, then the oldest job."""
         rows = size = all_tokens = 0
         for priority in sorted(priorities):
             is_more = True
             while is_more and rows < rules.max_rows:
                 with transaction(self._connection):
                     found = self._connection.execute(
-                        "SELECT id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
-                        " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY id LIMIT ?",
+                        "SELECT job, id, tokens FROM vectors WHERE identity_id = ? AND state = 'wanted'"
+                        " AND state <> 'ready' AND priority = ? AND by_request = 0 ORDER BY job, id LIMIT ?",
                         (identity_id, priority, min(rules.max_rows - rows, SLICE_ROWS)),
                     ).fetchall()
-                    last_id = taken = 0
-                    for row_id, tokens in found:
+                    last_job = last_id = taken = 0
+                    for job, row_id, tokens in found:
                         size += tokens * BYTES_PER_TOKEN + BYTES_PER_ROW
                         all_tokens += tokens
                         if (size > rules.max_bytes and rows + taken) or all_tokens > max_tokens:
                             break
-                        last_id, taken = row_id, taken + 1
+                        last_job, last_id, taken = job, row_id, taken + 1
                     # One statement for all of them: by their ids one by one it took three times as long.
                     self._connection.execute(
                         "UPDATE vectors SET state = 'leased', lease = ? WHERE identity_id = ?"
                         " AND state = 'wanted' AND state <> 'ready' AND priority = ? AND by_request = 0"
-                        " AND id <= ?",
-                        (token, identity_id, priority, last_id),
+                        " AND (job, id) <= (?, ?)",
+                        (token, identity_id, priority, last_job, last_id),
                     )
                 rows += taken
                 is_more = bool(found) and taken == len(found)

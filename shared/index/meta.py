@@ -42,12 +42,12 @@ EMBEDDED_TOTAL = "embedded_total"
 CACHED_TOTAL = "cached_total"
 #: Vectors stored recently: [[ten seconds of the epoch, count], …] of the last minute.
 EMBEDDED_RECENTLY = "embedded_lately"
+#: Files that jobs waited for and that were read recently, in the same shape.
+READ_RECENTLY = "read_recently"
 #: True while an operator paused the sending of texts.
 PAUSED = "paused"
-#: When a backfill was last cancelled (ns since the epoch): what was asked for before is not sent.
-CANCELLED_NS = "backfill_cancelled_ns"
 
-#: Seconds counted together in EMBEDDED_RECENTLY, and how many of them are kept.
+#: Seconds counted together in EMBEDDED_RECENTLY and READ_RECENTLY, and how many of them are kept.
 BUCKET_S = 10
 BUCKETS = 6
 
@@ -78,18 +78,18 @@ def add(connection: Connection, key: str, amount: int) -> None:
     )
 
 
-def count_recent(connection: Connection, amount: int, now: float) -> None:
-    """Add to EMBEDDED_RECENTLY, inside the caller's transaction."""
+def count_recent(connection: Connection, amount: int, now: float, key: str = EMBEDDED_RECENTLY) -> None:
+    """Add to EMBEDDED_RECENTLY or READ_RECENTLY, inside the caller's transaction."""
     bucket = int(now) // BUCKET_S
-    counts = {at: count for at, count in get(connection, EMBEDDED_RECENTLY, []) if at > bucket - BUCKETS}
+    counts = {at: count for at, count in get(connection, key, []) if at > bucket - BUCKETS}
     counts[bucket] = counts.get(bucket, 0) + amount
-    put(connection, EMBEDDED_RECENTLY, sorted(counts.items()))
+    put(connection, key, sorted(counts.items()))
 
 
-def recent_rate(connection: Connection, now: float) -> float:
-    """Return vectors a second over the last minute, or over the shorter time since the first of them."""
+def recent_rate(connection: Connection, now: float, key: str = EMBEDDED_RECENTLY) -> float:
+    """Return how many a second there were in the last minute, or in the shorter time since the first."""
     bucket = int(now) // BUCKET_S
-    counts = [(at, count) for at, count in get(connection, EMBEDDED_RECENTLY, []) if at > bucket - BUCKETS]
+    counts = [(at, count) for at, count in get(connection, key, []) if at > bucket - BUCKETS]
     if not counts:
         return 0.0
     seconds: float = max(1.0, now - counts[0][0] * BUCKET_S)

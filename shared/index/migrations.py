@@ -14,6 +14,8 @@ carries the number of the last one, so that a reader can tell a newer index with
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
     token_vectors  vectors of the tokens of a text, by vectors.id (local models)
+    jobs         reindexes, first imports, model changes and backfills: those that are open, and the last
+    job_files    the files that a job has not read yet
     providers    health of a provider in a mode: circuit breaker, cooldown, learned caps
     forgotten    hashes of what was forgotten and is not to come back
     transcripts  how far each session transcript has been read, and its figures

@@ -7,11 +7,11 @@
 A text whose last chunk is removed while its request is in flight stays leased with active = 0. A batch may
 return its vector a day later, and a chunk that needs the text again until then must not pay for it twice.
 
-Wanted texts are sent by `priority`: those of live edits first, then those of a backfill, which is the first
-import, a reindex or a new model. Those of a cancelled backfill stay where they are, so that the index still
-knows what it lacks, until the operator resumes it.
+Wanted texts are sent by `priority`: those of live edits first, then those of jobs (`shared.index.jobs`), the
+older job first. Those of a paused job wait for it, and those of a cancelled one stay where they are, so that
+the index still knows what it lacks, until another job takes them up.
 
-All functions but `cancel_backfill` and `resume_backfill` run inside the caller's transaction.
+All functions but `change_priority` run inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.index import meta, token_rows
-from memline.shared.index.driver import in_slices, scalar, transaction
+from memline.shared.index import token_rows
+from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vec import VecTables
 from memline.shared.values import value
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from memline.shared.index.rows import VectorRow
 
-#: Values of `priority`; the smaller one is sent first, CANCELLED never.
-LIVE_EDIT, BACKFILL, CANCELLED = 0, 1, 2
+#: Values of `priority`; the smaller one is sent first, CANCELLED and PAUSED are not sent.
+LIVE_EDIT, BACKFILL, CANCELLED, PAUSED = 0, 1, 2, 3
 
 #: Times a text whose answers are broken is sent before it is marked failed.
 MAX_ATTEMPTS = 3
@@ -58,8 +58,9 @@ class Backlog:
     leased: int = 0
     ready: int = 0
     failed: int = 0
-    #: Wanted by a backfill that was cancelled; not counted as wanted.
+    #: Wanted by a job that was cancelled, or is paused; not counted as wanted.
     cancelled: int = 0
+    paused: int = 0
 
     @property
     def in_progress(self) -> int:
@@ -69,7 +70,7 @@ class Backlog:
     @property
     def pending(self) -> int:
         """Vectors that are not there and have not failed: how far the index is behind."""
-        return self.in_progress + self.cancelled
+        return self.in_progress + self.cancelled + self.paused
 
 
 def want(
@@ -80,21 +81,22 @@ def want(
     *,
     priority: int,
     now: float,
+    job: int = 0,
 ) -> int:
     """Make sure every text hash (with its token estimate) has an active row; returns how many were cached.
 
-    A text never gets a later priority than it has.
+    A text never gets a later priority than it has. `job`: the id of the job that wants them, 0 for none.
     """
     cached = 0
     activated: list[tuple[int, bytes]] = []
-    missing: list[tuple[int, bytes, int, int]] = []
+    missing: list[tuple[int, bytes, int, int, int]] = []
     for digest, tokens in texts.items():
         row = connection.execute(
             "SELECT id, state, active, priority FROM vectors WHERE identity_id = ? AND text_hash = ?",
             (identity.id, digest),
         ).fetchone()
         if row is None:
-            missing.append((identity.id, digest, priority, tokens))
+            missing.append((identity.id, digest, priority, job, tokens))
             continue
         row_id, state, is_active, old_priority = row
         if not is_active and state == "leased":
@@ -108,10 +110,12 @@ def want(
                 ).fetchone()[0]
                 activated.append((row_id, embedding))
         elif priority < old_priority:
-            # A live edit needs a text of the backfill: it moves to the front.
-            connection.execute("UPDATE vectors SET priority = ? WHERE id = ?", (priority, row_id))
+            # A live edit needs a text of a job, or a job one that is held back: it moves to the front.
+            update = "UPDATE vectors SET priority = ?, job = ? WHERE id = ?"
+            connection.execute(update, (priority, job, row_id))
     connection.executemany(
-        "INSERT INTO vectors (identity_id, text_hash, state, priority, tokens) VALUES (?, ?, 'wanted', ?, ?)",
+        "INSERT INTO vectors (identity_id, text_hash, state, priority, job, tokens)"
+        " VALUES (?, ?, 'wanted', ?, ?, ?)",
         missing,
     )
     vec.insert(identity.id, identity.vector_dims, activated)
@@ -137,33 +141,48 @@ def release(connection: Connection, vec: VecTables, orphans: Sequence[bytes], no
         )
 
 
+@value
+class Stored:
+    """What `store` changed."""
+
+    #: Vectors that were new.
+    count: int
+    #: (texts, tokens) of those that a job wanted, by its id.
+    by_job: Mapping[int, tuple[int, int]]
+
+
 def store(
     connection: Connection,
     vec: VecTables,
     identity: IdentityRow,
     rows: Iterable[VectorRow],
     now: float,
-) -> int:
-    """Store vectors by text hash; returns how many were new. Safe twice and late: a ready row stays as it is.
+) -> Stored:
+    """Store vectors by text hash. Safe twice and late: a ready row stays as it is.
 
     The caller has checked the dimensions.
     """
     stored = 0
+    by_job: dict[int, tuple[int, int]] = {}
     active_rows: list[tuple[int, bytes]] = []
     tokens: list[tuple[int, bytes]] = []
     for row in rows:
         updated = connection.execute(
             "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
             " by_request = 0, used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
-            " RETURNING id, active",
+            " RETURNING id, active, job, tokens",
             (row.vector, now, identity.id, row.hash),
         ).fetchone()
         if updated:
             stored += 1
-            if updated[1]:
-                active_rows.append((updated[0], row.vector))
+            row_id, is_active, job, size = updated
+            if is_active:
+                active_rows.append((row_id, row.vector))
+            if job:
+                texts_before, tokens_before = by_job.get(job, (0, 0))
+                by_job[job] = texts_before + 1, tokens_before + size
             if row.tokens:
-                tokens.append((updated[0], row.tokens))
+                tokens.append((row_id, row.tokens))
             continue
         # Its chunk was removed meanwhile; it is paid for, so it is kept as cache. Not one upsert of both: it
         # would take an id for every vector, and a batch would wait for texts that seem to be coming.
@@ -177,7 +196,7 @@ def store(
         )
     vec.insert(identity.id, len(active_rows[0][1]) // 4 if active_rows else 0, active_rows)
     token_rows.store(connection, identity.id, tokens)
-    return stored
+    return Stored(count=stored, by_job=by_job)
 
 
 @value
@@ -253,7 +272,8 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
     counts: dict[str, int] = dict(rows.fetchall())
     if wanted := counts.get("wanted"):
         cancelled = count_by_priority(connection, identity_id, CANCELLED)
-        counts.update(wanted=wanted - cancelled, cancelled=cancelled)
+        paused = count_by_priority(connection, identity_id, PAUSED)
+        counts.update(wanted=wanted - cancelled - paused, cancelled=cancelled, paused=paused)
     return Backlog(**counts)
 
 
@@ -368,41 +388,19 @@ def count_by_priority(connection: Connection, identity_id: int, priority: int) -
     return int(scalar(connection, query, identity_id, priority))
 
 
-def priority_of(connection: Connection, *, is_backfill: bool, asked_ns: int) -> int:
-    """Return the priority of texts asked for at `asked_ns`, perhaps before a cancellation."""
-    if not is_backfill:
-        return LIVE_EDIT
-    # A producer of another release may not say when.
-    return CANCELLED if asked_ns and is_backfill_cancelled(connection, asked_ns) else BACKFILL
+def change_priority(connection: Connection, old: int, new: int, *, job: int = 0, new_job: int = 0) -> int:
+    """Change the priority of what has no vector yet, in slices; returns how many of it were wanted.
 
-
-def is_backfill_cancelled(connection: Connection, asked_ns: int) -> bool:
-    """Tell whether a backfill asked for at `asked_ns` (ns since the epoch) has been cancelled since."""
-    return bool(meta.get(connection, meta.CANCELLED_NS, 0) > asked_ns)
-
-
-def cancel_backfill(connection: Connection, now_ns: int) -> int:
-    """Cancel the texts of a backfill, also those that are still on their way to the index.
-
-    Returns how many will not be sent now. Requests in flight are stored as usual; of those, only a text that
-    would have to be sent again is cancelled.
+    `job`: only the texts of this job. `new_job`: the job they belong to from now on. Requests in flight are
+    stored as usual; of those, only a text that would have to be sent again is concerned.
     """
-    with transaction(connection):
-        # First, so that what is stored from here on respects it.
-        meta.put(connection, meta.CANCELLED_NS, now_ns)
-    _change_priority(connection, "leased", BACKFILL, CANCELLED)
-    return _change_priority(connection, "wanted", BACKFILL, CANCELLED)
-
-
-def resume_backfill(connection: Connection) -> int:
-    """Let cancelled texts be a backfill again; returns how many."""
-    _change_priority(connection, "leased", CANCELLED, BACKFILL)
-    return _change_priority(connection, "wanted", CANCELLED, BACKFILL)
-
-
-def _change_priority(connection: Connection, state: str, old: int, new: int) -> int:
-    statement = (
-        "UPDATE vectors SET priority = ? WHERE id IN"
-        " (SELECT id FROM vectors WHERE state = ? AND state <> 'ready' AND priority = ? LIMIT ?)"
-    )
-    return in_slices(connection, statement, new, state, old, SLICE_ROWS)
+    changed = 0
+    for state in ("leased", "failed", "wanted"):
+        statement = (
+            "UPDATE vectors SET priority = ?, job = iif(?, ?, job) WHERE id IN (SELECT id FROM vectors"
+            " WHERE state = ? AND state <> 'ready' AND identity_id IN (SELECT id FROM identities)"
+            f" AND priority = ?{' AND job = ?' * bool(job)} LIMIT ?)"
+        )
+        only = (job,) * bool(job)
+        changed = in_slices(connection, statement, new, new_job, new_job, state, old, *only, SLICE_ROWS)
+    return changed

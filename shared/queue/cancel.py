@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,9 +32,9 @@ def cancel(client: Redis, queue: str, message_id: str, *, revoke: bool = False) 
     return is_ours
 
 
-def cancel_backfill(url: str, agent: str) -> tuple[int, int]:
-    """Cancel the backfill of an agent on the chunk queue; count its messages and their files."""
-    messages = files = 0
+def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:
+    """Cancel the messages of an agent's jobs on the chunk queue; count them."""
+    messages = 0
     with redis_client.connected(url) as client:
         base = key(client, "chunk")
         ids: Any = client.lrange(base, 0, -1) + client.zrange(f"{base}.delayed", 0, -1)
@@ -41,18 +42,16 @@ def cancel_backfill(url: str, agent: str) -> tuple[int, int]:
             page = ids[first : first + _PAGE]
             stored: Any = client.hmget(f"{base}.msgs", page)
             for raw_id, content in zip(page, stored, strict=True):
-                paths = _backfill_paths(content or b"", agent)
-                if paths and cancel(client, "chunk", raw_id.decode()):
+                if _is_of_job(content or b"", agent, tokens) and cancel(client, "chunk", raw_id.decode()):
                     messages += 1
-                    files += paths
-    return messages, files
+    return messages
 
 
-def _backfill_paths(content: bytes, agent: str) -> int:
-    """Count the files that a stored message names, if it is a backfill of this agent; else 0."""
+def _is_of_job(content: bytes, agent: str, tokens: Collection[str]) -> bool:
+    """Tell whether a stored message belongs to one of these jobs of the agent."""
     try:
         message = decode(msgspec.msgpack.decode(content)["args"][0], ChunkFiles)
     except (msgspec.DecodeError, LookupError, TypeError, QueueError):
         # Not a message of ours: a worker will say so.
-        return 0
-    return len(message.paths) if message.backfill and message.agent == agent else 0
+        return False
+    return message.agent == agent and message.job in tokens

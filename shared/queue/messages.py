@@ -34,10 +34,10 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     paths: tuple[str, ...]
     #: Chunk again even when the hash is the one in the ledger.
     force: bool = False
+    #: Token of the job that asked for them: its vectors wait behind those of live edits, for which it is "".
+    job: str = ""
     #: True for a reindex: its vectors wait behind those of live edits.
-    backfill: bool = False
     #: When the reindex was asked for (ns since the epoch): one that was cancelled later embeds nothing more.
-    asked_ns: int = 0
     #: File name of the index that is meant: an agent has one for each workspace. Empty: not said.
     index: str = ""
 
@@ -47,9 +47,8 @@ class StoreFiles(Wire, frozen=True, kw_only=True):
 
     agent: str
     files: tuple[FileRow, ...]
-    backfill: bool = False
     #: As in `ChunkFiles`.
-    asked_ns: int = 0
+    job: str = ""
     index: str = ""
 
 

@@ -89,7 +89,7 @@ def lease(
     held: Collection[int],
     reserve: Reserve = lambda _token, _tokens: True,
 ) -> list[Request]:
-    """Lease as many requests as `credits` allow; live edits first, then the backfill, oldest first.
+    """Lease as many requests as `credits` allow; live edits first, then the jobs, the oldest first.
 
     `credits` bounds the requests in flight over all processes, so the queue of work stays in the rows and
     a live edit waits behind seconds of work, not hours. With `only_full`, texts that would make a small
@@ -211,16 +211,17 @@ def _next_rows(
     parts = [f"by_request = 1 AND +state = 'wanted' AND priority < {CANCELLED}"]
     for priority in {LIVE_EDIT, BACKFILL}.difference(held):
         parts.append(f"by_request = 0 AND state = 'wanted' AND priority = {priority}")
-    rows: list[tuple[int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     for part in parts:
         rows += connection.execute(
-            f"SELECT priority, id, tokens FROM vectors WHERE identity_id = ? AND state <> 'ready' AND {part}"
-            " AND due <= ? ORDER BY priority, id LIMIT ?",
+            "SELECT priority, job, id, tokens FROM vectors"
+            f" WHERE identity_id = ? AND state <> 'ready' AND {part}"
+            " AND due <= ? ORDER BY priority, job, id LIMIT ?",
             (identity_id, now, caps.max_rows),
         )
     ids: list[int] = []
     tokens = 0
-    for _, row_id, row_tokens in sorted(rows)[: caps.max_rows]:
+    for _, _, row_id, row_tokens in sorted(rows)[: caps.max_rows]:
         if ids and tokens + row_tokens > caps.max_tokens:
             return ids, tokens, True
         ids.append(row_id)

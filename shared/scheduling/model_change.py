@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vec import VecTables
-from memline.shared.index.vectors import BACKFILL, SLICE_ROWS
+from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
 
@@ -69,7 +69,7 @@ def retarget(
             meta.put(connection, meta.ACTIVE, row.id)
     # Also after a crash half-way through, and after a time without any provider.
     if _is_any_text_missing(connection, row.id):
-        _want_all(connection, vec, row, now)
+        _want_all(connection, vec, row, jobs.MODEL, now)
     switch_when_complete(connection, vec)
 
 
@@ -133,12 +133,14 @@ def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
         connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))
         connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (target.id,))
-    _want_all(connection, vec, replace(target, vector_dims=0), now)
+    _want_all(connection, vec, replace(target, vector_dims=0), jobs.REINDEX, now)
 
 
-def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, now: float) -> None:
-    """Make every text of a chunk wanted for this identity; what is cached is used."""
+def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, kind: str, now: float) -> None:
+    """Make every text of a chunk wanted for this identity, as a job; what is cached is used."""
     last = 0
+    what = f"{row.identity.provider} {row.identity.model}".strip()
+    job: jobs.Job | None = None
     while True:
         with transaction(connection):
             rows = connection.execute(
@@ -148,7 +150,12 @@ def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, now: flo
                 return
             last = rows[-1][0]
             texts = {digest: estimate_tokens(text) for _, digest, text in rows}
-            vectors.want(connection, vec, row, texts, priority=BACKFILL, now=now)
+            if job is None:
+                job = jobs.for_model(connection, what, row.id, kind=kind, now=now)
+            # Between two slices it may have been paused, or seem done because all so far was cached.
+            jobs.reopen(connection, job.id)
+            priority, job_id = jobs.place_of(connection, job.token)
+            vectors.want(connection, vec, row, texts, priority=priority, job=job_id, now=now)
 
 
 def _is_any_text_missing(connection: Connection, identity_id: int) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, meta, vectors
+from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -76,7 +76,8 @@ def store_vectors(
             first = meta.get(connection, meta.FIRST_ANSWER, {})
             meta.put(connection, meta.FIRST_ANSWER, {**first, "identity": row.id, "lease": lease})
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
-        stored = vectors.store(connection, vec, row, good, now)
+        new = vectors.store(connection, vec, row, good, now)
+        stored = new.count
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
         failed = 0
         if odd:
@@ -91,7 +92,9 @@ def store_vectors(
             changes.append(lambda was: health.after_success(was, probe=lease))
             if _is_first_answer_open(connection, row.id, lease):
                 meta.put(connection, meta.FIRST_ANSWER, None)
-        if batches.count(connection, lease, stored=stored, failed=failed):
+        is_batch = batches.count(connection, lease, stored=stored, failed=failed)
+        jobs.add_done(connection, new.by_job, row.id, by_batch=is_batch)
+        if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()
             if len(good) > 1 and not odd and meta.get(connection, meta.FIRST_ANSWER):

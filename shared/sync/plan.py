@@ -62,6 +62,16 @@ class Plan:
         sizes = {file.path: file.size for file in self.discovery.files}
         return [(path, sizes.get(path, 0)) for path in paths]
 
+    def outside_jobs(
+        self, files: Iterable[tuple[str, int]], waiting: Mapping[str, int]
+    ) -> list[tuple[str, int]]:
+        """Leave out the files that a job is going to read (path -> when it was asked for, ns).
+
+        One that was saved since then is not left out: a live edit never waits for a job that is paused.
+        """
+        times = {file.path: file.mtime_ns for file in self.discovery.files} if waiting else {}
+        return [file for file in files if times.get(file[0], 0) > waiting.get(file[0], -1)]
+
     @property
     def behind(self) -> dict[str, int]:
         """Count the files and vectors that the index lacks."""

@@ -202,6 +202,7 @@ def test_the_fallback_stays_until_an_operator_asks(
 
     assert target(place) == "openai"
     assert "openai can be tried again" in status
-    assert "instead of openai" in doctor
+    assert "the fallback voyage embeds instead of openai" in doctor
+    assert "embeds with openai" not in doctor
     assert resumed.status == 0
     assert not place.index().failed

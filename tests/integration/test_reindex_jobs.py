@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from memline.producers.runs import feed, reindex
+from memline.producers.reports import jobs as report
+from memline.producers.reports.jobs import JobReport
+from memline.producers.runs import reindex
 from memline.shared.config.environment import fleet_name
-from memline.shared.errors import IndexMissing, QueueError
+from memline.shared.errors import IndexMissing
+from memline.shared.queue.broker import on_redis
+from memline.shared.queue.feed import enqueue_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
@@ -48,12 +50,6 @@ def is_settled(place: Place) -> bool:
     return states(place) == {"ready": 3 * NOTES}
 
 
-def small_windows(monkeypatch: pytest.MonkeyPatch, files: int) -> None:
-    """Enqueue so many files at a time, each in a message of its own."""
-    monkeypatch.setattr(feed, "WINDOW_FILES", files)
-    monkeypatch.setattr(feed, "PATHS_PER_MESSAGE", 1)
-
-
 def address(place: Place, redis: RedisServer) -> str:
     return f"{redis.url}#{fleet_name(place.home)}"
 
@@ -62,50 +58,86 @@ def waiting(place: Place, redis: RedisServer, queue: str) -> int:
     return int(redis.ask("LLEN", f"memline:{fleet_name(place.home)}:{queue}"))
 
 
-def test_a_reindex_is_enqueued_in_windows_and_is_safe_to_run_twice(
-    place: Place, redis: RedisServer, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_windows(monkeypatch, 8)
-    longest: list[int] = []
+def opened(place: Place) -> list[JobReport]:
+    """The open jobs, the oldest first."""
+    return list(reversed(report.listed([place.agent], prices={}, now=time.time(), only_open=True)))
 
+
+def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twice(
+    place: Place, redis: RedisServer, server: EmbeddingServer
+) -> None:
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
-        first = reindex.start(
-            place.agent,
-            address(place, redis),
-            force=True,
-            on_progress=lambda _done, _all: longest.append(waiting(place, redis, "chunk")),
-        )
+        first = reindex.start(place.agent, address(place, redis), force=True)
         second = reindex.start(place.agent, address(place, redis), force=True)
-        until(lambda: is_settled(place), "every vector")
+        until(lambda: is_settled(place) and not opened(place), "every vector")
         progress = reindex.progress(place.agent)
 
     assert (first["files"], second["files"]) == (NOTES, NOTES)
-    assert max(longest) <= 8
     assert server.repeated() == {}
     assert progress["vectors"]["ready"] == 3 * NOTES
-    assert progress["etaSeconds"] is None
+    assert (progress["etaSeconds"], progress["jobs"], progress["filesBehind"]) == (None, [], 0)
+    done = report.named([place.agent], first["id"]).job
+    assert (done.state, done.files_done, done.texts_done) == ("done", NOTES, 3 * NOTES)
 
 
-def test_a_long_list_without_workers_ends_with_what_to_start(
-    place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
+    place: Place, redis: RedisServer
 ) -> None:
-    small_windows(monkeypatch, 8)
-    # Ten seconds pass between any two looks at the clock.
-    hasty = SimpleNamespace(monotonic=count(0, 10).__next__, time=time.time)
-    monkeypatch.setattr("memline.producers.runs.fleet.time", hasty)
+    asked = place.run("reindex", "--force", env={"MEMLINE_QUEUE_URL": redis.url})
 
-    with pytest.raises(QueueError, match="no worker takes messages from the queue 'chunk'") as raised:
-        reindex.start(place.agent, address(place, redis))
+    (job,) = opened(place)
+    assert f"job {job.id} reads {NOTES} files" in asked.stdout
+    assert "no worker takes messages from the queue 'chunk' (try: memline fleet)" in asked.stderr
+    assert waiting(place, redis, "chunk") == 0
+    assert f"{NOTES} files are still to be read" in place.run("reindex", "--status").stdout
+    assert (
+        f"job {job.id}, reindex (all files): 0 of {NOTES} files read"
+        in place.run("reindex", "--status").stdout
+    )
 
-    assert "memline fleet" in raised.value.hint
-    assert waiting(place, redis, "chunk") <= 8
+
+def test_a_job_outlives_its_workers_and_an_emptied_redis(
+    place: Place, redis: RedisServer, server: EmbeddingServer
+) -> None:
+    with Fleet(place, redis.url) as fleet:
+        fleet.start("store")
+        job = reindex.start(place.agent, address(place, redis), force=True)
+        # The files are on the queue, and with it they are lost.
+        until(lambda: waiting(place, redis, "chunk") > 0, "the files on the queue")
+    redis.ask("FLUSHALL")
+    assert [each.files_done for each in opened(place)] == [0]
+
+    with Fleet(place, redis.url) as fleet:
+        fleet.start("chunk", "embed", "store")
+        until(lambda: is_settled(place) and not opened(place), "every vector")
+
+    assert report.named([place.agent], job["id"]).job.state == "done"
+    assert server.repeated() == {}
 
 
-def test_a_short_list_is_put_on_the_queue_without_any_worker(place: Place, redis: RedisServer) -> None:
-    assert reindex.start(place.agent, address(place, redis))["files"] == NOTES
+def test_a_paused_job_waits_while_live_edits_go_on(
+    place: Place, redis: RedisServer, server: EmbeddingServer
+) -> None:
+    url = address(place, redis)
+    reindex.start(place.agent, url)
+    (job,) = opened(place)
+    env = {"MEMLINE_QUEUE_URL": redis.url}
+    assert "is paused" in place.run("jobs", "pause", job.id[:4], env=env).stdout
 
-    assert waiting(place, redis, "chunk") == 1
+    with Fleet(place, redis.url) as fleet:
+        fleet.start("chunk", "embed", "store")
+        on_redis(url)
+        place.write("memory/live.md", note(NOTES))
+        enqueue_files(place.agent.agent, ["memory/live.md"])
+        until(lambda: states(place) == {"ready": 3}, "the live edit")
+        (paused,) = opened(place)
+        assert (paused.state, paused.files_done) == ("paused", 0)
+
+        assert "goes on" in place.run("jobs", "resume", job.id, env=env).stdout
+        until(lambda: states(place) == {"ready": 3 * NOTES + 3} and not opened(place), "every vector")
+
+    assert server.repeated() == {}
 
 
 def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
@@ -118,14 +150,17 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
         until(lambda: sum(states(place).values()) == 3 * NOTES, "every chunk")
         # A request that was leased and not sent yet would be lost with its sender.
         until(lambda: 0 < waiting(place, redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
-    reindex.start(place.agent, address(place, redis), force=True)
+    with Fleet(place, redis.url) as fleet:
+        fleet.start("store")
+        reindex.start(place.agent, address(place, redis), force=True)
+        until(lambda: waiting(place, redis, "chunk") == 1, "the files on the queue")
+    ids = [job.id for job in opened(place)]
 
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
 
     out = place.vector_states()["leased"]
-    assert done == [
-        {"agentId": "main", "vectors": 3 * NOTES - out, "batches": 0, "messages": 1, "files": NOTES}
-    ]
+    counts = {"vectors": 3 * NOTES - out, "batches": 0, "messages": 1, "files": NOTES}
+    assert done == [{"agentId": "main", "ids": ids, **counts}]
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
         until(lambda: place.vector_states() == {"ready": out, "wanted": 3 * NOTES - out})
@@ -153,30 +188,3 @@ def test_an_index_run_resumes_what_was_cancelled(place: Place, server: Embedding
     assert place.search("Section 1 of 3").to_json()["stale"]
     assert place.index().vectors["pending"] == 0
     assert not place.search("Section 1 of 3").to_json()["stale"]
-
-
-def test_cancelling_stops_a_reindex_that_still_hands_files_over(
-    place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_windows(monkeypatch, 2)
-
-    def cancel(done: int, _all: int) -> None:
-        if done >= 4:
-            reindex.cancel(place.agent, address(place, redis))
-
-    with Fleet(place, redis.url) as fleet:
-        fleet.start("chunk", "store")
-        with pytest.raises(QueueError, match="the reindex was cancelled after") as raised:
-            reindex.start(place.agent, address(place, redis), on_progress=cancel)
-
-    assert "memline reindex" in raised.value.hint
-
-
-def test_a_hand_over_in_which_no_file_arrives_ends_with_words(
-    place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small_windows(monkeypatch, 2)
-    monkeypatch.setattr(reindex, "STALLED_S", 0.2)
-
-    with pytest.raises(QueueError, match="no file arrived for 0 min after 0 of 30 files"):
-        reindex.start(place.agent, address(place, redis))

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from memline.shared.config.schema import Batch
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import identities, vectors
+from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
+from memline.shared.index.jobs import Job
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.providers import RequestCaps
@@ -83,6 +84,23 @@ def forget_vectors(writer: IndexWriter) -> None:
     """Drop every vector, as `index --re-embed` does."""
     with writer.session() as (connection, now):
         model_change.forget_vectors(connection, writer.vec, now)
+
+
+def make_job(writer: IndexWriter, *paths: str, now_ns: int = 0, force: bool = False) -> Job:
+    """A reindex that has to read these files; those observed from `now_ns` on have been read."""
+    with writer.transaction() as (connection, _):
+        files = [(path, 1) for path in paths]
+        return jobs.create(connection, jobs.REINDEX, by="me@here", now_ns=now_ns, files=files, force=force)
+
+
+def cancel_backfill(writer: IndexWriter) -> int:
+    """Cancel the texts of all jobs, as `reindex --cancel` does; how many."""
+    with writer.session() as (connection, now):
+        texts = sum(
+            (jobs.cancel(connection, job, by="me", now=now) or (0, 0))[1]
+            for job in jobs.open_jobs(connection)
+        )
+        return texts + vectors.change_priority(connection, vectors.BACKFILL, vectors.CANCELLED)
 
 
 def target_id(writer: IndexWriter) -> int:

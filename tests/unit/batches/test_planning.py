@@ -12,7 +12,7 @@ from memline.shared.index import batches, meta, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, leases
 from tests.support.batch_desk import Desk
-from tests.support.index_rows import BATCH_RULES, CAPS, answer, file_row
+from tests.support.index_rows import BATCH_RULES, CAPS, answer, cancel_backfill, file_row
 
 BOTH = (vectors.LIVE_EDIT, vectors.BACKFILL)
 
@@ -20,7 +20,7 @@ BOTH = (vectors.LIVE_EDIT, vectors.BACKFILL)
 def add(desk: Desk, count: int, *, name: str = "a", is_backfill: bool = False) -> None:
     """A file with so many new texts."""
     row = file_row(f"{name}.md", *(f"{name} {n}" for n in range(count)))
-    desk.writer.store_file(row, is_backfill=is_backfill)
+    desk.writer.store_file(row, job="0" if is_backfill else "")
 
 
 def requests(desk: Desk, held: Collection[int] = ()) -> list[int]:
@@ -207,7 +207,7 @@ def test_live_edits_come_before_a_backfill(empty_desk: Desk) -> None:
 def test_a_backfill_that_was_cancelled_goes_by_no_batch(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 50, is_backfill=True)
-    desk.writer.cancel_backfill()
+    cancel_backfill(desk.writer)
     desk.plan()
     desk.clock.advance(1.1)
 

@@ -27,8 +27,14 @@ REPORT: dict[str, Any] = {
             "ratePerMinute": 60.0,
         }
     ],
-    "backlog": {"wanted": 9, "leased": 4, "failed": 1, "etaSeconds": 13.0},
-    "agents": [{"agentId": "main", "ceiling": {"reason": "the ceiling is reached", "action": "raise it"}}],
+    "backlog": {"files": 7, "wanted": 9, "leased": 4, "failed": 1, "paused": 2, "etaSeconds": 13.0},
+    "agents": [
+        {
+            "agentId": "main",
+            "ceiling": {"reason": "the ceiling is reached", "action": "raise it"},
+            "jobs": [{"id": "5f3a", "agentId": "main", "name": "reindex", "progress": "3 of 10 files read"}],
+        }
+    ],
     "spending": {
         "today": {"requests": 3, "tokens": 2_000_000, "cost": 0.04, "unpricedTokens": 0},
         "thirtyDays": {"requests": 9, "tokens": 4_000_000, "cost": 0.06, "unpricedTokens": 1_000_000},
@@ -79,9 +85,10 @@ def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> s
 
 @pytest.mark.usefixtures("fleet")
 def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = output(capsys, "queue")
+    shown = " ".join(output(capsys, "queue").split())
 
-    assert "Backlog: 9 wanted, 4 leased, 1 failed, about 13 s left" in shown
+    assert "Backlog: 7 files to read, 9 wanted, 4 leased, 1 failed, 2 paused, about 13 s left" in shown
+    assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
     assert "Provider openai (main): paused, no quota (try: memline queue resume)" in shown
     assert json.loads(output(capsys, "queue", "--json")) == REPORT
 

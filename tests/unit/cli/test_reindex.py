@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memline.producers.cli import reindex, run
+from memline.producers.cli import run
 from memline.producers.runs import reindex as jobs
 from tests.support.workspace import Place
 
@@ -19,7 +18,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def state(**changes: Any) -> dict[str, Any]:
-    vectors = {"wanted": 0, "leased": 0, "failed": 0, "ready": 10, "backfill": 0, "cancelled": 0}
+    vectors = {"wanted": 0, "leased": 0, "failed": 0, "ready": 10, "backfill": 0, "cancelled": 0, "paused": 0}
     vectors |= changes.pop("vectors", {})
     return {
         "agentId": "main",
@@ -28,6 +27,7 @@ def state(**changes: Any) -> dict[str, Any]:
         "vectorsPerSecond": 4.0,
         "etaSeconds": None,
         "paused": False,
+        "jobs": [],
         **changes,
     }
 
@@ -57,7 +57,7 @@ def test_the_status_is_one_line_an_agent(
     progress: dict[str, Any],
     words: str,
 ) -> None:
-    monkeypatch.setattr(jobs, "progress", lambda _: progress)
+    monkeypatch.setattr(jobs, "progress", lambda *_: progress)
 
     assert run(place.arguments("reindex", "--status")) == 0
 
@@ -77,12 +77,12 @@ def test_cancelling_says_what_was_given_up_and_how_to_resume_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     done = {"agentId": "main", "vectors": 9, "batches": 1, "messages": 2, "files": 40}
-    monkeypatch.setattr(jobs, "cancel", lambda *_: done)
+    monkeypatch.setattr(jobs, "cancel_all", lambda *_: done)
 
     assert run(place.arguments("reindex", "--cancel")) == 0
 
     assert capsys.readouterr().out == (
-        "main: 9 texts will not be embedded, and 40 files in 2 messages will not be read."
+        "main: 9 texts will not be embedded, and 40 files will not be read."
         " memline reindex resumes them.\n"
         "  1 batches are being cancelled at the provider (memline batch ls).\n"
     )
@@ -94,20 +94,3 @@ def test_without_a_queue_it_names_the_command_that_does_the_work(
     assert run(place.arguments("reindex", "--force")) == 1
 
     assert "Try: memline index --force" in capsys.readouterr().err
-
-
-def test_without_a_terminal_a_long_hand_over_is_said_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    show = reindex._arrivals("main")
-
-    for second in range(150):
-        now[0] = float(second)
-        show(second, 200)
-
-    assert capsys.readouterr().err.splitlines() == [
-        "main: 60 of 200 files have arrived in the index",
-        "main: 120 of 200 files have arrived in the index",
-    ]

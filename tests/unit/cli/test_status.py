@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from memline.producers.cli import run
 from memline.producers.runs.loop_errors import FILES, LoopErrors
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 
 
@@ -53,3 +56,16 @@ def test_verbose_names_every_file_that_is_left_out(place: Place, capsys: pytest.
 
     (report,) = json.loads(capsys.readouterr().out)
     assert [file["path"] for file in report["files"]] == ["memory/binary.md"]
+
+
+def test_the_cache_line_counts_what_no_chunk_needs(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        for number, text in enumerate(("apples", "pears", "plums")):
+            writer.store_file(file_row("memory/notes.md", text, at=number + 1))
+            answer(writer, lease_all(writer))
+
+    run(place.arguments("status"))
+
+    # Of three vectors one is active.
+    assert "  Cache:       2 of 50000 vectors\n" in capsys.readouterr().out

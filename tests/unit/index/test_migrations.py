@@ -10,7 +10,7 @@ import pytest
 from sqlite_utils import Database
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, driver, identities, ledger, vectors
+from memline.shared.index import batches, driver, identities, jobs, ledger, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.migrations import migrations
 from memline.shared.index.rows import FileRow
@@ -95,6 +95,27 @@ def test_every_row_of_schema_4_is_kept_and_nothing_is_wanted_again(path: Path) -
         assert ledger.session_days(connection) == {2: ("2026-01-01", "2026-01-02")}
         assert writer.lease(CAPS, credits=8, only_full=False) == []
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+def test_what_a_backfill_of_an_older_release_left_is_a_job(path: Path) -> None:
+    with closing(old_index(path, before="m005_names_of_batch_columns")) as old:
+        fill(old)
+
+    with closing(IndexWriter(path)) as writer:
+        (job,) = jobs.open_jobs(writer.connection)
+        left = jobs.left(writer.connection)
+
+    assert (job.kind, job.state) == ("backfill", "running")
+    # The text that is in flight; the one that was cancelled belongs to no job.
+    assert {job_id: each.texts for job_id, each in left.items()} == {job.id: 1}
+
+
+def test_an_index_of_an_older_release_without_a_backfill_has_no_job(path: Path) -> None:
+    with closing(old_index(path, before="m013_jobs")) as old:
+        old.execute("INSERT INTO meta VALUES ('workspace', '\"notes\"')")
+
+    with closing(IndexWriter(path)) as writer:
+        assert jobs.latest(writer.connection, 1) == []
 
 
 def test_a_file_of_schema_7_is_read_once_more_and_keeps_its_row(path: Path) -> None:

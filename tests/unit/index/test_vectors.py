@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.index import identities, meta, vectors
+from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.vectors import BACKFILL, CANCELLED, Backlog
 from memline.shared.scheduling.leases import Request
 from memline.shared.store import IndexWriter
@@ -16,10 +16,12 @@ from tests.support.index_rows import (
     MODEL_B,
     answer,
     backlog,
+    cancel_backfill,
     fail,
     file_row,
     forget_vectors,
     lease_all,
+    make_job,
     nearest,
     target_id,
 )
@@ -86,7 +88,7 @@ def test_a_row_id_is_never_given_to_another_vector(writer: IndexWriter) -> None:
 
 def test_a_live_edit_is_sent_before_the_backfill(writer: IndexWriter) -> None:
     writer.retarget(MODEL_A)
-    writer.store_file(file_row("old.md", "backfill"), is_backfill=True)
+    writer.store_file(file_row("old.md", "backfill"), job="0")
     writer.store_file(file_row("new.md", "edited now"))
 
     texts = [text.text for request in lease_all(writer) for text in request.texts]
@@ -98,7 +100,7 @@ def test_a_live_edit_is_sent_before_the_backfill(writer: IndexWriter) -> None:
 def reindexed(writer: IndexWriter) -> IndexWriter:
     """An index with five texts of a backfill."""
     writer.retarget(MODEL_A)
-    writer.store_file(file_row("old.md", *(f"text {n}" for n in range(5))), is_backfill=True)
+    writer.store_file(file_row("old.md", *(f"text {n}" for n in range(5))), job="0")
     return writer
 
 
@@ -109,7 +111,7 @@ def texts(requests: list[Request]) -> list[str]:
 def test_a_cancelled_text_is_not_sent_but_is_still_missing(reindexed: IndexWriter) -> None:
     reindexed.store_file(file_row("new.md", "edited now"))
 
-    assert reindexed.cancel_backfill() == 5
+    assert cancel_backfill(reindexed) == 5
 
     assert texts(lease_all(reindexed)) == ["edited now"]
     assert backlog(reindexed) == Backlog(leased=1, cancelled=5)
@@ -120,24 +122,25 @@ def test_a_cancelled_text_is_not_sent_but_is_still_missing(reindexed: IndexWrite
 
 
 def test_cancelling_twice_or_with_nothing_to_cancel_does_nothing(reindexed: IndexWriter) -> None:
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
 
-    assert reindexed.cancel_backfill() == 0
+    assert cancel_backfill(reindexed) == 0
     assert backlog(reindexed) == Backlog(cancelled=5)
 
 
 def test_a_cancelled_backfill_is_resumed_when_an_operator_asks(reindexed: IndexWriter) -> None:
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
 
-    assert vectors.resume_backfill(reindexed.connection) == 5
+    job = make_job(reindexed)
+    assert jobs.take_up_cancelled(reindexed.connection, job) == 5
 
     assert vectors.count_by_priority(reindexed.connection, target_id(reindexed), BACKFILL) == 5
     assert len(texts(lease_all(reindexed))) == 5
-    assert vectors.resume_backfill(reindexed.connection) == 0
+    assert jobs.take_up_cancelled(reindexed.connection, job) == 0
 
 
 def test_a_restart_of_the_writer_does_not_resume_a_cancelled_backfill(reindexed: IndexWriter) -> None:
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
 
     reindexed.recover()
     reindexed.retarget(MODEL_A)
@@ -149,7 +152,7 @@ def test_a_restart_of_the_writer_does_not_resume_a_cancelled_backfill(reindexed:
 def test_requests_in_flight_are_stored_after_the_cancellation(reindexed: IndexWriter) -> None:
     requests = lease_all(reindexed)
 
-    assert reindexed.cancel_backfill() == 0
+    assert cancel_backfill(reindexed) == 0
     answer(reindexed, requests)
 
     assert backlog(reindexed) == Backlog(ready=5)
@@ -159,7 +162,7 @@ def test_a_request_that_fails_after_the_cancellation_is_not_sent_again(
     reindexed: IndexWriter, clock: ManualClock
 ) -> None:
     (request,) = lease_all(reindexed)
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
 
     fail(reindexed, request, "later")
     clock.advance(3_600)
@@ -170,21 +173,21 @@ def test_a_request_that_fails_after_the_cancellation_is_not_sent_again(
 
 
 def test_files_that_arrive_late_from_a_cancelled_reindex_are_searchable_and_not_embedded(
-    reindexed: IndexWriter, clock: ManualClock
+    reindexed: IndexWriter,
 ) -> None:
-    before, _ = clock.now_ns(), clock.advance(1)
-    reindexed.cancel_backfill()
-    clock.advance(1)
+    before = make_job(reindexed, "late.md")
+    cancel_backfill(reindexed)
+    after = make_job(reindexed, "again.md")
 
-    reindexed.store_file(file_row("late.md", "late"), is_backfill=True, asked_ns=before)
-    reindexed.store_file(file_row("again.md", "again"), is_backfill=True, asked_ns=clock.now_ns())
+    reindexed.store_file(file_row("late.md", "late"), job=before.token)
+    reindexed.store_file(file_row("again.md", "again"), job=after.token)
 
     assert texts(lease_all(reindexed)) == ["again"]
     assert vectors.count_by_priority(reindexed.connection, target_id(reindexed), CANCELLED) == 6
 
 
 def test_a_live_edit_takes_its_text_out_of_the_cancelled_backfill(reindexed: IndexWriter) -> None:
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
 
     reindexed.store_file(file_row("new.md", "text 3"))
 
@@ -195,7 +198,7 @@ def test_a_new_model_whose_backfill_is_cancelled_is_not_switched_to(reindexed: I
     answer(reindexed, lease_all(reindexed))
     reindexed.retarget(MODEL_B)
 
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
     reindexed.sweep()
 
     active = identities.active(reindexed.connection)
@@ -206,7 +209,7 @@ def test_a_cancelled_text_does_not_hide_when_the_next_one_is_due(
     reindexed: IndexWriter, clock: ManualClock
 ) -> None:
     reindexed.store_file(file_row("new.md", "edited now"))
-    reindexed.cancel_backfill()
+    cancel_backfill(reindexed)
     (request,) = lease_all(reindexed)
 
     fail(reindexed, request, "broken")

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from memline.shared.queue import messages
-from memline.shared.queue.cancel import cancel_backfill
+from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.messages import ChunkFiles, Wire
 
 URL = "redis://127.0.0.1:6379/0"
 
 
-def chunk(*paths: str, agent: str = "main", backfill: bool = True) -> ChunkFiles:
-    return ChunkFiles(agent=agent, source="memory", paths=paths, backfill=backfill)
+def chunk(*paths: str, agent: str = "main", job: str = "5f3a") -> ChunkFiles:
+    return ChunkFiles(agent=agent, source="memory", paths=paths, job=job)
 
 
 def put(redis_server: fakeredis.FakeRedis, name: str, message: Wire | bytes, *, taken: bool = False) -> None:
@@ -35,23 +35,26 @@ def waiting(redis_server: fakeredis.FakeRedis) -> list[str]:
     return [name.decode() for name in found]
 
 
-def test_only_the_backfill_of_the_agent_is_cancelled(redis_server: fakeredis.FakeRedis) -> None:
+def test_only_the_messages_of_these_jobs_are_cancelled(
+    redis_server: fakeredis.FakeRedis,
+) -> None:
     put(redis_server, "mine", chunk("a.md", "b.md"))
-    put(redis_server, "live", chunk("c.md", backfill=False))
+    put(redis_server, "live", chunk("c.md", job=""))
     put(redis_server, "other", chunk("d.md", agent="work"))
+    put(redis_server, "later", chunk("f.md", job="6d1c"))
     put(redis_server, "more", chunk("e.md"))
 
-    assert cancel_backfill(URL, "main") == (2, 3)
+    assert cancel_jobs(URL, "main", ["5f3a"]) == 2
 
-    assert waiting(redis_server) == ["live", "other"]
-    assert redis_server.hkeys("memline:chunk.msgs") == [b"live", b"other"]
-    assert cancel_backfill(URL, "main") == (0, 0)
+    assert waiting(redis_server) == ["live", "other", "later"]
+    assert redis_server.hkeys("memline:chunk.msgs") == [b"live", b"other", b"later"]
+    assert cancel_jobs(URL, "main", ["5f3a"]) == 0
 
 
 def test_a_message_that_a_worker_has_taken_stays_its(redis_server: fakeredis.FakeRedis) -> None:
     put(redis_server, "taken", chunk("a.md"), taken=True)
 
-    assert cancel_backfill(URL, "main")[0] == 0
+    assert cancel_jobs(URL, "main", ["5f3a"]) == 0
 
     assert redis_server.hexists("memline:chunk.msgs", "taken")
 
@@ -70,7 +73,7 @@ def test_what_cannot_be_understood_is_left_to_the_workers(
 ) -> None:
     put(redis_server, "odd", data)
 
-    assert cancel_backfill(URL, "main")[0] == 0
+    assert cancel_jobs(URL, "main", ["5f3a"]) == 0
 
     assert waiting(redis_server) == ["odd"]
 
@@ -78,4 +81,4 @@ def test_what_cannot_be_understood_is_left_to_the_workers(
 def test_an_id_without_a_message_is_passed_over(redis_server: fakeredis.FakeRedis) -> None:
     redis_server.rpush("memline:chunk", "ghost")
 
-    assert cancel_backfill(URL, "main")[0] == 0
+    assert cancel_jobs(URL, "main", ["5f3a"]) == 0

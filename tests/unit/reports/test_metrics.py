@@ -16,7 +16,7 @@ from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
-from tests.support.index_rows import answer, lease_all
+from tests.support.index_rows import answer, cancel_backfill, lease_all
 from tests.support.workspace import Place, note, remote
 
 ROOT = Path(__file__).parents[3]
@@ -81,9 +81,9 @@ def fill(place: Place) -> None:
         requests = lease_all(index)
         if path == "ready.md":
             answer(index, requests)
-    index.store_file(_file("backfill.md", "cancelled", at=3), is_backfill=True)
-    index.cancel_backfill()
-    index.store_file(_file("wanted.md", "wanted", at=4), is_backfill=True, asked_ns=2**62)
+    index.store_file(_file("backfill.md", "cancelled", at=3), job="0")
+    cancel_backfill(index)
+    index.store_file(_file("wanted.md", "wanted", at=4), job="0")
     index.close()
 
 

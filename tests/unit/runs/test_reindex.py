@@ -28,12 +28,12 @@ def test_files_that_are_not_read_yet_are_part_of_the_progress(place: Place) -> N
 
 
 def test_cancelling_where_nothing_runs_cancels_nothing(place: Place) -> None:
-    nothing = {"agentId": "main", "vectors": 0, "batches": 0, "messages": 0, "files": 0}
+    nothing = {"agentId": "main", "ids": [], "vectors": 0, "batches": 0, "messages": 0, "files": 0}
 
-    assert reindex.cancel(place.agent, "") == nothing
+    assert reindex.cancel_all(place.agent, "") == nothing
     assert not place.index_path.exists()
     place.index()
-    assert reindex.cancel(place.agent, "") == nothing
+    assert reindex.cancel_all(place.agent, "") == nothing
 
 
 def test_files_are_not_handed_over_without_a_queue(place: Place) -> None:

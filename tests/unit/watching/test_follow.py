@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from watchdog import events
 
-from memline.producers.runs import feed as feed_module
 from memline.producers.watching import follow as follow_module
 from memline.producers.watching import watcher as watcher_module
 from memline.producers.watching.follow import Follower
 from memline.shared.clock import ManualClock
 from memline.shared.errors import QueueError
+from memline.shared.index import driver, jobs
+from memline.shared.queue import feed as feed_module
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import is_fresh
 from tests.support.workspace import Place, paths, until
@@ -28,15 +29,20 @@ class Queue:
     def __init__(self) -> None:
         self.is_down = False
         self.enqueued: list[list[str]] = []
-        #: Those of them that were enqueued as a backfill.
-        self.backfill: list[list[str]] = []
+        #: Times that the store worker was woken.
+        self.woken = 0
 
-    def __call__(self, agent: str, paths: Sequence[str], *, asked_ns: int = 0, **_: Any) -> None:
+    def __call__(self, agent: str, paths: Sequence[str], **_: Any) -> None:
+        self.check()
+        self.enqueued.append(sorted(paths))
+
+    def wake(self, _message: object) -> None:
+        self.check()
+        self.woken += 1
+
+    def check(self) -> None:
         if self.is_down:
             raise QueueError("Redis cannot be reached", hint="redis-server")
-        self.enqueued.append(sorted(paths))
-        if asked_ns:
-            self.backfill.append(sorted(paths))
 
 
 @pytest.fixture
@@ -44,6 +50,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     queue = Queue()
     monkeypatch.setattr(follow_module, "enqueue_files", queue)
     monkeypatch.setattr(feed_module, "enqueue_files", queue)
+    monkeypatch.setattr(follow_module, "send", queue.wake)
     return queue
 
 
@@ -59,9 +66,12 @@ def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(
     place: Place, queue: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
-    queue.is_down = True
+    place.run("index")
 
     with Follower([place.agent], clock=clock) as follow:
+        queue.is_down = True
+        place.write("memory/saved.md", "# Saved\n")
+        clock.advance(follow_module.SCAN_EVERY_S)
         for _ in range(5):
             clock.advance(follow_module.QUEUE_RETRY_S)
             follow.tick()
@@ -69,14 +79,16 @@ def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(
         clock.advance(follow_module.QUEUE_RETRY_S)
         follow.tick()
 
-    assert queue.enqueued == queue.backfill == [["MEMORY.md"]]
+    assert queue.enqueued == [["memory/saved.md"]]
     assert [record.message for record in caplog.records].count("queue.unavailable") == 1
 
 
 def test_files_that_never_arrive_are_enqueued_less_and_less_often(place: Place, queue: Queue) -> None:
     clock = ManualClock()
+    place.run("index")
 
     with Follower([place.agent], clock=clock) as follow:
+        place.write("memory/saved.md", "# Saved\n")
         for _ in range(24 * 3600 // 30):
             clock.advance(30)
             follow.tick()
@@ -85,26 +97,71 @@ def test_files_that_never_arrive_are_enqueued_less_and_less_often(place: Place, 
     assert 20 <= len(queue.enqueued) <= 40
 
 
-def test_what_the_first_look_finds_is_a_backfill_and_what_is_saved_later_is_not(
+def opened(place: Place) -> list[tuple[str, list[str]]]:
+    """Kind and files of the open jobs."""
+    with driver.reading(place.index_path) as reader:
+        return [
+            (job.kind, [path for path, _ in jobs.files_of(reader, job.id)]) for job in jobs.open_jobs(reader)
+        ]
+
+
+def test_what_the_first_look_finds_is_a_job_and_what_is_saved_later_is_not(
     place: Place, queue: Queue
 ) -> None:
-    clock = ManualClock()
+    # Later than any file was written.
+    clock = ManualClock(4e9)
 
     with Follower([place.agent], clock=clock) as follow:
-        place.run("index")
-        follow.tick()
+        found = opened(place)
         place.write("memory/saved.md", "# Saved\n")
         clock.advance(follow_module.SCAN_EVERY_S)
         follow.tick()
 
-    assert queue.backfill == [["MEMORY.md"]]
-    assert queue.enqueued[-1] == ["memory/saved.md"]
+    assert found == opened(place) == [("import", ["MEMORY.md"])]
+    assert queue.woken == 1
+    assert queue.enqueued == [["memory/saved.md"]]
+
+
+def test_a_file_that_is_saved_again_does_not_wait_for_its_job(place: Place, queue: Queue) -> None:
+    # Before any file was written.
+    clock = ManualClock(1_000.0)
+
+    with Follower([place.agent], clock=clock) as follow:
+        clock.advance(follow_module.SCAN_EVERY_S)
+        follow.tick()
+
+    assert queue.enqueued == [["MEMORY.md"]]
+
+
+def test_a_job_is_made_also_while_the_queue_is_down(place: Place, queue: Queue) -> None:
+    queue.is_down = True
+
+    with Follower([place.agent], clock=ManualClock()) as follow:
+        follow.tick()
+
+    assert opened(place) == [("import", ["MEMORY.md"])]
+
+
+def test_very_many_files_that_a_scan_finds_are_a_job(
+    place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_module, "WINDOW_FILES", 2)
+    clock = ManualClock()
+    place.run("index")
+
+    with Follower([place.agent], clock=clock) as follow:
+        for number in range(3):
+            place.write(f"memory/{number}.md", f"# Note {number}\n")
+        clock.advance(follow_module.SCAN_EVERY_S)
+        follow.tick()
+
+    assert opened(place) == [("backfill", [f"memory/{number}.md" for number in range(3)])]
+    assert queue.enqueued == []
 
 
 def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue: Queue) -> None:
     clock = ManualClock()
     place.run("index")
-    queue.backfill.clear()
 
     with Follower([place.agent], clock=clock) as follow:
         place.write("memory/saved.md", "# Saved\n")
@@ -112,7 +169,7 @@ def test_a_start_that_finds_nothing_new_ends_the_first_look(place: Place, queue:
         follow.tick()
 
     assert queue.enqueued[-1] == ["memory/saved.md"]
-    assert queue.backfill == []
+    assert opened(place) == []
 
 
 class Observer:

@@ -7,7 +7,7 @@ from memline.workers import chunk
 from memline.workers.context import Context
 from tests.unit.workers.conftest import work
 
-MESSAGE = ChunkFiles(agent="main", source="memory", paths=("memory/a.md", "memory/gone.md"), backfill=True)
+MESSAGE = ChunkFiles(agent="main", source="memory", paths=("memory/a.md", "memory/gone.md"), job="5f3a")
 
 
 def test_files_are_sent_to_the_store_worker_as_they_are_now(context: Context, sent: list[Wire]) -> None:
@@ -15,7 +15,7 @@ def test_files_are_sent_to_the_store_worker_as_they_are_now(context: Context, se
 
     (message,) = sent
     assert isinstance(message, StoreFiles)
-    assert message.backfill
+    assert message.job == "5f3a"
     assert [row.path for row in message.files] == ["memory/a.md", "memory/gone.md"]
     assert [len(row.chunks or ()) for row in message.files] == [1, 0]
 

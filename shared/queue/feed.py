@@ -1,6 +1,7 @@
 """Hand files to the chunk workers a window at a time, so that what waits in queues stays small.
 
 The backlog is the list of paths here and the rows in the index; never a queue of a million chunks in memory.
+The process that finds live edits feeds their files; the store worker feeds those of jobs, from their rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from memline.shared.index import ledger
+from memline.shared.index import jobs, ledger
 from memline.shared.queue.messages import ChunkFiles
 from memline.shared.queue.routes import send
 from memline.shared.sources.paths import source_of
@@ -34,26 +35,21 @@ STALL_S = 10.0
 MAX_STALL_S = 600.0
 
 
+#: Seconds between two looks at how many files of a job have arrived.
+FEED_EVERY_S = 0.1
+
+
 def enqueue_files(
-    agent: str, paths: Iterable[str], *, index: str = "", force: bool = False, asked_ns: int = 0
+    agent: str, paths: Iterable[str], *, index: str = "", force: bool = False, job: str = ""
 ) -> None:
-    """Send `ChunkFiles` for these ledger paths; `index`: as there; `asked_ns`: of a backfill, or 0."""
+    """Send `ChunkFiles` for these ledger paths; `index`: as there; `job`: the token of their job, if any."""
     of_source: dict[str, list[str]] = {}
     for path in paths:
         of_source.setdefault(source_of(path), []).append(path)
     for source, names in of_source.items():
         for first in range(0, len(names), PATHS_PER_MESSAGE):
             part = tuple(names[first : first + PATHS_PER_MESSAGE])
-            message = ChunkFiles(
-                agent=agent,
-                source=source,
-                paths=part,
-                force=force,
-                asked_ns=asked_ns,
-                backfill=asked_ns > 0,
-                index=index,
-            )
-            send(message)
+            send(ChunkFiles(agent=agent, source=source, paths=part, force=force, job=job, index=index))
 
 
 class FileFeeder:
@@ -67,7 +63,7 @@ class FileFeeder:
         scanned_ns: int,
         index: str = "",
         force: bool = False,
-        backfill: bool = False,
+        job: str = "",
     ) -> None:
         """`files` are (ledger path, size); `scanned_ns` is a time before the disk was scanned for them."""
         self._agent = agent
@@ -77,7 +73,7 @@ class FileFeeder:
         self._sizes: dict[str, int] = {}
         self._scanned_ns = scanned_ns
         self._force = force
-        self._asked_ns = scanned_ns if backfill else 0
+        self._job = job
         #: When a file arrived or was enqueued last (monotonic seconds).
         self._moved_at = time.monotonic()
         #: When the last part of a file that has not arrived as a whole was observed (ns).
@@ -125,4 +121,45 @@ class FileFeeder:
             paths.append(path)
         if paths:
             self._moved_at = time.monotonic()
-            enqueue_files(self._agent, paths, index=self._index, force=self._force, asked_ns=self._asked_ns)
+            enqueue_files(self._agent, paths, index=self._index, force=self._force, job=self._job)
+
+
+class JobFeeder:
+    """Feeds the files of an agent's jobs, the oldest job first, in the process that dispatches its index.
+
+    Which files are left is read from the rows, so another process goes on where this one ended.
+    """
+
+    def __init__(self, agent: str, index: str) -> None:
+        """`index`: the file name of the index."""
+        self._agent = agent
+        self._index = index
+        self._job = ""
+        self._feeder: FileFeeder | None = None
+        self._looked_at = -FEED_EVERY_S
+
+    def advance(self, connection: Connection) -> bool:
+        """Enqueue the next files, unless that was done a moment ago; tells whether any is left to be read."""
+        if time.monotonic() - self._looked_at < FEED_EVERY_S:
+            return self._feeder is not None
+        self._looked_at = time.monotonic()
+        job = jobs.next_to_read(connection)
+        if job is None:
+            self._feeder, self._job = None, ""
+            return False
+        feeder = self._feeder
+        if feeder is None or job.token != self._job or feeder.done == feeder.total:
+            feeder = FileFeeder(
+                self._agent,
+                jobs.files_of(connection, job.id),
+                scanned_ns=job.created_ns,
+                index=self._index,
+                force=bool(job.force),
+                job=job.token,
+            )
+            self._feeder, self._job = feeder, job.token
+        feeder.advance(connection)
+        return True
+
+    def close(self) -> None:
+        """Do nothing: what was not read is in the rows."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memline.producers.runs import feed
 from memline.shared.clock import ManualClock
+from memline.shared.queue import feed
 
 
 def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(

@@ -1,0 +1,148 @@
+"""`memline jobs`, and the same jobs through `memline reindex` and `memline index`."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from memline.producers.cli import cli, run
+from memline.shared.index import driver, jobs
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import MODEL_A, file_row, make_job
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("MEMORY.md", "# Notes\n")
+    return place
+
+
+@pytest.fixture
+def job(place: Place) -> str:
+    """The id of a job that has read one of two files."""
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        made = make_job(writer, "MEMORY.md", "more.md")
+        writer.store_file(file_row("MEMORY.md", "apples"), job=made.token)
+        return made.token
+
+
+def output(place: Place, capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
+    assert run(place.arguments(*args)) == status
+    return capsys.readouterr().out
+
+
+def test_jobs_are_a_table_or_json(place: Place, job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    table = output(place, capsys, "jobs", "ls")
+    (listed,) = json.loads(output(place, capsys, "jobs", "ls", "--json"))
+
+    assert [each in table for each in (job, "reindex", "running", "1/2", "0/1", "me@here")] == [True] * 6
+    assert (listed["id"], listed["files"]) == (job, {"done": 1, "total": 2})
+    assert json.loads(output(place, capsys, "reindex", "--list", "--json"))[0]["id"] == job
+
+
+def test_a_place_without_jobs_says_so(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert output(place, capsys, "jobs", "ls") == "No jobs.\n"
+    assert output(place, capsys, "jobs", "ls", "--open") == "No open jobs.\n"
+    assert not place.index_path.exists()
+
+
+def test_a_job_is_shown_by_the_beginning_of_its_id(
+    place: Place, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = output(place, capsys, "jobs", "show", job[:5])
+
+    assert f"Job:        {job}" in shown
+    assert "Progress:   1 of 2 files read, 0 of 1 texts embedded of about 2 in all" in shown
+    assert "asked by me@here" in shown
+    assert output(place, capsys, "reindex", "--status", job) == shown
+
+
+def test_a_job_is_paused_resumed_and_cancelled(
+    place: Place, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert output(place, capsys, "jobs", "pause", job) == f"main: job {job} is paused.\n"
+    assert "1 wait for a job that is paused" in output(place, capsys, "reindex", "--status")
+    again = output(place, capsys, "jobs", "pause", job, status=1)
+    assert again == f"main: job {job} was left alone, it is paused.\n"
+    assert output(place, capsys, "jobs", "resume", job) == f"main: job {job} goes on.\n"
+    cancelled = output(place, capsys, "reindex", "--cancel", job)
+    assert cancelled == (
+        f"main: job {job} is cancelled: 1 texts will not be embedded, 1 files will not be read.\n"
+    )
+    assert output(place, capsys, "jobs", "ls", "--open") == "No open jobs.\n"
+
+
+def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
+    place: Place, job: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert job
+    assert run(place.arguments("jobs", "cancel", "zzz")) == 1
+
+    error = capsys.readouterr().err
+    assert "there is no job 'zzz'" in error
+    assert "Try: memline jobs ls" in error
+
+
+@pytest.mark.parametrize("command", [("jobs", "show"), ("jobs", "pause"), ("reindex", "--status")])
+def test_ids_are_completed(place: Place, job: str, command: tuple[str, ...]) -> None:
+    shell = ShellComplete(cli, {}, "memline", "_MEMLINE_COMPLETE")
+
+    found = shell.get_completions(list(place.arguments(*command)), job[:3])
+
+    assert [(each.value, each.help) for each in found] == [(job, "reindex running")]
+
+
+def test_an_id_without_a_verb_is_wrong_usage(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(place.arguments("reindex", "5f3a")) == 2
+
+    assert "JOB goes with --status or --cancel" in capsys.readouterr().err
+
+
+def kinds(place: Place) -> list[tuple[str, str, int]]:
+    """Kind, state and files of all jobs, the oldest first."""
+    with driver.reading(place.index_path) as reader:
+        return [(job.kind, job.state, job.files_done) for job in jobs.latest(reader, 10)][::-1]
+
+
+def test_the_first_import_and_a_forced_index_are_jobs_and_a_usual_run_is_none(place: Place) -> None:
+    place.index()
+    place.write("memory/a.md", "# A\n")
+    place.index()
+    assert kinds(place) == [("import", "done", 1)]
+
+    assert place.run("index", "--force").status == 0
+
+    assert kinds(place) == [("import", "done", 1), ("reindex", "done", 2)]
+
+
+def test_an_import_that_was_interrupted_goes_on_as_the_same_job(place: Place) -> None:
+    with closing(IndexWriter.of(place.agent)) as writer:
+        make_job(writer, "MEMORY.md", now_ns=time.time_ns())
+    with driver.reading(place.index_path) as reader:
+        (before,) = jobs.open_jobs(reader)
+
+    place.write("memory/later.md", "# Later\n")
+    place.index()
+
+    with driver.reading(place.index_path) as reader:
+        (after,) = jobs.latest(reader, 10)
+        assert (after.token, after.state) == (before.token, "done")
+        assert reader.execute("SELECT count(*) FROM files").fetchone()[0] == 2
+
+
+def test_an_index_run_says_which_job_is_paused(place: Place, job: str) -> None:
+    assert place.run("jobs", "pause", job).status == 0
+
+    report = place.index()
+
+    assert report.warning.endswith("wait for a job that is paused")
+    assert report.action == f"memline jobs resume {job}"
+    assert report.failed

@@ -1,0 +1,245 @@
+"""Jobs as rows: their files and texts, pause, resume, cancel, and which goes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.index import identities, jobs, vectors
+from memline.shared.index.jobs import Job, Left
+from memline.shared.index.vectors import Backlog
+from memline.shared.scheduling.leases import Request
+from memline.shared.store import IndexWriter
+from tests.support.index_rows import (
+    MODEL_A,
+    MODEL_B,
+    answer,
+    backlog,
+    fail,
+    file_row,
+    forget_vectors,
+    lease_all,
+    make_job,
+)
+
+
+@pytest.fixture
+def desk(writer: IndexWriter) -> IndexWriter:
+    writer.retarget(MODEL_A)
+    return writer
+
+
+def texts(requests: list[Request]) -> list[str]:
+    return [text.text for request in requests for text in request.texts]
+
+
+def again(writer: IndexWriter, job: Job) -> Job:
+    """The row of a job as it is now."""
+    row = jobs.by_id(writer.connection, job.id)
+    assert row is not None
+    return row
+
+
+def left(writer: IndexWriter, job: Job) -> Left:
+    return jobs.left(writer.connection).get(job.id, Left())
+
+
+def change(writer: IndexWriter, verb: str, job: Job) -> object:
+    with writer.session() as (connection, now):
+        return getattr(jobs, verb)(connection, job, by="me@here", now=now)
+
+
+def test_a_job_counts_its_files_and_texts_and_is_done_when_nothing_is_left(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
+    assert (again(desk, job).files_done, left(desk, job).files, left(desk, job).texts) == (1, 1, 2)
+    assert left(desk, job).tokens > 0
+
+    answer(desk, lease_all(desk))
+    assert again(desk, job).state == "running", "a file is left"
+    desk.store_file(file_row("b.md", "plums"), job=job.token)
+    answer(desk, lease_all(desk))
+
+    done = again(desk, job)
+    assert (done.state, done.files_done, done.texts_done) == ("done", 2, 3)
+    assert done.tokens_done > 0
+    assert left(desk, job) == Left()
+    assert [(event, by) for _, event, by in done.events] == [("asked", "me@here"), ("done", "")]
+    assert jobs.open_jobs(desk.connection) == []
+
+
+def test_a_job_whose_last_file_brings_no_text_is_done_with_it(writer: IndexWriter) -> None:
+    job = make_job(writer, "a.md")
+
+    writer.store_file(file_row("a.md", "without a provider"), job=job.token)
+
+    assert again(writer, job).state == "done"
+
+
+def test_a_file_that_came_another_way_is_not_waited_for(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md", now_ns=5)
+
+    desk.store_file(file_row("a.md", "before the job", at=4))
+    assert left(desk, job).files == 1
+    desk.store_file(file_row("a.md", "saved", at=6))
+
+    assert left(desk, job).files == 0
+
+
+def test_the_older_job_goes_first_and_live_edits_before_both(desk: IndexWriter) -> None:
+    older, newer = make_job(desk, "old.md"), make_job(desk, "new.md")
+    desk.store_file(file_row("new.md", "of the newer job"), job=newer.token)
+    desk.store_file(file_row("old.md", "of the older job"), job=older.token)
+    desk.store_file(file_row("live.md", "edited now"))
+
+    assert texts(lease_all(desk)) == ["edited now", "of the older job", "of the newer job"]
+
+
+def test_texts_of_a_paused_job_wait_and_live_edits_do_not(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples"), job=job.token)
+
+    assert change(desk, "pause", job)
+
+    desk.store_file(file_row("b.md", "pears"), job=job.token)
+    desk.store_file(file_row("live.md", "edited now"))
+    assert texts(lease_all(desk)) == ["edited now"]
+    assert backlog(desk) == Backlog(leased=1, paused=2)
+    assert again(desk, job).state == "paused"
+    assert jobs.next_to_read(desk.connection) is None
+
+
+def test_a_resumed_job_goes_on_with_all_of_its_texts(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md")
+    other = make_job(desk, "other.md")
+    desk.store_file(file_row("a.md", "apples"), job=job.token)
+    desk.store_file(file_row("other.md", "of another"), job=other.token)
+    change(desk, "pause", job)
+    change(desk, "pause", other)
+
+    assert change(desk, "resume", job)
+
+    assert texts(lease_all(desk)) == ["apples"]
+    assert backlog(desk) == Backlog(leased=1, paused=1)
+    assert [event for _, event, _ in again(desk, job).events] == ["asked", "paused", "resumed"]
+
+
+def test_a_text_that_failed_before_its_job_was_paused_is_not_sent_again(
+    desk: IndexWriter, clock: ManualClock
+) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples"), job=job.token)
+    (request,) = lease_all(desk)
+    fail(desk, request, "refused")
+    change(desk, "pause", job)
+
+    clock.advance(vectors.FAILED_RETRY_S + 1)
+    desk.sweep()
+
+    assert lease_all(desk) == []
+
+
+def test_a_live_edit_takes_its_text_out_of_a_paused_job(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
+    change(desk, "pause", job)
+
+    desk.store_file(file_row("live.md", "pears"))
+
+    assert texts(lease_all(desk)) == ["pears"]
+    assert left(desk, job).texts == 1
+
+
+def test_what_a_cancelled_job_leaves_is_known_as_missing_until_another_takes_it_up(desk: IndexWriter) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples"), job=job.token)
+
+    assert change(desk, "cancel", job) == (1, 1)
+
+    assert (again(desk, job).state, left(desk, job).files) == ("cancelled", 0)
+    desk.store_file(file_row("b.md", "pears"), job=job.token)
+    assert lease_all(desk) == []
+    assert backlog(desk) == Backlog(cancelled=2)
+    other = make_job(desk)
+    desk.sweep()
+    assert jobs.take_up_cancelled(desk.connection, other) == 2
+    answer(desk, lease_all(desk))
+    assert (again(desk, other).state, again(desk, other).texts_done) == ("done", 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "verb"),
+    [("", "resume"), ("pause", "pause"), ("cancel", "pause"), ("cancel", "resume"), ("cancel", "cancel")],
+)
+def test_what_the_state_of_a_job_does_not_allow_changes_nothing(
+    desk: IndexWriter, before: str, verb: str
+) -> None:
+    job = make_job(desk, "a.md")
+    if before:
+        change(desk, before, job)
+    row = again(desk, job)
+
+    assert not change(desk, verb, job)
+
+    assert again(desk, job) == row
+
+
+def test_another_model_is_a_job_of_all_texts(desk: IndexWriter) -> None:
+    desk.store_file(file_row("a.md", "apples", "pears"))
+    answer(desk, lease_all(desk))
+
+    desk.retarget(MODEL_B)
+
+    (job,) = jobs.open_jobs(desk.connection)
+    assert (job.kind, job.what, left(desk, job).texts) == ("model", "openai b", 2)
+    assert "@" in job.asked_by
+    desk.retarget(MODEL_B)
+    assert jobs.open_jobs(desk.connection) == [job]
+    answer(desk, lease_all(desk))
+    active = identities.active(desk.connection)
+    assert active is not None and active.identity == MODEL_B
+    assert (again(desk, job).state, again(desk, job).texts_done) == ("done", 2)
+
+
+def test_embedding_everything_again_is_a_reindex(desk: IndexWriter) -> None:
+    desk.store_file(file_row("a.md", "apples"))
+    answer(desk, lease_all(desk))
+
+    forget_vectors(desk)
+
+    (job,) = jobs.open_jobs(desk.connection)
+    assert (job.kind, left(desk, job).texts) == ("reindex", 1)
+
+
+def test_a_file_of_a_job_that_the_index_does_not_know_is_a_backfill_still(desk: IndexWriter) -> None:
+    desk.store_file(file_row("a.md", "apples"), job="of another index")
+    desk.store_file(file_row("live.md", "edited now"))
+
+    assert texts(lease_all(desk)) == ["edited now", "apples"]
+
+
+def test_the_oldest_ended_jobs_are_forgotten(desk: IndexWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "KEPT", 2)
+    made = [make_job(desk) for _ in range(4)]
+
+    desk.sweep()
+
+    known = {job.token for job in jobs.latest(desk.connection, 10)}
+    assert known == {job.token for job in made[2:]}
+
+
+def test_a_job_is_found_by_the_beginning_of_its_id(desk: IndexWriter) -> None:
+    job = make_job(desk)
+
+    assert jobs.find(desk.connection, job.token[:5]) == [job]
+    assert jobs.find(desk.connection, "%") == jobs.find(desk.connection, "") == []
+
+
+def test_the_states_of_jobs_are_found_by_an_index_alone(desk: IndexWriter) -> None:
+    plan = desk.connection.execute(f"EXPLAIN QUERY PLAN {jobs._SETTLED}").fetchall()
+
+    steps = [row[3] for row in plan]
+    assert not [step for step in steps if step.startswith("SCAN vectors")]
+    assert any(
+        "vectors_backlog (state=? AND identity_id=? AND priority=? AND job=?)" in step for step in steps
+    ), steps
