@@ -1,8 +1,9 @@
 """Make one ranking of what the retrievers found, and reorder it as the settings say.
 
-A candidate is a chunk that a retriever found. `weighted` adds scores: the bm25 of a chunk over the best bm25
-of this question (SQLite clamps the rarity of a word that is in half of a small index to nearly nothing, so
-absolute bm25 means nothing), and the cosine as it is. `rrf` adds reciprocal ranks. Both end in 0 … 1.
+A candidate is a chunk that a retriever found. What holds the ids and quoted phrases of the question comes
+first, then what holds all of it. Within these, `weighted` adds the bm25 of a chunk over the best bm25 of this
+question, and the cosine as it is; `rrf` adds reciprocal ranks. The score that is shown is another: how much
+of the question the chunk holds, and the cosine, so that 1 means the same in every answer.
 Two options reorder the result: older dated notes decay, and near-duplicates make room.
 """
 
@@ -15,11 +16,15 @@ from datetime import date
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.dates import day_of_path, day_of_time
+from memline.shared.search.keyword import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM
 from memline.shared.sources.tokens import DENSE
 
 #: Decimals of a score: beyond them are differences between one way of computing it and another.
 DECIMALS = 6
+
+#: The highest score that is shown of what does not hold everything that was asked.
+NEARLY = 0.999
 
 #: The usual constant of reciprocal rank fusion.
 RRF_K = 60
@@ -39,10 +44,16 @@ class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 
     chunk_id: int
-    #: bm25 as SQLite gives it; None when the keyword retriever did not find the chunk.
+    #: bm25 with our idf, the lower the better; None when the keyword retriever did not find the chunk.
     bm25: float | None = None
     #: bm25 over the best bm25 of the question, 0 … 1.
     keyword: float = 0.0
+    #: Share of the question that it holds, 0 … 1.
+    coverage: float = 0.0
+    #: Share of the ids and quoted phrases that it holds, 0 … 1.
+    exact: float = 0.0
+    #: Whether it holds everything that was asked.
+    is_full: bool = False
     #: 1 is the best; 0 when the retriever did not find the chunk.
     keyword_rank: int = 0
     #: Cosine, also of chunks that only the keyword retriever found; None without a vector.
@@ -57,8 +68,10 @@ class Candidate:
     mtime_ns: int = 0
     #: ISO day of the note's front matter; empty when it has none.
     day: str = ""
-    #: The score of all retrievers together.
+    #: The scores of all retrievers together, which order the candidates.
     fused: float = 0.0
+    #: The same in absolute terms, which is shown.
+    absolute: float = 0.0
     #: Share of it that age leaves.
     decay: float = 1.0
     #: Its score in MMR; None when MMR did not choose it.
@@ -66,28 +79,40 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """Return the score that the hit is shown with and sorted by."""
-        # `fused` is rounded already, and a score is asked for a thousand times a search.
-        return self.fused if self.decay == 1.0 else round(self.fused * self.decay, DECIMALS)
+        """Return the score that the hit is shown with."""
+        return round(self.absolute * self.decay, DECIMALS)
 
     @property
-    def order(self) -> tuple[float, str, int, int]:
+    def relevance(self) -> float:
+        """Return what orders candidates with the same share of ids, the higher the better."""
+        # What holds everything is ahead by as much as there can be, unless age takes that from it.
+        return round((self.fused + self.is_full) * self.decay, DECIMALS)
+
+    @property
+    def order(self) -> tuple[float, float, str, int, int]:
         """Return the sort key: best first, ties by path and line."""
-        return -self.score, self.path, self.start_line, self.chunk_id
+        return -self.exact, -self.relevance, self.path, self.start_line, self.chunk_id
 
 
 def gather(
-    keyword: Sequence[tuple[int, float]],
+    keyword: Sequence[KeywordHit],
     vector: Sequence[tuple[int, float]],
     named: Sequence[tuple[int, int]],
 ) -> dict[int, Candidate]:
-    """Join the hits of all retrievers: (chunk id, bm25), (chunk id, cosine), (chunk id, how it is named)."""
+    """Join the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how it is named)."""
     candidates: dict[int, Candidate] = {}
-    best = -keyword[0][1] if keyword else 0.0
-    for rank, (chunk_id, bm25) in enumerate(keyword, 1):
-        # bm25 is never above 0; 0 itself (nothing rare about any term) is a match all the same.
-        share = round(-bm25 / best, DECIMALS) if best > 0 else 1.0
-        candidates[chunk_id] = Candidate(chunk_id=chunk_id, bm25=bm25, keyword=share, keyword_rank=rank)
+    best = max((hit.strength for hit in keyword), default=0.0) or 1.0
+    for rank, hit in enumerate(keyword, 1):
+        candidates[hit.chunk_id] = Candidate(
+            chunk_id=hit.chunk_id,
+            bm25=-hit.strength,
+            keyword=round(hit.strength / best, DECIMALS),
+            keyword_rank=rank,
+            # 1 is for what holds everything, and a score is shown with three decimals.
+            coverage=1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS),
+            exact=hit.exact,
+            is_full=hit.is_full,
+        )
     for rank, (chunk_id, cosine) in enumerate(vector, 1):
         candidate = candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id))
         candidate.cosine, candidate.vector_rank = round(cosine, DECIMALS), rank
@@ -96,24 +121,31 @@ def gather(
     return candidates
 
 
-def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> float:
-    """Compute the score of all retrievers together, given which of them were asked.
+def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> None:
+    """Set the scores of all retrievers together, given which of them were asked.
 
-    `is_name`: the question as a whole names a file. A retriever that was not asked has no weight, so the best
-    keyword hit scores 1 when there is no vector.
+    `is_name`: the question as a whole names a file. A retriever that was not asked has no weight, so what
+    holds everything scores 1 when there is no vector.
     """
     text_weight = settings.text_weight if keyword else 0.0
     vector_weight = settings.vector_weight if vector else 0.0
     if text_weight + vector_weight <= 0:
         text_weight, vector_weight = float(keyword), float(vector)
+    whole = (text_weight + vector_weight) or 1.0
+    meaning = vector_weight * max(0.0, candidate.cosine or 0.0)
+    absolute = (text_weight * candidate.coverage + meaning) / whole
     if settings.fusion == "rrf":
-        parts = text_weight * _reciprocal(candidate.keyword_rank)
-        parts += vector_weight * _reciprocal(candidate.vector_rank)
+        fused = text_weight * _reciprocal(candidate.keyword_rank)
+        fused += vector_weight * _reciprocal(candidate.vector_rank)
     else:
-        parts = text_weight * candidate.keyword + vector_weight * max(0.0, candidate.cosine or 0.0)
-    score = parts / ((text_weight + vector_weight) or 1.0)
+        fused = text_weight * candidate.keyword + meaning
+    fused /= whole
     boost = (WHOLE_BOOST if is_name else BOOST).get(candidate.named, 0.0)
-    return round(score + boost * (1.0 - score), DECIMALS)
+    candidate.fused = round(fused + boost * (1.0 - fused), DECIMALS)
+    absolute += boost * (1.0 - absolute)
+    if keyword and not candidate.is_full:
+        absolute = min(absolute, NEARLY)
+    candidate.absolute = round(absolute, DECIMALS)
 
 
 def is_below_min_score(candidate: Candidate, min_score: float) -> bool:
@@ -124,11 +156,12 @@ def is_below_min_score(candidate: Candidate, min_score: float) -> bool:
 
 
 def top_k(candidates: Sequence[Candidate], k: int) -> Sequence[Candidate]:
-    """Return the best `k` by score, and what ties with the last of them."""
+    """Return the best `k`, and what ties with the last of them."""
     if len(candidates) <= k:
         return candidates
-    lowest = sorted((candidate.score for candidate in candidates), reverse=True)[k - 1]
-    return [candidate for candidate in candidates if candidate.score >= lowest]
+    ranks = [(candidate.exact, candidate.relevance) for candidate in candidates]
+    lowest = sorted(ranks, reverse=True)[k - 1]
+    return [candidate for candidate, rank in zip(candidates, ranks, strict=True) if rank >= lowest]
 
 
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:
@@ -158,14 +191,15 @@ def diversify(
     pool = list(ranked[:MMR_POOL])
     if not pool:
         return []
-    lowest, span = pool[-1].score, pool[0].score - pool[-1].score
+    scores = {each.chunk_id: each.fused * each.decay for each in pool}
+    lowest, span = min(scores.values()), max(scores.values()) - min(scores.values())
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
     words = {each.chunk_id: set(token.findall(texts[each.chunk_id].lower())) for each in pool}
     nearest = dict.fromkeys(words, 0.0)
     chosen: list[Candidate] = []
     while pool and len(chosen) < wanted:
         values = [
-            weight * ((candidate.score - lowest) / span if span else 1.0)
+            weight * ((scores[candidate.chunk_id] - lowest) / span if span else 1.0)
             - (1 - weight) * nearest[candidate.chunk_id]
             for candidate in pool
         ]

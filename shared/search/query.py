@@ -37,6 +37,12 @@ _COMPOUND = re.compile(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+
 #: Combining marks are part of a word: FTS5 makes of it what it made of the text.
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")
+_VERSION = re.compile(r"(v?)\d+\.\d", re.I)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_QUANTITY = re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
+#: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
+_BEFORE_ID = r"(?<!\w)(?<!\w[.@-])"
+_AFTER_ID = r"(?!\w)(?![.@-]\w)"
 
 
 @value
@@ -45,12 +51,26 @@ class Term:
 
     #: As written in the question, lower case; for `--explain`.
     label: str
-    #: MATCH expression.
+    #: MATCH expression of one phrase.
     match: str
-    #: MATCH expression to take when `match` finds nothing; empty when there is none.
-    fallback: str = ""
+    #: The same in other spellings, which count as much: `18.3.0` for `v18.3.0`.
+    spellings: tuple[str, ...] = ()
+    #: What may stand for it when it is nowhere: its pieces, or the words that it is the beginning of.
+    fallbacks: tuple[str, ...] = ()
     #: A plain word: it may have other forms and synonyms.
     is_word: bool = False
+    #: An id, a version, a file name or a quoted phrase: what holds it comes before what does not.
+    is_exact: bool = False
+    #: How an id is spelled: its tokens in a row are not it. None when the tokens are enough.
+    literal: re.Pattern[str] | None = None
+    #: As typed, to say that it is nowhere; of a run of CJK characters each pair has the run. Empty for what
+    #: was not typed like that: pieces of an id, days.
+    typed: str = ""
+
+    @property
+    def is_asked(self) -> bool:
+        """Say whether an answer must hold it; a day in words is only a hint to where it may stand."""
+        return bool(self.typed) or self.is_word
 
 
 @value
@@ -107,24 +127,28 @@ def any_of(matches: Iterable[str]) -> str:
     return " OR ".join(matches)
 
 
-def related(word: str) -> tuple[str, ...]:
-    """Return other forms and synonyms of a lower-case word; none for most."""
+def related(word: str) -> dict[str, bool]:
+    """Return other forms and synonyms of a lower-case word, with whether it is a form; none for most."""
     groups = _related_words()
     for form in _plain_forms(word):
         if form in groups:
-            return tuple(other for other in groups[form] if other != word)
-    return ()
+            return {other: is_form for other, is_form in groups[form].items() if other != word}
+    return {}
 
 
 @cache
-def _related_words() -> dict[str, tuple[str, ...]]:
-    table: dict[str, dict[str, None]] = {}
+def _related_words() -> dict[str, dict[str, bool]]:
+    table: dict[str, dict[str, bool]] = {}
     lists = word_lists()
-    for group in (lists["forms"] + "|" + lists["synonyms"]).replace("\n", "|").split("|"):
-        members = group.split()
-        for member in members:
-            table.setdefault(member, {}).update(dict.fromkeys(members))
-    return {word: tuple(other for other in others if other != word) for word, others in table.items()}
+    for section, is_form in (("forms", True), ("synonyms", False)):
+        for group in lists[section].replace("\n", "|").split("|"):
+            members = group.split()
+            for member in members:
+                others = table.setdefault(member, {})
+                for other in members:
+                    if other != member:
+                        others.setdefault(other, is_form)
+    return table
 
 
 def _plain_forms(word: str) -> list[str]:
@@ -148,7 +172,7 @@ def _take_quoted(text: str, terms: dict[str, Term]) -> str:
             continue
         pieces = _PIECE.findall(phrase.lower())
         if pieces:
-            _add(terms, _phrase(phrase.lower(), pieces))
+            _add(terms, _phrase(phrase, pieces, is_exact=True))
     return _QUOTED.sub(lambda match: match[0] if has_dense(match[0]) else " ", text)
 
 
@@ -161,7 +185,7 @@ def _take_compounds(text: str, terms: dict[str, Term]) -> str:
         letters = all(piece.isalpha() for piece in pieces) and "_" not in compound
         # `high-speed` is two words: as a phrase on top of them it lost 0.01 on technical abstracts.
         if not letters or compound.replace("-", "") != "".join(pieces):
-            _add(terms, _phrase(compound, pieces))
+            _add(terms, _compound(match[0], pieces))
         # The parts of `src/app.py` are words as well; those of `v1.5.2` or `ERR_CONN_42` are noise, and so
         # is the `md` that every note ends with.
         return match[0].removesuffix(".md") if letters else " "
@@ -169,31 +193,92 @@ def _take_compounds(text: str, terms: dict[str, Term]) -> str:
     return _COMPOUND.sub(take, text)
 
 
-def _phrase(label: str, pieces: list[str]) -> Term:
+def _phrase(
+    typed: str,
+    pieces: list[str],
+    *,
+    spellings: tuple[str, ...] = (),
+    is_exact: bool = False,
+    literal: re.Pattern[str] | None = None,
+) -> Term:
     parts = [quoted(piece) for piece in dict.fromkeys(pieces) if len(piece) > 1]
-    fallback = f"({any_of(parts[:8])})" if parts and len(pieces) > 1 else ""
-    return Term(label=label, match=quoted(" ".join(pieces)), fallback=fallback)
+    return Term(
+        label=typed.lower(),
+        match=quoted(" ".join(pieces)),
+        spellings=spellings,
+        fallbacks=tuple(parts[:8]) if len(pieces) > 1 else (),
+        is_exact=is_exact,
+        literal=literal,
+        typed=typed,
+    )
+
+
+def _compound(typed: str, pieces: list[str]) -> Term:
+    """Make the term of an id, a version, a date, a path, or of words that are joined like one."""
+    spellings: tuple[str, ...] = ()
+    if version := _VERSION.match(typed):
+        # With the letter v or without it.
+        other = pieces[0][1:] if version[1] else f"v{pieces[0]}"
+        spellings = (quoted(" ".join([other, *pieces[1:]])),)
+    literal = None
+    is_exact = _is_id(typed, pieces)
+    if is_exact and not _DATE.fullmatch(typed):
+        spelled = re.escape(typed[len(version[1]) :] if version else typed.strip("./~"))
+        literal = re.compile(f"{_BEFORE_ID}{'v?' if version else ''}{spelled}{_AFTER_ID}", re.I)
+    return _phrase(typed, pieces, spellings=spellings, is_exact=is_exact, literal=literal)
+
+
+def _is_id(typed: str, pieces: list[str]) -> bool:
+    """Tell an id from words with a mark between them: `and/or`, `Ph.D`, `1/2`."""
+    if "_" in typed or "@" in typed:
+        return True
+    if not all(piece.isalpha() for piece in pieces):
+        return len(typed) >= 4
+    is_dotted = "." in typed.strip(".") and len(typed) >= 6 and max(map(len, pieces)) >= 3
+    return is_dotted or (len(pieces) > 2 and typed.count("-") < len(pieces) - 1)
+
+
+def _is_code(word: str) -> bool:
+    """Tell whether a word is an id: a hash, `E4021`, a long number; not `90s`, `10am` or `1st`."""
+    if word.isalpha() or not word.isalnum():
+        return False
+    return len(word) >= 5 and not _QUANTITY.fullmatch(word)
 
 
 def _take_words(text: str, terms: dict[str, Term]) -> None:
-    words: list[str] = []
-    for word in _WORD.findall(text.casefold() if not text.isascii() else text.lower()):
+    #: Of a compound that is a term the pieces are found, and not said to be nowhere.
+    pieces = {piece for term in terms.values() for piece in _PIECE.findall(term.label)}
+    #: Lower case -> as typed.
+    words: dict[str, str] = {}
+    seen: list[str] = []
+    for match in _WORD.finditer(text):
+        typed, word = match[0], match[0].casefold()
         if has_dense(word):
             for run in dense_run().findall(word):
                 # A character on its own begins a pair of the text.
                 pairs = [f"{first}{second}" for first, second in pairwise(run)]
                 for label in pairs or [run]:
                     ending = "" if pairs else " *"
-                    _add(terms, Term(label=label, match=f"{{grams}} : {quoted(label)}{ending}"))
-            word = dense_run().sub(" ", word)
-        words += (piece for piece in word.split() if piece.strip("_"))
-    stop = stop_words(words)
+                    _add(terms, Term(label=label, match=f"{{grams}} : {quoted(label)}{ending}", typed=run))
+            word = typed = dense_run().sub(" ", word)
+        for piece in word.split():
+            if piece.strip("_"):
+                seen.append(piece)
+                words.setdefault(piece, typed if piece == word else piece)
+    stop = stop_words(seen)
     content = [word for word in words if word not in stop]
     if not content and not terms:
-        content = words
+        content = list(words)
     for word in content:
-        fallback = f"{quoted(word)} *" if len(word) >= 4 else ""
-        _add(terms, Term(label=word, match=quoted(word), fallback=fallback, is_word=True))
+        term = Term(
+            label=word,
+            match=quoted(word),
+            fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
+            is_word=True,
+            is_exact=_is_code(word),
+            typed="" if word in pieces else words[word],
+        )
+        _add(terms, term)
 
 
 def _add(terms: dict[str, Term], term: Term) -> None:

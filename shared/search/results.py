@@ -46,10 +46,11 @@ class Hit:
     path: str
     start_line: int
     end_line: int
+    #: How sure it is that this answers, 0 … 1; 1 only for what itself holds everything that was asked.
     score: float
     #: Cosine; 0 without a vector.
     vector_score: float
-    #: Keyword score over that of the best keyword hit; 0 when no term matched.
+    #: How much of the question's words it holds, the rarer the more; 0 when no term matched.
     text_score: float
     snippet: str
     source: str
@@ -94,6 +95,8 @@ class Answer:
     action: str = ""
     #: Why the list is as it is, when nothing is wrong: no match, an empty index, filters that leave nothing.
     notice: str = ""
+    #: Words of the question, as typed, of which no form stands in what was searched.
+    missing: tuple[str, ...] = ()
 
     @property
     def stale(self) -> bool:
@@ -114,4 +117,5 @@ class Answer:
             "warning": self.warning,
             "action": self.action,
             "notice": self.notice,
+            "missing": list(self.missing),
         }

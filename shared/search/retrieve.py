@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
@@ -19,6 +20,7 @@ from memline.shared.index import driver, identities, meta
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate
+from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Hit, SearchRequest
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 #: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
 #: of hits asked for has no part in it, so that fewer hits are a prefix of more.
 POOL_STEP = 50
+
+#: Missing words that a notice names; the answer has all of them.
+MOST_NAMED = 12
 
 _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
 
@@ -98,10 +103,10 @@ def retrieve(
             files = files_within(connection, request, bounds, sources) if is_limited else None
             search = _Search(index, connection, question, settings, files, now, problems)
             hits = search.hits(search.ranked(vector), explain=request.explain)
-            notice = "" if hits else search.explain_empty()
+            notice = search.explain_missing() if hits else search.explain_empty()
             if not hits and not request.private:
                 notice = "; ".join(filter(None, (notice, "MEMORY.md is private and was not searched")))
-        base = replace(base, hits=hits, mode=search.mode, notice=notice)
+        base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=search.keyword.missing)
     return replace(
         base,
         warning="; ".join(warning for warning, _ in problems),
@@ -124,7 +129,7 @@ class _Search:
     problems: list[tuple[str, str]]
     #: hybrid, keyword or vector.
     mode: str = "keyword"
-    keyword: retrievers.KeywordHits = field(default_factory=retrievers.KeywordHits)
+    keyword: KeywordHits = field(default_factory=KeywordHits)
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
@@ -150,7 +155,7 @@ class _Search:
                 candidates[chunk_id].cosine = round(cosine, DECIMALS)
         has_vector, is_name = backend is not None, question.is_name
         for each in candidates.values():
-            each.fused = fusion.fuse(each, hybrid, keyword=has_keyword, vector=has_vector, is_name=is_name)
+            fusion.fuse(each, hybrid, keyword=has_keyword, vector=has_vector, is_name=is_name)
         minimum = self.settings.min_score
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
@@ -179,7 +184,7 @@ class _Search:
             hint = "memline doctor, then memline index"
         else:
             try:
-                self.keyword = retrievers.by_keyword(self.connection, self.question, file_ids, pool)
+                self.keyword = by_keyword(self.connection, self.question, file_ids, pool)
                 return True
             except driver.library().OperationalError as error:
                 if "fts5" not in str(error) and "chunks_fts" not in str(error):
@@ -215,26 +220,33 @@ class _Search:
         texts = self._texts_of(chosen)
         marks = snippets.marks(self.connection, self.keyword, texts)
         weights = snippets.rarity(marks)
-        terms = retrievers.matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
+        terms = matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
+        # What orders the hits is relative to this question; what is shown is not. It never rises down the
+        # list, so that sorting by it changes nothing. MMR has an order of its own.
+        shown = [each.score for each in chosen]
+        if not self.settings.hybrid.mmr.enabled:
+            shown = list(accumulate(shown, min))
         return tuple(
             Hit(
                 path=each.path,
                 start_line=each.start_line,
                 end_line=each.end_line,
-                score=each.score,
+                score=score,
                 vector_score=each.cosine or 0.0,
-                text_score=each.keyword,
+                text_score=each.coverage,
                 snippet=snippets.snippet(texts[each.chunk_id], marks[each.chunk_id], weights),
                 source=each.source,
                 explanation=self._explanation(each, terms[each.chunk_id]) if explain else None,
             )
-            for each in chosen
+            for each, score in zip(chosen, shown, strict=True)
         )
 
     def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
         return {
             "terms": terms,
             "bm25": candidate.bm25,
+            "exact": candidate.exact,
+            "coverage": candidate.coverage,
             "keyword": candidate.keyword,
             "keywordRank": candidate.keyword_rank,
             "cosine": candidate.cosine,
@@ -245,6 +257,14 @@ class _Search:
             "mmr": candidate.mmr,
             "fusion": self.settings.hybrid.fusion,
         }
+
+    def explain_missing(self) -> str:
+        """Name the words of the question that stand nowhere; empty when there are none."""
+        missing = self.keyword.missing
+        if not missing:
+            return ""
+        named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
+        return f"nothing that was searched holds: {named}"
 
     def explain_empty(self) -> str:
         """Give the reason for an empty list, as a notice or among the problems."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from memline.shared.search.retrievers import KeywordHits
+from memline.shared.search.keyword import KeywordHits
 from memline.shared.search.vector_backends import json_ids
 
 if TYPE_CHECKING:

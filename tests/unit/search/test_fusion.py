@@ -5,33 +5,57 @@ from datetime import UTC, datetime
 import pytest
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.fusion import Candidate, apply_decay, diversify, fuse, gather, is_below_min_score
+from memline.shared.search.fusion import (
+    NEARLY,
+    Candidate,
+    apply_decay,
+    diversify,
+    fuse,
+    gather,
+    is_below_min_score,
+)
+from memline.shared.search.keyword import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH
 
 BOTH = {"keyword": True, "vector": True, "is_name": False}
 
 
-def test_the_best_keyword_hit_counts_one_however_small_its_bm25() -> None:
-    found = gather([(1, -9.4e-07), (2, -4.7e-07)], [], [])
+def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: bool = False) -> KeywordHit:
+    return KeywordHit(chunk_id, exact=0.0, coverage=coverage, is_full=full, strength=strength)
+
+
+def fused(candidate: Candidate, settings: Hybrid, **options: bool) -> tuple[float, float]:
+    """What orders the candidate, and what is shown."""
+    fuse(candidate, settings, **{**BOTH, **options})
+    return candidate.fused, candidate.absolute
+
+
+def test_keyword_shares_are_relative_to_the_best_and_coverage_is_not() -> None:
+    found = gather([keyword_hit(1, 4.0), keyword_hit(2, 2.0, coverage=0.25)], [], [])
 
     assert [found[1].keyword, found[2].keyword] == [1.0, 0.5]
+    assert [found[1].coverage, found[2].coverage] == [0.5, 0.25]
 
 
-def test_a_bm25_of_zero_is_a_match_all_the_same() -> None:
-    assert gather([(1, 0.0)], [], [])[1].keyword == 1.0
+def test_only_what_holds_everything_counts_one() -> None:
+    found = gather([keyword_hit(1, 4.0, coverage=1.0, full=True), keyword_hit(2, 4.0, coverage=1.0)], [], [])
+
+    assert found[1].coverage == 1.0
+    assert f"{found[2].coverage:.3f}" == "0.999"
+    assert fused(found[2], Hybrid(), vector=False) == (1.0, NEARLY)
 
 
 def test_weighted_adds_shares() -> None:
-    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=0.6, cosine=0.4)
+    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=0.6, coverage=0.2, cosine=0.4)
 
-    assert fuse(candidate, Hybrid(), **BOTH) == 0.5
-    assert fuse(candidate, Hybrid(vector_weight=0.75, text_weight=0.25), **BOTH) == 0.45
+    assert fused(candidate, Hybrid()) == (0.5, 0.3)
+    assert fused(candidate, Hybrid(vector_weight=0.75, text_weight=0.25)) == (0.45, 0.35)
 
 
 def test_a_retriever_that_was_not_asked_has_no_weight() -> None:
-    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0)
+    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0, coverage=1.0, is_full=True)
 
-    assert fuse(candidate, Hybrid(), keyword=True, vector=False, is_name=False) == 1.0
+    assert fused(candidate, Hybrid(), vector=False) == (1.0, 1.0)
 
 
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
@@ -39,15 +63,25 @@ def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     first = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.9, vector_rank=1)
     keyword_only = Candidate(chunk_id=2, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.1)
 
-    assert fuse(first, rrf, **BOTH) == 1.0
-    assert fuse(keyword_only, rrf, **BOTH) == 0.5
+    assert fused(first, rrf)[0] == 1.0
+    assert fused(keyword_only, rrf)[0] == 0.5
 
 
 def test_a_named_file_is_boosted_and_is_first_when_the_question_is_only_its_name() -> None:
     named = Candidate(chunk_id=1, named=NAME)
 
-    assert fuse(named, Hybrid(), keyword=True, vector=False, is_name=False) == 0.6
-    assert fuse(Candidate(chunk_id=1, named=PATH), Hybrid(), keyword=True, vector=False, is_name=True) == 1.0
+    assert fused(named, Hybrid(), vector=False)[0] == 0.6
+    assert fused(Candidate(chunk_id=1, named=PATH), Hybrid(), vector=False, is_name=True)[0] == 1.0
+
+
+def test_ids_come_first_then_what_holds_everything_then_the_score() -> None:
+    strong = Candidate(chunk_id=1, fused=0.9)
+    full = Candidate(chunk_id=2, fused=0.4, is_full=True)
+    with_id = Candidate(chunk_id=3, fused=0.1, exact=1.0)
+
+    ranked = sorted([strong, full, with_id], key=lambda candidate: candidate.order)
+
+    assert [each.chunk_id for each in ranked] == [3, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +109,7 @@ NOW = datetime(2026, 3, 12, 15, tzinfo=UTC).timestamp()
 
 
 def decayed(path: str, *, source: str = "memory", mtime: float = 0.0) -> float:
-    candidate = Candidate(chunk_id=1, path=path, source=source, mtime_ns=int(mtime * 1e9), fused=1.0)
+    candidate = Candidate(chunk_id=1, path=path, source=source, mtime_ns=int(mtime * 1e9), absolute=1.0)
     apply_decay([candidate], NOW, 30)
     return candidate.score
 

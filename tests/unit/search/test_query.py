@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from memline.shared.search import retrievers
+from memline.shared.search import keyword, retrievers
 from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse, related
 from memline.shared.search.reader import SearchIndex
 from memline.shared.words import stop_words, stop_words_of
@@ -136,9 +136,9 @@ ANYTHING = st.one_of(
 def test_no_question_is_a_syntax_error(filled: SearchIndex, question: str) -> None:
     with filled.snapshot() as connection:
         analysed = analyse(question)
-        hits = retrievers.by_keyword(connection, analysed, None, 10)
-        retrievers.by_keyword(connection, analysed, "[1]", 10)
-        retrievers.matched_terms(connection, hits, [1])
+        hits = keyword.by_keyword(connection, analysed, None, 10)
+        keyword.by_keyword(connection, analysed, "[1]", 10)
+        keyword.matched_terms(connection, hits, [1])
         retrievers.by_name(connection, analysed, None, 10)
 
 
@@ -164,7 +164,7 @@ def test_irregular_forms_and_synonyms_are_known_in_every_ending(word: str, other
 
 def test_a_word_is_not_related_to_itself_and_most_words_to_nothing() -> None:
     assert "buy" not in related("buy")
-    assert related("a828e60") == ()
+    assert related("a828e60") == {}
 
 
 def test_english_is_the_rule() -> None:

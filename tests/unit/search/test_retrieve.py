@@ -66,6 +66,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
         "warning": "",
         "action": "",
         "notice": "",
+        "missing": [],
     }
 
 
@@ -310,3 +311,45 @@ def test_without_full_text_search_the_vectors_go_on(notes: Notes, index: SearchI
     assert [hit.path for hit in answer.hits] == ["memory/a.md"]
     assert "keywords were not searched" in answer.warning
     assert answer.action == "memline doctor"
+
+
+def test_one_means_that_a_hit_holds_everything_that_was_asked(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/both.md", "The redis timeout is five seconds.")
+    notes.add("memory/one.md", "Redis, redis, redis!")
+
+    whole = ask(index, "redis timeout")
+    part = ask(index, "redis timeout xylophone")
+
+    assert whole.hits[0].score == 1.0
+    assert 0 < whole.hits[1].score < 1
+    assert part.hits[0].score < 0.9
+    assert [hit.score for hit in part.hits] == sorted((hit.score for hit in part.hits), reverse=True)
+
+
+def test_missing_words_are_named_and_said(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "The redis timeout is five seconds.")
+
+    part = ask(index, "why does Redis need the Xylophone").to_json()
+    none = ask(index, "Xylophone").to_json()
+    filtered = ask(index, "redis", source="sessions").to_json()
+
+    assert part["missing"] == ["need", "Xylophone"]
+    assert part["notice"] == "nothing that was searched holds: need, Xylophone"
+    assert (none["missing"], none["results"]) == (["Xylophone"], [])
+    assert filtered["missing"] == ["redis"]
+    assert ask(index, "redis timeout").to_json()["missing"] == []
+
+
+def test_in_hybrid_an_id_comes_first_and_one_means_the_same(notes: Notes, index: SearchIndex) -> None:
+    for n in range(20):
+        notes.add(f"memory/often-{n}.md", f"deploy deploy deploy {n}")
+    notes.add("memory/id.md", f"{'word ' * 150} the deploy of b3b9895a was rolled back {'word ' * 150}")
+    notes.embed()
+
+    answer = retrieve(index, SearchRequest(query="deploy deploy b3b9895a"), Query(), embed_query=notes.vector)
+
+    assert answer.mode == "hybrid"
+    assert answer.hits[0].path == "memory/id.md"
+    assert answer.hits[0].text_score == 1.0
+    assert answer.hits[0].score < 1.0
+    assert all(hit.text_score < 1 for hit in answer.hits[1:])

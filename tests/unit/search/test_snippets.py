@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from memline.shared.search import retrievers, snippets
+from memline.shared.search import keyword, snippets
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.snippets import MAX_CHARS, Mark, rarity, snippet
@@ -13,8 +13,8 @@ def shown(notes: Notes, index: SearchIndex, text: str, question: str) -> str:
     """The snippet of the first hit in a note."""
     notes.add("memory/a.md", text)
     with index.snapshot() as connection:
-        hits = retrievers.by_keyword(connection, analyse(question), None, 1)
-        texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (hits.hits[0][0],)))
+        hits = keyword.by_keyword(connection, analyse(question), None, 1)
+        texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (hits.hits[0].chunk_id,)))
         found = snippets.marks(connection, hits, texts)
         ((chunk_id, whole),) = texts.items()
         return snippet(whole, found[chunk_id], rarity(found))

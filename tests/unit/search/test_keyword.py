@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.search import keyword
+from memline.shared.search.query import analyse
+from memline.shared.search.reader import SearchIndex
+from tests.unit.search.conftest import Notes
+
+
+def paths(index: SearchIndex, question: str) -> list[str]:
+    """Paths of the keyword hits, best first."""
+    with index.snapshot() as connection:
+        hits = keyword.by_keyword(connection, analyse(question), None, 10)
+        return [
+            connection.execute(
+                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?", (chunk_id,)
+            ).fetchone()[0]
+            for chunk_id, *_ in hits.hits
+        ]
+
+
+def test_one_absent_word_hides_nothing(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "The redis timeout is five seconds.")
+
+    assert paths(index, "why is the redis timeout xylophone") == ["memory/a.md"]
+
+
+def test_a_chunk_with_more_of_the_rare_words_comes_first(notes: Notes, index: SearchIndex) -> None:
+    for n in range(8):
+        notes.add(f"memory/{n}.md", f"We met and talked about the garden, part {n}.")
+    notes.add("memory/both.md", "We talked about the kestrel in the garden.")
+
+    assert paths(index, "kestrel garden")[0] == "memory/both.md"
+
+
+def test_words_are_found_in_other_grammatical_forms(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Yesterday Ann bought three bicycles.")
+    notes.add("memory/b.md", "Nothing to see here.")
+
+    assert paths(index, "did Ann buy a bicycle") == ["memory/a.md"]
+    assert paths(index, "who is buying") == ["memory/a.md"]
+
+
+def test_the_word_itself_counts_more_than_another_form(notes: Notes, index: SearchIndex) -> None:
+    for n in range(6):
+        notes.add(f"memory/{n}.md", f"filler number {n}")
+    notes.add("memory/form.md", "They purchased it: purchase, purchase.")
+    notes.add("memory/word.md", "We buy.")
+
+    assert paths(index, "buy")[0] == "memory/word.md"
+
+
+def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Réunion au CAFÉ de la gare")
+
+    assert paths(index, "cafe reunion") == ["memory/a.md"]
+
+
+def test_a_word_inside_a_run_of_cjk_is_found(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/zh.md", "我们讨论了金银价格上涨")
+    notes.add("memory/ja.md", "昨日は会議でした")
+
+    assert paths(index, "金银价格") == ["memory/zh.md"]
+    assert paths(index, "价") == ["memory/zh.md"]
+    assert paths(index, "会議") == ["memory/ja.md"]
+
+
+def test_ids_are_found_exactly(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Reverted in a828e60, see ERR_CONN_42 and v1.5.2.")
+    notes.add("memory/b.md", "Released v1.5.3; 42 tests; conn pool err rate; 5 and 2.")
+
+    for token in ("a828e60", "ERR_CONN_42", "v1.5.2"):
+        assert paths(index, token) == ["memory/a.md"], token
+
+
+def test_a_version_that_no_note_has_gives_way_to_its_pieces(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Notes on release v1 and others")
+
+    assert paths(index, "v1.9.9") == ["memory/a.md"]
+
+
+def test_the_beginning_of_a_word_finds_it_when_nothing_else_does(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Kubernetes upgrade plan")
+
+    assert paths(index, "kubern") == ["memory/a.md"]
+
+
+def test_of_many_terms_the_rarest_are_kept(notes: Notes, index: SearchIndex) -> None:
+    common = " ".join(f"common{n}" for n in range(20))
+    for n in range(5):
+        notes.add(f"memory/{n}.md", common)
+    notes.add("memory/rare.md", "quokka")
+
+    with index.snapshot() as connection:
+        hits = keyword.by_keyword(connection, analyse(f"{common} quokka"), None, 10)
+
+    assert len(hits.terms) == keyword.MAX_TERMS
+    assert hits.terms[-1].label == "quokka"
+
+
+def test_dated_notes_are_found_by_the_day_in_words(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/2023-05-08.md", "Walked the dog.")
+    notes.add("memory/2023-05-09.md", "Walked the dog.")
+
+    assert paths(index, "what happened on 8 May 2023")[0] == "memory/2023-05-08.md"
+
+
+def deploys(notes: Notes, note: str) -> None:
+    """Sixty fillers, three notes that repeat a common word, and one long note."""
+    for n in range(60):
+        notes.add(f"memory/filler-{n}.md", f"Note {n}: bread, butter and a walk in the garden.")
+    for n in range(3):
+        notes.add(f"memory/often-{n}.md", "Deploy, deploy, deploy!")
+    words = " ".join(f"word{n}" for n in range(105))
+    notes.add("memory/long.md", f"{words} {note} {words}")
+
+
+@pytest.mark.parametrize(
+    ("note", "question"),
+    [
+        ("the deploy of b3b9895a was rolled back", "deploy b3b9895a"),
+        ("b3b9895a was rolled back", "deploy deploys deploying b3b9895a"),
+        ("the deploy of the kestrel service", "deploy kestrel"),
+        ("the kestrel service", "deploy kestrel"),
+        ("never on a Friday, she said", 'deploy "never on a friday"'),
+        ("ERR_CONN_42 was seen", "deploy walk garden butter bread ERR_CONN_42"),
+    ],
+)
+def test_an_id_a_quoted_phrase_and_the_rarest_word_come_before_frequent_words(
+    notes: Notes, index: SearchIndex, note: str, question: str
+) -> None:
+    deploys(notes, note)
+
+    assert paths(index, question)[0] == "memory/long.md"
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts"),
+    [
+        ("docker-compose.prod.yml", "docker compose prod yml, docker-compose.prod.yml.bak"),
+        ("DATABASE_POOL_SIZE", "The database pool size. DATABASE_POOL_SIZE_MAX, pool size of a database"),
+        ("nadia.k@example.org", "Nadia K, example org. nadia.k@example.org.uk"),
+        ("v18.3.0", "v18 and 3.0, release 18.3.0-rc1 of v18.3.0.1"),
+    ],
+)
+def test_the_whole_id_counts_and_not_its_pieces(
+    notes: Notes, index: SearchIndex, whole: str, parts: str
+) -> None:
+    for n in range(6):
+        notes.add(f"memory/parts-{n}.md", f"{parts} {parts} {parts} part {n}")
+    words = " ".join(f"word{n}" for n in range(105))
+    notes.add("memory/whole.md", f"{words} it is ({whole}) that we mean. {words}")
+
+    assert paths(index, f"where is {whole}")[0] == "memory/whole.md"
+    assert missing(index, f"where is {whole}") == ()
+
+
+def test_a_version_is_found_with_the_letter_and_without(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/bare.md", "Node moved to 18.3.0 today.")
+    notes.add("memory/letter.md", "Node moved to v19.4.1 today.")
+    notes.add("memory/other.md", "Node 18, 3 and 0; v19, 4 and 1.")
+
+    assert paths(index, "v18.3.0")[0] == "memory/bare.md"
+    assert paths(index, "19.4.1")[0] == "memory/letter.md"
+    assert missing(index, "v18.3.0 19.4.1") == ()
+
+
+@pytest.mark.parametrize("others", [1, 2, 5])
+def test_small_memories_rank_as_large_ones_do(notes: Notes, index: SearchIndex, others: int) -> None:
+    for n in range(others):
+        notes.add(f"memory/{n}.md", "Redis, redis, redis, redis.")
+    notes.add("memory/z-both.md", "Of redis and its timeout, and of many other things that day.")
+
+    with index.snapshot() as connection:
+        hits = keyword.by_keyword(connection, analyse("redis timeout"), None, 10).hits
+
+    assert paths(index, "redis timeout")[0] == "memory/z-both.md"
+    assert [hit.is_full for hit in hits] == [True] + [False] * others
+    assert all(0.01 < hit.coverage < 0.7 for hit in hits[1:])
+
+
+def missing(index: SearchIndex, question: str, files: str | None = None) -> tuple[str, ...]:
+    with index.snapshot() as connection:
+        return keyword.by_keyword(connection, analyse(question), files, 10).missing
+
+
+def test_words_that_stand_nowhere_are_named_as_typed(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "Ann bought a bicycle; Kubernetes runs v1.5.2. 我们讨论了金银价格上涨")
+
+    assert missing(index, "Did Ann buy bicycles?") == ()
+    assert missing(index, "Why did Xylophone and the QUOKKA buy bicycles") == ("Xylophone", "QUOKKA")
+    assert missing(index, "ERR_CONN_42 kubern") == ("ERR_CONN_42", "kubern")
+    assert missing(index, 'who said "a bicycle Bought"') == ("a bicycle Bought", "said")
+    assert missing(index, "docker-compose.prod.yml") == ("docker-compose.prod.yml",)
+    assert missing(index, "金银价格") == ()
+    assert missing(index, "金银手表店") == ("银手表店",)
+
+
+def test_a_synonym_does_not_stand_for_a_missing_word(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "The vehicle is parked.")
+
+    assert paths(index, "car") == ["memory/a.md"]
+    assert missing(index, "car") == ("car",)
+
+
+def test_missing_is_about_what_was_searched(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "redis")
+    notes.add("memory/b.md", "quokka")
+
+    assert missing(index, "redis quokka", "[1]") == ("quokka",)
+    assert missing(index, "redis quokka", "[1, 2]") == ()
+
+
+def test_the_number_of_chunks_is_read_as_fts5_counts_them(notes: Notes, index: SearchIndex) -> None:
+    for n in range(200):
+        notes.add(f"memory/{n}.md", f"note {n}")
+    notes.remove("memory/7.md")
+
+    with index.snapshot() as connection:
+        assert keyword._rows(connection) == 199
+
+
+def test_common_words_only_score_what_rare_ones_found(
+    notes: Notes, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        notes.add(f"memory/{n:02}.md", f"common words {'rare ' if n % 4 == 0 else ''}number {n}")
+    whole = paths(index, "rare common number")
+
+    monkeypatch.setattr(keyword, "FOUND_ENOUGH", 5)
+
+    assert paths(index, "rare common number") == whole
+    assert len(whole) == 10
