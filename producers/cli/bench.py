@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Metrics of one question, or their means; None where one means nothing.
 Scored = dict[str, float | None]
 
+#: The row of the same questions with every chunk cited alone.
+UNMERGED = "all, unmerged"
+
 #: What `--run` keeps of a hit.
 RUN_KEYS = ("path", "startLine", "endLine", "score")
 
@@ -70,6 +73,8 @@ def retrieval(
     MRR@10     1 / rank of the first hit with evidence
     nDCG@10    rank-weighted evidence, each piece counted once
     snippet@6  of the evidence found in the first six, the share the snippets show
+
+    Without a provider the second row is for the same questions with every chunk cited alone.
     """
     import json
 
@@ -83,29 +88,35 @@ def retrieval(
     run: list[dict[str, Any]] = []
     for workspace in sorted({question.workspace for question in questions}):
         asked = [question for question in questions if question.workspace == workspace]
-        for question, answer in _answers(settings, root / workspace, asked, view):
+        for question, answer, unmerged in _answers(settings, root / workspace, asked, view):
             scored = score(question, answer.hits)
             groups["all"].append(scored)
+            if unmerged is not None:
+                groups.setdefault(UNMERGED, []).append(score(question, unmerged.hits))
             if question.category:
                 groups.setdefault(question.category, []).append(scored)
             results = [{key: hit[key] for key in RUN_KEYS} for hit in answer.to_json()["results"]]
             run.append({"query_id": question.id, "results": results})
     if run_file is not None:
         run_file.write_text("".join(json.dumps(row) + "\n" for row in run), encoding="utf-8")
-    names = ["all", *sorted(groups.keys() - {"all"})]
+    names = sorted(groups, key=lambda name: (name != "all", name != UNMERGED, name))
     report: dict[str, Scored] = {
         name: {"questions": len(groups[name]), **mean(groups[name])} for name in names
     }
     if as_json:
-        print_json({"all": report.pop("all"), "by": report})
+        print_json({"all": report.pop("all"), "unmerged": report.pop(UNMERGED, None), "by": report})
     else:
         _print_table(report, METRICS)
 
 
 def _answers(
     settings: AgentSettings, workspace: Path, questions: Sequence[LabelledQuestion], view: str
-) -> Iterator[tuple[LabelledQuestion, Answer]]:
-    """Ask the questions of one workspace over a throw-away index of its notes, or of its transcripts."""
+) -> Iterator[tuple[LabelledQuestion, Answer, Answer | None]]:
+    """Ask the questions of one workspace over a throw-away index of its notes, or of its transcripts.
+
+    Each comes with its answer, and without a provider, which is paid for every question, with one in which no
+    hits are merged.
+    """
     from shutil import copytree
     from tempfile import TemporaryDirectory
 
@@ -113,6 +124,7 @@ def _answers(
     from memline.producers.memory import Memory
     from memline.shared.config.schema import Experimental, ExtraPath, Settings
     from memline.shared.errors import MemlineError
+    from memline.shared.search.results import SearchRequest
 
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
@@ -140,11 +152,14 @@ def _answers(
                 reason = report.warning or "; ".join(failure["reason"] for failure in report.failures[:3])
                 raise MemlineError(f"{workspace} was not indexed: {reason}", hint=report.action)
             for question in questions:
-                answer = memory.search(question.text, max_results=DEPTH)
+                request = SearchRequest(query=question.text, max_results=DEPTH)
+                answer, unmerged = memory.ask(request), None
                 if answer.warning:
                     # A mean over half of the retrievers would look like a worse ranking.
                     raise MemlineError(f"{question.id}: {answer.warning}", hint=answer.action)
-                yield question, answer
+                if settings.memory.provider == "none":
+                    unmerged = memory.ask(replace(request, merge=False))
+                yield question, answer, unmerged
 
 
 def _print_table(report: dict[str, Scored], metrics: Sequence[str]) -> None:

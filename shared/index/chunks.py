@@ -30,11 +30,14 @@ MAX_CLOCK_STEP_NS = 600 * 10**9
 #: After the last ordinal of any file.
 _ALL = 1 << 62
 
-CREATE_FTS = """
+#: How FTS5 makes words of a text.
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+
+CREATE_FTS = f"""
 CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     text, heading, path, grams,
     content = 'chunk_documents', content_rowid = 'id',
-    tokenize = 'porter unicode61 remove_diacritics 2'
+    tokenize = '{TOKENIZER}'
 )
 """
 

@@ -115,6 +115,12 @@ def load_vec(connection: Connection, extension_path: str = "") -> str:
     return ""
 
 
+def in_memory() -> Connection:
+    """Open a database of this process alone, which is gone when it is closed."""
+    connection: Connection = library().connect(":memory:", isolation_level=None, check_same_thread=False)
+    return connection
+
+
 def open_writer(path: Path, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS) -> Connection:
     """Open a connection that may write; the file and its folder are made when missing, the schema migrated.
 

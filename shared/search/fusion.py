@@ -74,24 +74,32 @@ class Candidate:
     absolute: float = 0.0
     #: Share of it that age leaves.
     decay: float = 1.0
+    #: What it counts: less for a list of links.
+    weight: float = 1.0
     #: Its score in MMR; None when MMR did not choose it.
     mmr: float | None = None
 
     @property
     def score(self) -> float:
         """Return the score that the hit is shown with."""
-        return round(self.absolute * self.decay, DECIMALS)
+        return round(self.absolute * self.decay * self.weight, DECIMALS)
 
     @property
     def relevance(self) -> float:
         """Return what orders candidates with the same share of ids, the higher the better."""
         # What holds everything is ahead by as much as there can be, unless age takes that from it.
-        return round((self.fused + self.is_full) * self.decay, DECIMALS)
+        return round((self.fused + self.is_full) * self.decay * self.weight, DECIMALS)
 
     @property
     def order(self) -> tuple[float, float, str, int, int]:
         """Return the sort key: best first, ties by path and line."""
         return -self.exact, -self.relevance, self.path, self.start_line, self.chunk_id
+
+    def stand_for(self, other: Candidate) -> None:
+        """Take the place of a candidate that says the same, if that is the better one."""
+        if other.order < self.order:
+            self.exact, self.fused, self.is_full = other.exact, other.fused, other.is_full
+            self.absolute, self.decay, self.weight = other.absolute, other.decay, other.weight
 
 
 def gather(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, vec
 from memline.shared.index.identities import IdentityRow
+from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class SearchIndex:
         self.long_lived = long_lived
         #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
         self.vec_error = ""
+        #: For snippets; used inside a `snapshot`, so by one question at a time.
+        self.marker = Marker()
         self._vec_enabled = vec_enabled
         self._extension_path = extension_path
         self._lock = threading.RLock()

@@ -27,6 +27,8 @@ class SearchRequest:
     since: str = ""
     until: str = ""
     explain: bool = False
+    #: False cites each chunk alone, also those that overlap.
+    merge: bool = True
     #: False leaves private files out: the long-term note.
     private: bool = True
 

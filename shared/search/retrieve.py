@@ -21,10 +21,12 @@ from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate
 from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
+from memline.shared.search.passages import WEIGHED, WINDOW, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Hit, SearchRequest
 from memline.shared.search.vector_backends import VectorBackend, json_ids
+from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -67,14 +69,16 @@ def retrieve(
     embed_query: Callable[[str], QueryVector] | None = None,
     base: Answer | None = None,
     sources: tuple[str, ...] = (),
+    chunk_tokens: int = 400,
     clock: Clock | None = None,
 ) -> Answer:
     """Answer `request` from `index`, and within `sources` when there are any.
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with a warning. `base` is the answer so far: what the caller knows, and its warning comes first. Raises
-    ModelSwitched, IndexFaults, and ConfigError for a `since` or `until` that is not a date.
+    with a warning. `base` is the answer so far: what the caller knows, and its warning comes first. A hit is
+    up to one and a half times `chunk_tokens`. Raises ModelSwitched, IndexFaults, and ConfigError for a bad
+    `since` or `until`.
     """
     base = base or Answer()
     problems = [(base.warning, base.action)] if base.warning else []
@@ -102,7 +106,9 @@ def retrieve(
         with index.snapshot() as connection:
             files = files_within(connection, request, bounds, sources) if is_limited else None
             search = _Search(index, connection, question, settings, files, now, problems)
-            hits = search.hits(search.ranked(vector), explain=request.explain)
+            ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
+            max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
+            hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
             notice = search.explain_missing() if hits else search.explain_empty()
             if not hits and not request.private:
                 notice = "; ".join(filter(None, (notice, "MEMORY.md is private and was not searched")))
@@ -133,8 +139,8 @@ class _Search:
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
-    def ranked(self, vector: QueryVector | None) -> list[Candidate]:
-        """Ask the retrievers, fuse their hits and sort them: as many as were asked for, when there are."""
+    def ranked(self, vector: QueryVector | None, *, notes_first: bool) -> list[Candidate]:
+        """Ask the retrievers, fuse their hits and sort the best of them."""
         connection, question, hybrid = self.connection, self.question, self.settings.hybrid
         file_ids = None if self.files is None else json_ids(self.files)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
@@ -159,7 +165,7 @@ class _Search:
         minimum = self.settings.min_score
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
-        return self._rerank(kept)
+        return self._rerank(kept, notes_first=notes_first)
 
     def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:
         active = identities.active(self.connection)
@@ -193,12 +199,13 @@ class _Search:
         self.problems.append((f"keywords were not searched: {reason}", hint))
         return False
 
-    def _rerank(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _rerank(self, candidates: Sequence[Candidate], *, notes_first: bool) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
-        wanted = self.settings.max_results
+        # More than are shown: some become one passage.
+        wanted = max(2 * self.settings.max_results, MMR_POOL)
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
-            candidates = fusion.top_k(candidates, max(wanted, MMR_POOL if mmr.enabled else 0))
+            candidates = fusion.top_k(candidates, wanted)
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
         for chunk_id, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
             each = by_id[chunk_id]
@@ -206,6 +213,7 @@ class _Search:
         if decay.enabled:
             fusion.apply_decay(candidates, self.now, decay.half_life_days)
         ranked = sorted(candidates, key=lambda candidate: candidate.order)
+        ranked = weigh(ranked, self._texts_of(ranked[:WEIGHED]), notes_first=notes_first)
         if mmr.enabled:
             ranked = fusion.diversify(ranked, self._texts_of(ranked[:MMR_POOL]), mmr.lambda_, wanted)
         return ranked
@@ -214,31 +222,36 @@ class _Search:
         ids = json_ids(candidate.chunk_id for candidate in candidates)
         return dict(self.connection.execute(_TEXTS, (ids,)).fetchall())
 
-    def hits(self, ranked: Sequence[Candidate], *, explain: bool) -> tuple[Hit, ...]:
+    def hits(self, ranked: Sequence[Candidate], *, explain: bool, max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
-        chosen = ranked[: self.settings.max_results]
-        texts = self._texts_of(chosen)
-        marks = snippets.marks(self.connection, self.keyword, texts)
+        wanted = self.settings.max_results
+        texts = self._texts_of(ranked[: max(2 * wanted, WINDOW)])
+        chosen = passages(ranked[: len(texts)], texts, wanted=wanted, max_tokens=max_tokens)
+        if len(chosen) < wanted and len(texts) < len(ranked):
+            chosen = passages(ranked, self._texts_of(ranked), wanted=wanted, max_tokens=max_tokens)
+        bests = [each.best for each in chosen]
+        texts = {each.best.chunk_id: each.text for each in chosen}
+        marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
         terms = matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
         # What orders the hits is relative to this question; what is shown is not. It never rises down the
         # list, so that sorting by it changes nothing. MMR has an order of its own.
-        shown = [each.score for each in chosen]
+        shown = [each.score for each in bests]
         if not self.settings.hybrid.mmr.enabled:
             shown = list(accumulate(shown, min))
         return tuple(
             Hit(
-                path=each.path,
-                start_line=each.start_line,
-                end_line=each.end_line,
+                path=best.path,
+                start_line=passage.start_line,
+                end_line=passage.end_line,
                 score=score,
-                vector_score=each.cosine or 0.0,
-                text_score=each.coverage,
-                snippet=snippets.snippet(texts[each.chunk_id], marks[each.chunk_id], weights),
-                source=each.source,
-                explanation=self._explanation(each, terms[each.chunk_id]) if explain else None,
+                vector_score=best.cosine or 0.0,
+                text_score=best.coverage,
+                snippet=snippets.snippet(passage.text, marks[best.chunk_id], weights),
+                source=best.source,
+                explanation=self._explanation(best, terms[best.chunk_id]) if explain else None,
             )
-            for each, score in zip(chosen, shown, strict=True)
+            for passage, best, score in zip(chosen, bests, shown, strict=True)
         )
 
     def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
@@ -254,6 +267,7 @@ class _Search:
             "named": _TIER_WORDS[candidate.named],
             "fused": candidate.fused,
             "decay": candidate.decay,
+            "weight": candidate.weight,
             "mmr": candidate.mmr,
             "fusion": self.settings.hybrid.fusion,
         }

@@ -140,6 +140,7 @@ class MemorySearch:
             base=base,
             # What was indexed while a source was switched on is not shown once it is off.
             sources=allowed if has_other_sources else (),
+            chunk_tokens=self._settings.memory.chunking.tokens,
             clock=self._clock,
         )
         if request.source in ("", *allowed):

@@ -63,6 +63,7 @@ def test_it_says_how_much_of_the_evidence_is_found(
     report = json.loads(capsys.readouterr().out)
     assert report["all"]["questions"] == 2
     assert report["all"]["R@6"] == 0.5
+    assert report["unmerged"]["R@6"] == 0.5
     assert report["by"]["birds"]["nDCG@10"] == 1.0
     assert report["by"]["birds"]["snippet@6"] == 1.0
     assert report["by"]["work"]["snippet@6"] is None
@@ -75,8 +76,8 @@ def test_the_table_has_a_row_a_category(
 
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["n", "R@3", "R@6"]
-    assert [row.split()[0] for row in rows] == ["all", "birds", "work"]
-    assert rows[2].split()[-1] == "-"
+    assert [row.split()[0] for row in rows] == ["all", "all,", "birds", "work"]
+    assert rows[3].split()[-1] == "-"
 
 
 def test_the_hits_can_be_written_for_another_scorer(labelled: tuple[str, str], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ def shown(notes: Notes, index: SearchIndex, text: str, question: str) -> str:
     with index.snapshot() as connection:
         hits = keyword.by_keyword(connection, analyse(question), None, 1)
         texts = dict(connection.execute("SELECT id, text FROM chunks WHERE id = ?", (hits.hits[0].chunk_id,)))
-        found = snippets.marks(connection, hits, texts)
+        found = snippets.Marker().marks(hits, texts)
         ((chunk_id, whole),) = texts.items()
         return snippet(whole, found[chunk_id], rarity(found))
 
