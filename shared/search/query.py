@@ -38,6 +38,7 @@ _COMPOUND = re.compile(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")
 _VERSION = re.compile(r"(v?)\d+\.\d", re.I)
+_E_MAIL = re.compile(r"\b(e)-(mail)", re.I)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _QUANTITY = re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
 #: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
@@ -90,7 +91,8 @@ def analyse(raw: str) -> Question:
     """Take a question apart. Any string is fine; one without a letter or digit has no terms."""
     text = clean(raw)
     terms: dict[str, Term] = {}
-    rest = _take_quoted(text, terms)
+    # `e-mail` is searched as `email` is, and that in both spellings.
+    rest = _take_quoted(_E_MAIL.sub(r"\1\2", text), terms)
     rest = _take_compounds(rest, terms)
     _take_words(rest, terms)
     days = days_in(text)
@@ -273,6 +275,7 @@ def _take_words(text: str, terms: dict[str, Term]) -> None:
         term = Term(
             label=word,
             match=quoted(word),
+            spellings=(quoted(f"e {word[1:]}"),) if word.startswith("email") else (),
             fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
             is_word=True,
             is_exact=_is_code(word),

@@ -232,3 +232,13 @@ def test_common_words_only_score_what_rare_ones_found(
 
     assert paths(index, "rare common number") == whole
     assert len(whole) == 10
+
+
+@pytest.mark.parametrize("question", ["email", "e-mail", "Emails", "E-Mails"])
+def test_email_and_e_mail_find_each_other(notes: Notes, index: SearchIndex, question: str) -> None:
+    notes.add("memory/one.md", "Send an email to Ann.")
+    notes.add("memory/two.md", "Send an e-mail to Bob.")
+    notes.add("memory/other.md", "The mail came late, plan e was dropped.")
+
+    assert set(paths(index, question)) == {"memory/one.md", "memory/two.md"}
+    assert missing(index, question) == ()
