@@ -63,7 +63,7 @@ def embed_texts(message: EmbedTexts) -> None:
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
-                before_call=partial(_take_place, context, account, budget),
+                before_call=partial(_take_place, context, account, budget, message.until),
                 max_rows=context.shrunk_rows.get(key, 0),
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
@@ -92,12 +92,14 @@ def embed_texts(message: EmbedTexts) -> None:
         times * estimate_tokens(text.text) for times, text in zip(outcome.paid, message.texts, strict=False)
     )
     vectors = tuple(
-        VectorRow(hash=text.hash, vector=vector, tokens=_tokens(context, message.agent, vector))
+        VectorRow(hash=text.hash, vector=bytes(vector), tokens=_tokens(context, message.agent, vector))
         for text, vector in zip(message.texts, outcome.vectors, strict=True)
         if vector is not None
     )
     failed = [([message.texts[index]], failure) for index, failure in outcome.failures]
-    if outcome.error is not None:
+    if isinstance(outcome.error, _LeaseEnded):
+        _LOG.warning("request.expired", lease=message.lease, texts=len(message.texts))
+    elif outcome.error is not None:
         # Keeps the other workers from running into the same no.
         if outcome.error.retry_after_s is not None and not isinstance(outcome.error, _AtLimit):
             context.limits.cool_down(account, outcome.error.retry_after_s)
@@ -163,12 +165,24 @@ def _choice(context: Context, agent: str, identity: Identity) -> Choice:
     raise ModelMismatch(words, hint="give workers and index the same provider settings: memline config show")
 
 
+class _LeaseEnded(ProviderLater):
+    """The lease of the texts is over: the rows know, and another worker sends them."""
+
+
 class _AtLimit(ProviderLater):
     """There is no place within the configured limits; the provider was not asked."""
 
 
-def _take_place(context: Context, account: str, budget: tuple[int, int], texts: Sequence[str]) -> None:
-    """Wait for a place within the account's limits. Raises ProviderLater when that takes too long."""
+def _take_place(
+    context: Context, account: str, budget: tuple[int, int], until: float, texts: Sequence[str]
+) -> None:
+    """Wait for a place within the account's limits, while the lease lasts.
+
+    Raises ProviderLater when the wait is too long or the lease is over: a process that was stopped for a
+    while must not pay for what another one has sent meanwhile.
+    """
+    if until and context.clock.now() >= until:
+        raise _LeaseEnded("the lease of these texts is over")
     (max_requests, max_tokens), provider = budget, account.partition(":")[0]
     wait_s = context.limits.take(
         account,

@@ -186,6 +186,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             identity=identity,
             lease=request.lease,
             texts=request.texts,
+            until=request.until,
             is_probe=request.is_probe,
         )
         send(message)

@@ -285,7 +285,7 @@ class IndexRun:
                 quiet_s = began - moved_at
                 words = _quiet_words(quiet_s, progress) if quiet_s > QUIET_S else ""
                 on_progress(replace(progress, waiting=words or progress.waiting))
-                self._is_stalled = quiet_s > max(STALLED_S, leases.lease_s(self._timeout_s))
+                self._is_stalled = quiet_s > self._stalled_s
                 if is_over or self._is_stalled:
                     return
                 # In a large index a read is not free: never spend more than a tenth of the time on reading.
@@ -433,11 +433,16 @@ class IndexRun:
         # The store worker is about to give the texts to the fallback.
         return time.monotonic() - self._stopped_since > TAKE_OVER_S
 
+    @property
+    def _stalled_s(self) -> float:
+        """Return the seconds without a change that end the run: longer than any request may last."""
+        return max(STALLED_S, leases.lease_s(self._timeout_s))
+
     def _trouble(self, rows: _Rows) -> tuple[str, str]:
         """Say in one line why vectors are missing, and what to do."""
         choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
         if self._is_stalled:
-            return f"nothing moved for {STALLED_S / 60:.0f} min; {pending} vectors wait", "memline doctor"
+            return f"nothing moved for {self._stalled_s / 60:.0f} min; {pending} vectors wait", "memline doctor"
         if rows.paused_job is not None and (rows.paused_files or rows.backlog.paused):
             words = (
                 f"{rows.paused_files} files and {rows.backlog.paused} vectors wait for a job that is paused"

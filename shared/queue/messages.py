@@ -60,6 +60,8 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     #: Token of the lease on these rows.
     lease: str
     texts: tuple[TextRow, ...]
+    #: When it ends (seconds since the epoch): from then on another worker may send them. 0: not known.
+    until: float = 0.0
     #: The one request to a provider that has stopped: it is tried once.
     is_probe: bool = False
 

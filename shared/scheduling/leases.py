@@ -50,6 +50,8 @@ class Request:
     lease: str
     identity: Identity
     texts: tuple[TextRow, ...]
+    #: When the lease ends (seconds since the epoch).
+    until: float = 0.0
     #: Whether it only shows if the provider works again: the probe of an open breaker.
     is_probe: bool = False
 
@@ -246,7 +248,7 @@ def _open_lease(
         "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
         (token, identity.id, by.owner, now + by.lease_s, len(texts)),
     )
-    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts), until=now + by.lease_s)
 
 
 def _in_flight(connection: Connection, identity_id: int, now: float) -> int:

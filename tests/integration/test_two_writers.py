@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers.runs import index_run
+from memline.shared.scheduling import leases
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline, wait
 from tests.support.undisturbed import assert_as_undisturbed
@@ -159,6 +160,8 @@ def test_a_run_in_which_nothing_moves_says_so_and_ends_with_status_1(
 ) -> None:
     monkeypatch.setattr(index_run, "QUIET_S", 0.1)
     monkeypatch.setattr(index_run, "STALLED_S", 0.3)
+    # So may a request that lasts as long as it may.
+    monkeypatch.setattr(leases, "lease_s", lambda _: 0.3)
     # A provider that takes a request and does not answer in the time of this test.
     server.control({"latency_ms": 3_000})
     waited: list[str] = []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from memline.shared.embedders.protocol import Identity
@@ -92,6 +93,20 @@ def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
     assert isinstance(failed, EmbedFailed)
     assert (failed.kind, failed.error) == ("later", "openai is at its limit")
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
+
+
+def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "memline.shared.embedders.remote.RemoteEmbedder.embed_documents",
+        lambda *_: pytest.fail("the provider was asked"),
+    )
+    late = msgspec.structs.replace(request(identity), until=context.clock.now())
+
+    work(embed.embed_texts, late)
+
+    assert sent == []
 
 
 def test_a_slip_is_told_to_the_rows_before_it_is_raised(
