@@ -442,7 +442,10 @@ class IndexRun:
         """Say in one line why vectors are missing, and what to do."""
         choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
         if self._is_stalled:
-            return f"nothing moved for {self._stalled_s / 60:.0f} min; {pending} vectors wait", "memline doctor"
+            return (
+                f"nothing moved for {self._stalled_s / 60:.0f} min; {pending} vectors wait",
+                "memline doctor",
+            )
         if rows.paused_job is not None and (rows.paused_files or rows.backlog.paused):
             words = (
                 f"{rows.paused_files} files and {rows.backlog.paused} vectors wait for a job that is paused"
