@@ -250,6 +250,15 @@ class Price:
         price = self.batch_per_million if by_batch else self.per_million
         return None if price is None else price * tokens / 1_000_000
 
+    def words(self, cost: float | None) -> str:
+        """Say a cost for a reader."""
+        if self.source == FREE:
+            return "free, on this machine"
+        if cost is None:
+            return "no price known"
+        sign = "$" if self.currency == "USD" else f"{self.currency} "
+        return f"about {sign}{cost:.4f}" if cost >= 0.0001 else f"less than {sign}0.0001"
+
 
 def price_of(
     provider: str, model: str, *, public: bool, own: Mapping[str, Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Read the word lists: stop words by language, irregular forms and synonyms."""
+"""Read the word lists (stop words by language, irregular forms, synonyms); write counts and times."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ def stop_words(words: list[str]) -> frozenset[str]:
 def stop_words_of(language: str) -> frozenset[str]:
     """Return the stop words of `en` or of one of FOREIGN."""
     return frozenset(word_lists()[f"stop.{language}"].split())
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: `1 file`, `2 files`, `3 batches`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+
+
+def span(seconds: float) -> str:
+    """Write a time for a reader, in one unit: `45 s`, `12 min`, `1.5 h`, `4 days`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 36 * 3600 else counted(round(seconds / 86_400), "day")
 
 
 @cache

@@ -71,7 +71,7 @@ def list_(invocation: Invocation, only_open: bool, limit: int, as_json: bool) ->
     from rich.table import Table
     from rich.text import Text
 
-    from memline.producers.reports.breakers import span
+    from memline.shared.words import span
 
     columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "age")
     table = Table(*columns, "next poll", box=SIMPLE_HEAD, pad_edge=False)

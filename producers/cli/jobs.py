@@ -77,7 +77,7 @@ def list_jobs(
     from rich.table import Table
     from rich.text import Text
 
-    from memline.producers.reports.breakers import span
+    from memline.shared.words import span
 
     columns = ("job", "agent", "what", "state", "files", "texts", "left", "cost", "by")
     table = Table(*columns, "age", box=SIMPLE_HEAD, pad_edge=False)

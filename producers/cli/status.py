@@ -88,6 +88,7 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)
     yield "Cache", f"{cache['cached']} of {cache['maxEntries']} vectors" if cache["enabled"] else "disabled"
     yield "Batch", batches if batch["enabled"] else "disabled"
+    yield "New model", f"{body['modelDiffers']} (memline index)" if body["modelDiffers"] else ""
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         yield "Changing", f"{active['model']} is searched until {target['model']} is complete"

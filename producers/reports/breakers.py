@@ -13,6 +13,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import fallback, health
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.store import IndexWriter
+from memline.shared.words import span
 
 #: What to type when a breaker is open and the provider did not say what to do.
 RESUME = "memline queue resume"
@@ -75,13 +76,6 @@ def size_words(entry: dict[str, Any]) -> str:
     """Say how many texts a request holds when the provider taught it; empty when it did not."""
     is_learned = entry["mode"] == health.REQUESTS and entry["maxRows"]
     return f"at most {entry['maxRows']} texts in one ({RESUME} forgets it)" if is_learned else ""
-
-
-def span(seconds: float) -> str:
-    """Write a time for a reader."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def pause(

@@ -97,7 +97,9 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
     yield _ok(f"{name}: {counts} in {settings.index_path}")
     for issue in status["scan"]["issues"]:
         yield _warning(f"{name}: {issue}", "memline config show")
-    if body["dirty"]:
+    if body["modelDiffers"]:
+        yield _warning(f"{name}: {body['modelDiffers']}", index_again)
+    elif body["dirty"]:
         late = f"{name}: {behind['files']} files and {behind['vectors']} vectors are behind"
         yield _warning(late, index_again)
     if vector["failed"]:

@@ -15,7 +15,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.index import driver, forgotten, identities, ledger
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
-from memline.shared.providers import FREE, LISTED, PROVIDERS, Price, RequestCaps, price_of
+from memline.shared.providers import LISTED, PROVIDERS, Price, RequestCaps, price_of
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.sources.paths import is_transcript
@@ -54,13 +54,7 @@ class Mode:
     def words(self, price: Price | None) -> str:
         """Say calls, cost and time on one line."""
         noun, plural = ("request", "s") if self.mode == REQUESTS else ("batch", "es")
-        if price is not None and price.source == FREE:
-            money = "free, on this machine"
-        elif price is None or self.cost is None:
-            money = "no price known"
-        else:
-            sign = "$" if price.currency == "USD" else f"{price.currency} "
-            money = f"about {sign}{self.cost:.4f}" if self.cost >= 0.0001 else f"less than {sign}0.0001"
+        money = "no price known" if price is None else price.words(self.cost)
         if self.seconds is None:
             time = ""
         elif self.mode == BATCH:

@@ -17,6 +17,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sync.model import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         fts_error = chunks.fts_missing(connection)
     active, target = read(identities.active, None), read(identities.target, None)
     backlog = plan.index.backlog
+    model = read(lambda reader: model_state(reader, settings, choice), ModelState())
     batch, open_breakers = Health(), list[dict[str, Any]]()
     failed: list[tuple[str, str, str]] = []
     status: dict[str, Any] = {}
@@ -129,7 +131,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "backend": "builtin",
         "files": sum(files for files, _ in sources.values()),
         "chunks": read(chunks.count, 0),
-        "dirty": plan.is_behind,
+        "dirty": plan.is_behind or bool(model.missing or model.reason),
         "workspaceDir": str(settings.workspace),
         "workspaceOrigin": settings.workspace_origin,
         "dbPath": str(settings.index_path),
@@ -146,7 +148,9 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         ],
         "outcomes": read(ledger.outcome_counts, {}),
         "forgotten": read(forgotten.count, 0),
-        "behind": plan.behind,
+        "behind": plan.behind | {"vectors": model.missing},
+        # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
+        "modelDiffers": model.reason,
         "cache": {
             "enabled": memory.cache.enabled,
             # All ready vectors; of these the cache keeps at most `maxEntries` that no chunk needs.
@@ -219,6 +223,8 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         warning, action = provider["reason"], provider["action"]
     elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):
         warning, action = status["providerReason"], status["providerAction"]
+    elif not warning and status["modelDiffers"]:
+        warning, action = status["modelDiffers"], "memline index"
     elif not warning and any(behind.values()):
         warning = f"{behind['files']} files and {behind['vectors']} vectors are not in the index yet"
         action = "memline index, or leave memline up running"

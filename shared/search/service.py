@@ -12,7 +12,7 @@ from functools import partial
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import identities, ledger, meta, vectors
+from memline.shared.index import identities, ledger, meta
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import Budget, refusal_of
@@ -22,6 +22,7 @@ from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.search.staleness import DiskState
+from memline.shared.sync.model import model_state
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.
 MAX_ANSWERS = 256
@@ -101,8 +102,8 @@ class MemorySearch:
     def _answer(self, request: SearchRequest, disk: DiskState, *, embeds: bool = True) -> Answer:
         with self._index.snapshot() as connection:
             active = identities.active(connection)
-            target = identities.target(connection)
-            pending = vectors.count_pending(connection, target.id) if target else 0
+            model = model_state(connection, self._settings, self._choice)
+            pending = model.missing
             fallback = meta.get(connection, meta.FALLBACK)
             refusal = refusal_of(connection, self._settings.limits, self._clock.now())
             state = health.Health()
@@ -121,6 +122,8 @@ class MemorySearch:
             warning, action = f"{refusal.reason}; {pending} vectors wait", refusal.action
         elif not warning and state.paused and pending:
             warning, action = f"{state.reason}; {pending} vectors wait", state.action
+        elif not warning and model.reason:
+            warning, action = model.reason, "memline index"
         base = Answer(
             provider=active.identity.provider if active else choice.provider,
             model=active.identity.model if active else choice.model,

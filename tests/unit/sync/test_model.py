@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.workspace import Place, remote
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    for name in ("one", "two"):
+        place.write(f"memory/{name}.md", f"# {name}\n\nA note about {name}.\n")
+    return place
+
+
+def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place: Place) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+
+        answers = [place.search("note"), place.search("note")]
+
+    assert server.requests == []
+    for answer in answers:
+        assert (answer.stale, answer.behind.vectors, answer.action) == (True, 2, "memline index")
+        assert answer.warning.startswith("nothing is embedded yet: 2 texts to embed with openai stub")
+    status = place.status()
+    assert (status["dirty"], status["behind"]["vectors"]) == (True, 2)
+    assert status["modelDiffers"] == answers[0].warning
+    assert "warn agent main: nothing is embedded yet: 2 texts" in place.run("doctor").stdout
+
+
+def test_after_an_index_run_nothing_differs(place: Place) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+
+        answer = place.search("note")
+
+    assert (answer.stale, answer.warning) == (False, "")
+    assert (place.status()["modelDiffers"], place.status()["dirty"]) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model": "other"}, "the settings choose openai other"),
+        ({"provider": "none"}, "the settings embed nothing, the index has vectors of openai stub"),
+    ],
+)
+def test_another_model_is_told_before_it_is_indexed(place: Place, change: dict[str, str], words: str) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+        place.configure(**change)
+
+        assert place.search("note").warning.startswith(words)
+        assert place.status()["modelDiffers"].startswith(words)
+        place.index()
+        assert place.search("note").warning == ""
+
+
+def test_another_address_is_told_and_its_cost(place: Place) -> None:
+    with EmbeddingServer() as server, EmbeddingServer() as second:
+        place.configure(**remote(server.url))
+        place.index()
+        place.configure(**remote(second.url))
+
+        warning = place.search("note").warning
+
+        assert f"at {second.url}" in warning
+        assert f"the index has vectors of openai stub at {server.url}" in warning
+        assert "2 texts to embed with openai stub, no price known" in warning
