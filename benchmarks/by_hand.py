@@ -19,7 +19,6 @@ from memline.shared.config.load import Options, load
 from memline.shared.embedders.choice import choose
 from memline.shared.index import driver, identities, meta
 from memline.shared.index.chunks import grams, text_hash
-from memline.shared.index.vec import VecTables
 from memline.shared.sources.chunking import split
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
     files = chunks = requests = 0
     began = time.perf_counter()
     connection = driver.open_writer(settings.index_path)
-    driver.load_vec(connection)
     row_id, max_rows, embedder = 0, 1, None
     if choice.identity is not None and choice.caps is not None:
         embedder, max_rows = choice.build(), choice.caps.max_rows
@@ -100,17 +98,12 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
 
 def _embed(connection: Connection, row_id: int, embedder: Embedder, texts: list[str]) -> None:
     vectors = embedder.embed_documents(texts)
-    tables = VecTables(connection, available=True)
     with driver.transaction(connection):
-        rows = []
         for text, vector in zip(texts, vectors, strict=True):
-            stored = connection.execute(
+            connection.execute(
                 "INSERT INTO vectors (identity_id, text_hash, state, embedding) VALUES (?, ?, 'ready', ?)",
                 (row_id, text_hash(text), vector),
             )
-            assert stored.lastrowid is not None
-            rows.append((stored.lastrowid, vector))
-        tables.insert(row_id, len(vectors[0]) // 4, rows)
 
 
 if __name__ == "__main__":

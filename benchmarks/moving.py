@@ -62,4 +62,4 @@ def _fill(place: Place) -> None:
             rows = [VectorRow(hash=source.bytes(32), vector=vector.tobytes()) for vector in made]
             with writer.transaction() as (connection, now):
                 row = identities.take_in(connection, identity, _DIMS, now)
-                vectors.take_in(connection, writer.vec, row, rows, now)
+                vectors.take_in(connection, row, rows, now)

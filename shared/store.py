@@ -24,10 +24,9 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
-from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, load_vec, open_writer, transaction
+from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, open_writer, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
-from memline.shared.index.vec import VecTables
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import budget, health, leases, model_change, results
 from memline.shared.scheduling.budget import Budget, Charge, Refusal
@@ -48,7 +47,6 @@ class IndexWriter:
         path: Path,
         *,
         account_file: Path | None = None,
-        vec_extension: str | None = "",
         cache_entries: int = 50_000,
         clock: Clock | None = None,
         busy_timeout_ms: int = BUSY_TIMEOUT_MS,
@@ -56,8 +54,7 @@ class IndexWriter:
     ) -> None:
         """Open or make the file; see `driver.open_writer` for what it raises.
 
-        `account_file`: None for one beside the index. `vec_extension`: the path of sqlite-vec, "" for that of
-        the package, None to do without.
+        `account_file`: None for one beside the index.
         """
         self.path = path
         self.connection: Connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
@@ -69,8 +66,6 @@ class IndexWriter:
         self.budget = Budget(file, run=str(path))
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        has_vec = vec_extension is not None and not load_vec(self.connection, vec_extension)
-        self.vec = VecTables(self.connection, available=has_vec)
         self._full_text = FullText(self.connection)
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
@@ -91,7 +86,6 @@ class IndexWriter:
             cls,
             settings.index_path,
             account_file=settings.account_path,
-            vec_extension=memory.store.vector.extension_path if memory.store.vector.enabled else None,
             cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
             clock=clock,
             busy_timeout_ms=busy_timeout_ms,
@@ -136,14 +130,12 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free what dead processes leased, repair full-text index and vec0 tables."""
+        """After a start: free what dead processes leased, repair the full-text index."""
         with self.session() as (connection, now):
             claims.free_dead(connection, now)
             with transaction(connection):
                 leases.free(connection, now)
                 self._full_text.rebuild_if_stale()
-            searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
-            self.vec.tidy({(row.id, row.vector_dims) for row in searched})
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Make the index agree with one file: remove old chunks, store new ones, want their vectors.
@@ -157,12 +149,10 @@ class IndexWriter:
             if target is not None and change.texts:
                 texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
                 priority, job_id = jobs.place_of(connection, job)
-                cached = vectors.want(
-                    connection, self.vec, target, texts, priority=priority, job=job_id, now=now
-                )
+                cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
                 if cached:
                     meta.add(connection, meta.CACHED_TOTAL, cached)
-            vectors.release(connection, self.vec, change.orphans, now)
+            vectors.release(connection, change.orphans, now)
             is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
             has_arrived = is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
             if has_arrived:
@@ -176,18 +166,18 @@ class IndexWriter:
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
         """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
         with self.session() as (_, now):
-            model_change.retarget(self.accounts, self.vec, wanted, base_url, now, "")
+            model_change.retarget(self.accounts, wanted, base_url, now, "")
 
     def store_vectors(
         self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps
     ) -> int:
         """Store vectors, and search the new model when they complete it; returns how many were new."""
         with self.session() as (connection, now):
-            stored = results.store_vectors(self.accounts, self.vec, identity, lease, rows, learned, now)
+            stored = results.store_vectors(self.accounts, identity, lease, rows, learned, now)
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.reduce(connection, row.id)
-            model_change.switch_when_complete(connection, self.vec)
+            model_change.switch_when_complete(connection)
             jobs.finish_settled(connection, now)
         return stored
 
@@ -197,7 +187,7 @@ class IndexWriter:
         """Record why texts got no vector; see `shared.scheduling.results.record_failure`."""
         with self.session() as (connection, now):
             results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
-            model_change.switch_when_complete(connection, self.vec)
+            model_change.switch_when_complete(connection)
             jobs.finish_settled(connection, now)
 
     def lease(
@@ -313,7 +303,7 @@ class IndexWriter:
                 ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
-            model_change.switch_when_complete(connection, self.vec)
+            model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
             if target is None or not vectors.is_pending(connection, target.id):
                 self.budget.end_run()

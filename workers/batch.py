@@ -42,7 +42,6 @@ def advance_batch(message: AdvanceBatch) -> None:
                 claim=claim,
                 accounts=writer.accounts,
                 budget=writer.budget,
-                vec=writer.vec,
                 api=partial(context.keep("batch apis", BatchApis).of, settings, row.identity, row.base_url),
                 identity=row.identity,
                 agent=message.agent,

@@ -121,7 +121,7 @@ class Context:
             writer.holder = Holder(owner=self._owner, lease_s=self._lease_s or writer.holder.lease_s)
             writer.recover()
             with writer.session() as (_, now):
-                fallback.start(writer.accounts, writer.vec, self.choice(agent), self.fallback(agent), now)
+                fallback.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
             self._writers[agent] = writer
             self.sweep_timer.watch(agent)
         return self._writers[agent]

@@ -154,7 +154,7 @@ def _switch_if_needed(context: Context, agent: str, identity: Identity) -> None:
     if primary.identity is not None and primary.identity.key == identity.key:
         writer = context.writer(agent)
         with writer.session() as (_, now):
-            fallback.switch_if_needed(writer.accounts, writer.vec, primary, context.fallback(agent), now)
+            fallback.switch_if_needed(writer.accounts, primary, context.fallback(agent), now)
 
 
 def _batch_rules(context: Context, agent: str, choice: Choice) -> BatchRules | None:

@@ -102,11 +102,9 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
             move_aside(index, clock.now())
             live = open_writer(index)
         with closing(live):
-            extension = agent.memory.store.vector.extension_path
-            with closing(IndexWriter(stage, vec_extension=extension, clock=clock)) as writer:
+            with closing(IndexWriter(stage, clock=clock)) as writer:
                 with writer.session() as (connection, _):
                     copies.carry_over(connection, index)
-                    meta.put(connection, meta.VEC_STALE, True)
                     # On another machine the notes may be in another folder.
                     meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                 writer.recover()

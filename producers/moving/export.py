@@ -234,11 +234,11 @@ def _take_vectors(
             for rows in found.vectors(each.id, SLICE_ROWS):
                 with writer.transaction() as (connection, now):
                     row = identities.take_in(connection, each.identity, each.vector_dims, now)
-                    new += vectors.take_in(connection, writer.vec, row, rows, now)
+                    new += vectors.take_in(connection, row, rows, now)
                 seen += len(rows)
                 on_progress(seen)
         with writer.session() as (connection, _):
-            model_change.switch_when_complete(connection, writer.vec)
+            model_change.switch_when_complete(connection)
     return new, seen - new
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, MemlineError, PathNotAllowed
-from memline.shared.index import archive, copies, driver, erase, forgotten, meta
+from memline.shared.index import archive, copies, driver, erase, forgotten
 from memline.shared.index.chunks import FullText
 from memline.shared.search.dates import day_of_path
 from memline.shared.sources import note_files
@@ -189,9 +189,8 @@ def forget(
             chunk_count += count
         every = sorted(set().union(*hashes.values()))
         with writer.session() as (connection, now):
-            gone = erase.drop_vectors(connection, writer.vec, every, now)
+            gone = erase.drop_vectors(connection, every, now)
             also_in = _others(connection, every)
-            meta.put(connection, meta.VEC_STALE, True)
         writer.recover()
         with writer.session() as (connection, _):
             erase.erase(connection)
@@ -386,7 +385,6 @@ def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
                 )
                 for digest in texts:
                     connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
-            meta.put(connection, meta.VEC_STALE, True)
         if removed:
             erase.erase(connection)
         connection.execute("PRAGMA journal_mode = DELETE")

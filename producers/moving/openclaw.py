@@ -118,7 +118,7 @@ def take_over(
         with closing(IndexWriter.of(agent, clock=clock)) as writer:
             writer.recover()
             with writer.session() as (_, now):
-                model_change.use(writer.accounts, writer.vec, choice, now)
+                model_change.use(writer.accounts, choice, now)
             taken = _TakeOver(agent, writer, theirs, clock).run(taken, on_progress)
     assert choice.identity is not None
     price = price_of(
@@ -197,7 +197,7 @@ class _TakeOver:
             counts["tokens"] += sum(estimate_tokens(text) for each, text in texts.items() if each in ready)
         cached = self._take_cache()
         with self._writer.session() as (connection, _):
-            model_change.switch_when_complete(connection, self._writer.vec)
+            model_change.switch_when_complete(connection)
         return replace(
             taken,
             **counts,
@@ -284,7 +284,7 @@ class _TakeOver:
             with self._writer.transaction() as (connection, now):
                 row = identities.take_in(connection, self._identity, self._dims, now)
                 part = rows[first : first + SLICE_ROWS]
-                new += vectors.take_in(connection, self._writer.vec, row, part, now)
+                new += vectors.take_in(connection, row, part, now)
         return new
 
     def _take_cache(self) -> int:

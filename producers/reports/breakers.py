@@ -111,7 +111,7 @@ def resume(
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):
                 with writer.session() as (_, now):
-                    fallback.switch_back(writer.accounts, writer.vec, choice, now)
+                    fallback.switch_back(writer.accounts, choice, now)
             writer.retry_all()
         return of_index(writer.accounts, settings)
 

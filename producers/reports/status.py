@@ -12,7 +12,7 @@ from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, vec, vectors
+from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
@@ -172,7 +172,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
             "failures": [{"path": path or "", "reason": why} for _, why, path in failed],
-            "table": bool(reader and active and not vector_error and vec.usable(reader, active.id)),
+            "table": bool(active and not vector_error),
         },
         "batch": {
             "enabled": rules.enabled,

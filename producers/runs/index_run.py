@@ -164,16 +164,16 @@ def prepare(
         writer.recover()
         if is_asked:
             writer.begin_run()
-            fallback.switch_back(writer.accounts, writer.vec, choice, now)
+            fallback.switch_back(writer.accounts, choice, now)
         else:
             second = choose_fallback(settings, choice, reason="", action="")
-            fallback.start(writer.accounts, writer.vec, choice, second, now)
+            fallback.start(writer.accounts, choice, second, now)
         writer.retry_all(is_asked=is_asked)
         writer.sweep_batches(choice.identity)
         if is_asked:
             _take_up_cancelled(connection, now)
         if re_embed:
-            model_change.forget_vectors(connection, writer.vec, now)
+            model_change.forget_vectors(connection, now)
         plan = make_plan(settings, choice, read_index_state(connection))
         return replace(plan, given_back=writer.given_back)
 

@@ -35,7 +35,6 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.index.vec import VecTables
 from memline.shared.scheduling import model_change, results
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.results import Failure
@@ -98,7 +97,6 @@ class Lifecycle:
     claim: Claim
     accounts: Accounts
     budget: Budget
-    vec: VecTables
     #: Raises ProviderStop when these settings do not lead to the provider of the batch.
     api: Callable[[], BatchApi]
     identity: Identity
@@ -264,7 +262,7 @@ class Lifecycle:
                 results.record_failure(
                     self.accounts, self.identity, batch.token, some, failure, LearnedCaps(), now
                 )
-        model_change.switch_when_complete(self.claim.connection, self.vec)
+        model_change.switch_when_complete(self.claim.connection)
         batch = self.claim.record()
         first_error = next((message for _, message, _ in errors), "")
         if job.state == "done":
@@ -450,7 +448,7 @@ class Lifecycle:
         if piece:
             self._check_stop()
             token, now = self.claim.batch.token, self.claim.clock.now()
-            results.store_vectors(self.accounts, self.vec, self.identity, token, piece, LearnedCaps(), now)
+            results.store_vectors(self.accounts, self.identity, token, piece, LearnedCaps(), now)
             piece.clear()
 
 

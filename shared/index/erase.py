@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from memline.shared.errors import IndexFault
 from memline.shared.index import batches, chunks
 from memline.shared.index.driver import scalar, transaction
-from memline.shared.index.vec import VecTables
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -19,7 +18,7 @@ _TRUNCATE_S = 60.0
 _ATTEMPT_EVERY_S = 0.05
 
 
-def drop_vectors(connection: Connection, vec: VecTables, hashes: Sequence[bytes], now: float) -> int:
+def drop_vectors(connection: Connection, hashes: Sequence[bytes], now: float) -> int:
     """Delete all that was made of texts which no chunk has any more; returns how many vectors.
 
     Batches that hold such a text are cancelled: their files at the provider are removed with them.
@@ -33,10 +32,9 @@ def drop_vectors(connection: Connection, vec: VecTables, hashes: Sequence[bytes]
     removed = 0
     with transaction(connection):
         for digest in gone:
-            query = "SELECT id, identity_id, lease FROM vectors WHERE text_hash = ?"
-            for row_id, identity_id, lease in connection.execute(query, (digest,)).fetchall():
+            query = "SELECT lease FROM vectors WHERE text_hash = ?"
+            for (lease,) in connection.execute(query, (digest,)).fetchall():
                 tokens.add(lease or "")
-                vec.delete(identity_id, row_id)
                 removed += 1
             connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
     for token in tokens - {""}:
@@ -47,8 +45,7 @@ def drop_vectors(connection: Connection, vec: VecTables, hashes: Sequence[bytes]
 def erase(connection: Connection) -> None:
     """Write the whole index anew without what was deleted, and empty its WAL.
 
-    Other processes may have it open. The caller has built the vec0 tables anew. Raises IndexFault when a
-    process reads an old state for too long.
+    Other processes may have it open. Raises IndexFault when one reads an old state for too long.
     """
     if chunks.fts_missing(connection):
         raise IndexFault(

@@ -1,7 +1,7 @@
 """Keep the active vectors of one identity as a float32 matrix in memory, in step with the index.
 
-A long-lived process searches this instead of sqlite-vec: one matrix-vector product, close to memory
-bandwidth, 6 x faster than vec0. It grows in place; the row of a vector that is no longer active is masked
+A long-lived process searches this instead of the rows: one matrix-vector product, close to memory
+bandwidth, 10 x faster. It grows in place; the row of a vector that is no longer active is masked
 and used again for the next new one, so a day of edits neither copies nor leaks.
 
 Needs numpy, which costs 110 ms of CPU to import: one-shot commands do not import this.

@@ -16,8 +16,6 @@ ACTIVE = "active_identity"
 TARGET = "target_identity"
 #: The workspace this index is of.
 WORKSPACE = "workspace"
-#: True when a writer without sqlite-vec changed vectors: the vec0 tables must be rebuilt before use.
-VEC_STALE = "vec_stale"
 #: True when a writer without FTS5 changed chunks: the full-text index must be built again before use.
 FTS_STALE = "fts_stale"
 #: Why the provider in use is not the one that was asked for: {"from", "reason"}.

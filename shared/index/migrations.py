@@ -9,7 +9,6 @@ carries the number of the last one, so that a reader can tell a newer index with
     chunks_fts   FTS5 over `chunk_documents` (external content: the text is stored once)
     identities   what vectors can be compared with each other
     vectors      text hash x identity -> vector, or the state of the work on it; also the embedding cache
-    vec_<id>     vec0 table of the active vectors of identity <id>, rowid = vectors.id
     vector_changes  vectors that became searchable or ceased to be, the newest last
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were
@@ -23,13 +22,20 @@ carries the number of the last one, so that a reader can tell a newer index with
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlite_utils import Database, Migrations
 
 from memline.shared.index import chunks, meta
 
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
 migrations = Migrations("memline")
+
+_VEC0 = "FROM sqlite_master WHERE type = 'table' AND sql GLOB 'CREATE VIRTUAL TABLE vec_* USING vec0*'"
 
 
 def _add_step(version: int, path: Path) -> None:
@@ -39,6 +45,8 @@ def _add_step(version: int, path: Path) -> None:
             if statement.strip():
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {version}")
+        if path.stem.endswith("one_copy_of_a_vector"):
+            _drop_vec0_tables(db.conn)
         if version > 1:
             return
         if chunks.fts_missing(db.conn):
@@ -46,6 +54,26 @@ def _add_step(version: int, path: Path) -> None:
             meta.put(db.conn, meta.FTS_STALE, True)
         else:
             db.execute(chunks.CREATE_FTS)
+
+
+def _drop_vec0_tables(connection: Connection) -> None:
+    """Drop sqlite-vec's copies of the vectors, also where sqlite-vec is not there to do it."""
+    tables = [row[0] for row in connection.execute(f"SELECT name {_VEC0}")]
+    if not tables:
+        return
+    connection.execute("PRAGMA writable_schema = ON")
+    try:
+        # Where SQLite forbids this (`defensive`) they stay, and nothing reads them.
+        with suppress(connection.OperationalError):
+            connection.execute(f"DELETE {_VEC0}")
+    finally:
+        connection.execute("PRAGMA writable_schema = RESET")
+    if connection.execute(f"SELECT name {_VEC0}").fetchone():
+        return
+    parts = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB ? || '_[civr]*'"
+    for table in tables:
+        for (part,) in connection.execute(parts, (table,)).fetchall():
+            connection.execute(f'DROP TABLE "{part}"')
 
 
 for _number, _path in enumerate(sorted(Path(__file__).with_name("schema").glob("m*.sql")), 1):

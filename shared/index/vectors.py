@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from memline.shared.index import token_rows
 from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.vec import VecTables
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ class Backlog:
 
 def want(
     connection: Connection,
-    vec: VecTables,
     identity: IdentityRow,
     texts: Mapping[bytes, int],
     *,
@@ -88,7 +86,6 @@ def want(
     A text never gets a later priority than it has. `job`: the id of the job that wants them, 0 for none.
     """
     cached = 0
-    activated: list[tuple[int, bytes]] = []
     missing: list[tuple[int, bytes, int, int, int]] = []
     for digest, tokens in texts.items():
         row = connection.execute(
@@ -104,11 +101,7 @@ def want(
         if state == "ready":
             cached += 1
             if not is_active:
-                embedding = connection.execute(
-                    "UPDATE vectors SET active = 1, used_at = ? WHERE id = ? RETURNING embedding",
-                    (now, row_id),
-                ).fetchone()[0]
-                activated.append((row_id, embedding))
+                connection.execute("UPDATE vectors SET active = 1, used_at = ? WHERE id = ?", (now, row_id))
         elif priority < old_priority:
             # A live edit needs a text of a job, or a job one that is held back: it moves to the front.
             update = "UPDATE vectors SET priority = ?, job = ? WHERE id = ?"
@@ -118,20 +111,17 @@ def want(
         " VALUES (?, ?, 'wanted', ?, ?, ?)",
         missing,
     )
-    vec.insert(identity.id, identity.vector_dims, activated)
     return cached
 
 
-def release(connection: Connection, vec: VecTables, orphans: Sequence[bytes], now: float) -> None:
+def release(connection: Connection, orphans: Sequence[bytes], now: float) -> None:
     """Turn the vectors of texts that no chunk needs any more into cache; drop what was never embedded."""
     for digest in orphans:
-        deactivated = connection.execute(
+        connection.execute(
             "UPDATE vectors SET active = 0, used_at = ?"
-            " WHERE text_hash = ? AND state = 'ready' AND active = 1 RETURNING identity_id, id",
+            " WHERE text_hash = ? AND state = 'ready' AND active = 1",
             (now, digest),
-        ).fetchall()
-        for identity_id, row_id in deactivated:
-            vec.delete(identity_id, row_id)
+        )
         # What is in flight is stored as cache when it arrives.
         connection.execute(
             "UPDATE vectors SET active = 0 WHERE text_hash = ? AND state = 'leased'", (digest,)
@@ -153,7 +143,6 @@ class Stored:
 
 def store(
     connection: Connection,
-    vec: VecTables,
     identity: IdentityRow,
     rows: Iterable[VectorRow],
     now: float,
@@ -164,20 +153,17 @@ def store(
     """
     stored = 0
     by_job: dict[int, tuple[int, int]] = {}
-    active_rows: list[tuple[int, bytes]] = []
     tokens: list[tuple[int, bytes]] = []
     for row in rows:
         updated = connection.execute(
             "UPDATE vectors SET state = 'ready', embedding = ?, error = '', lease = NULL, attempts = 0,"
             " by_request = 0, used_at = ? WHERE identity_id = ? AND text_hash = ? AND state <> 'ready'"
-            " RETURNING id, active, job, tokens",
+            " RETURNING id, job, tokens",
             (row.vector, now, identity.id, row.hash),
         ).fetchone()
         if updated:
             stored += 1
-            row_id, is_active, job, size = updated
-            if is_active:
-                active_rows.append((row_id, row.vector))
+            row_id, job, size = updated
             if job:
                 texts_before, tokens_before = by_job.get(job, (0, 0))
                 by_job[job] = texts_before + 1, tokens_before + size
@@ -194,7 +180,6 @@ def store(
             " ON CONFLICT (identity_id, text_hash) DO NOTHING",
             (identity.id, row.hash, now, row.vector),
         )
-    vec.insert(identity.id, len(active_rows[0][1]) // 4 if active_rows else 0, active_rows)
     token_rows.store(connection, identity.id, tokens)
     return Stored(count=stored, by_job=by_job)
 
@@ -353,16 +338,14 @@ _COUNT_CACHED = (
 )
 
 
-def take_in(
-    connection: Connection, vec: VecTables, identity: IdentityRow, rows: Sequence[VectorRow], now: float
-) -> int:
+def take_in(connection: Connection, identity: IdentityRow, rows: Sequence[VectorRow], now: float) -> int:
     """Store vectors that were made elsewhere; returns how many this index did not have.
 
     The caller has checked the dimensions. What no chunk needs yet is cached, and kept for a day at least.
     """
     is_ready = "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
     new = [row for row in rows if not scalar(connection, is_ready, identity.id, row.hash)]
-    store(connection, vec, identity, new, now + IMPORTED_KEEP_S)
+    store(connection, identity, new, now + IMPORTED_KEEP_S)
     return len(new)
 
 

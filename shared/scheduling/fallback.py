@@ -19,32 +19,29 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
-from memline.shared.index.vec import VecTables
 from memline.shared.scheduling import health, model_change
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-def start(accounts: Accounts, vec: VecTables, primary: Choice, fallback: Choice | None, now: float) -> None:
+def start(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
     """Embed with the primary from this start on, or with its fallback while the primary's breaker is open."""
     connection = accounts.index
     if primary.identity is not None and is_fallback_active(connection, primary, fallback):
         if health.read(accounts, primary.identity.provider).is_stuck(now):
             return
-        switch_back(accounts, vec, primary, now)
+        switch_back(accounts, primary, now)
     else:
-        model_change.use(accounts, vec, primary, now)
+        model_change.use(accounts, primary, now)
         if primary.identity is not None and _pair(connection) not in (None, _configured(primary, fallback)):
             # The vectors of a pair stay no longer than it is configured; then they are of a former model.
             with transaction(connection):
                 meta.put(connection, meta.FALLBACK_PAIR, None)
-    switch_if_needed(accounts, vec, primary, fallback, now)
+    switch_if_needed(accounts, primary, fallback, now)
 
 
-def switch_if_needed(
-    accounts: Accounts, vec: VecTables, primary: Choice, fallback: Choice | None, now: float
-) -> None:
+def switch_if_needed(accounts: Accounts, primary: Choice, fallback: Choice | None, now: float) -> None:
     """Change over to the fallback when the primary's breaker is open."""
     if primary.identity is None or fallback is None or fallback.identity is None:
         return
@@ -53,7 +50,7 @@ def switch_if_needed(
     target = identities.target(connection)
     if not state.paused or target is None or target.identity.key != primary.identity.key:
         return
-    model_change.use(accounts, vec, fallback, now)
+    model_change.use(accounts, fallback, now)
     with transaction(connection):
         new_target = identities.target(connection)
         assert new_target is not None
@@ -70,9 +67,9 @@ def is_fallback_active(connection: Connection, primary: Choice, fallback: Choice
     return target is not None and target.identity.key == pair[1] and _pair(connection) == pair
 
 
-def switch_back(accounts: Accounts, vec: VecTables, primary: Choice, now: float) -> None:
+def switch_back(accounts: Accounts, primary: Choice, now: float) -> None:
     """Embed with the primary again and put it on trial, whatever that costs."""
-    model_change.use(accounts, vec, primary, now)
+    model_change.use(accounts, primary, now)
     if primary.identity is not None:
         health.retry(accounts, primary.identity.provider, now)
 

@@ -15,7 +15,6 @@ from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import in_slices, scalar, transaction
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.vec import VecTables
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
@@ -27,18 +26,16 @@ if TYPE_CHECKING:
 MAX_FAILED_SHARE = 0.05
 
 
-def use(accounts: Accounts, vec: VecTables, choice: Choice, now: float) -> None:
+def use(accounts: Accounts, choice: Choice, now: float) -> None:
     """Embed with the provider that was chosen.
 
     A process that merely lacks a key changes nothing for those that have it: its texts wait.
     """
     if choice.identity is not None or choice.requested == NONE:
-        retarget(accounts, vec, choice.identity, choice.base_url, now, choice.mark)
+        retarget(accounts, choice.identity, choice.base_url, now, choice.mark)
 
 
-def retarget(
-    accounts: Accounts, vec: VecTables, wanted: Identity | None, base_url: str, now: float, mark: str
-) -> None:
+def retarget(accounts: Accounts, wanted: Identity | None, base_url: str, now: float, mark: str) -> None:
     """Embed texts with `wanted` from now on (None: with nothing); a call that changes nothing is cheap.
 
     `mark` tells one set of secrets from another: with a new one it is another account of the provider.
@@ -69,11 +66,11 @@ def retarget(
             meta.put(connection, meta.ACTIVE, row.id)
     # Also after a crash half-way through, and after a time without any provider.
     if _is_any_text_missing(connection, row.id):
-        _want_all(connection, vec, row, jobs.MODEL, now)
-    switch_when_complete(connection, vec)
+        _want_all(connection, row, jobs.MODEL, now)
+    switch_when_complete(connection)
 
 
-def switch_when_complete(connection: Connection, vec: VecTables) -> None:
+def switch_when_complete(connection: Connection) -> None:
     """Search the target from now on, once nothing of it is pending.
 
     Not when many of its texts failed: then the old vectors find more. A few never delay the rest.
@@ -83,8 +80,6 @@ def switch_when_complete(connection: Connection, vec: VecTables) -> None:
     with transaction(connection):
         # Again, now that no other process can write: one may have changed the target meanwhile.
         if target := _complete(connection):
-            if active := identities.active(connection):
-                vec.drop(active.id)
             meta.put(connection, meta.ACTIVE, target.id)
 
 
@@ -121,7 +116,7 @@ def cache_retired(connection: Connection) -> None:
         in_slices(connection, f"{change} WHERE id IN ({retired} AND state IN ({states}) LIMIT ?)", *kept)
 
 
-def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
+def forget_vectors(connection: Connection, now: float) -> None:
     """Drop every vector of the target, so that all texts are embedded and paid for again."""
     target = identities.target(connection)
     if target is None:
@@ -129,14 +124,13 @@ def forget_vectors(connection: Connection, vec: VecTables, now: float) -> None:
     # Their results are vectors of the kind that is dropped.
     batches.cancel_identity(connection, target.id, reason="all vectors are made anew", now=now)
     with transaction(connection):
-        vec.drop(target.id)
         connection.execute("DELETE FROM vectors WHERE identity_id = ?", (target.id,))
         connection.execute("DELETE FROM leases WHERE identity_id = ?", (target.id,))
         connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (target.id,))
-    _want_all(connection, vec, replace(target, vector_dims=0), jobs.REINDEX, now)
+    _want_all(connection, replace(target, vector_dims=0), jobs.REINDEX, now)
 
 
-def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, kind: str, now: float) -> None:
+def _want_all(connection: Connection, row: IdentityRow, kind: str, now: float) -> None:
     """Make every text of a chunk wanted for this identity, as a job; what is cached is used."""
     last = 0
     what = f"{row.identity.provider} {row.identity.model}".strip()
@@ -155,7 +149,7 @@ def _want_all(connection: Connection, vec: VecTables, row: IdentityRow, kind: st
             # Between two slices it may have been paused, or seem done because all so far was cached.
             jobs.reopen(connection, job.id)
             priority, job_id = jobs.place_of(connection, job.token)
-            vectors.want(connection, vec, row, texts, priority=priority, job=job_id, now=now)
+            vectors.want(connection, row, texts, priority=priority, job=job_id, now=now)
 
 
 def _is_any_text_missing(connection: Connection, identity_id: int) -> bool:

@@ -18,7 +18,6 @@ from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.index.vec import VecTables
 from memline.shared.index.vectors import LeasedTexts
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.health import Health
@@ -55,7 +54,6 @@ class Failure:
 
 def store_vectors(
     accounts: Accounts,
-    vec: VecTables,
     identity: Identity,
     lease: str,
     rows: Sequence[VectorRow],
@@ -76,7 +74,7 @@ def store_vectors(
             first = meta.get(connection, meta.FIRST_ANSWER, {})
             meta.put(connection, meta.FIRST_ANSWER, {**first, "identity": row.id, "lease": lease})
         good = [vector for vector in rows if len(vector.vector) == 4 * dims]
-        new = vectors.store(connection, vec, row, good, now)
+        new = vectors.store(connection, row, good, now)
         stored = new.count
         odd = [vector for vector in rows if len(vector.vector) != 4 * dims]
         failed = 0
@@ -87,7 +85,7 @@ def store_vectors(
             changes.append(
                 lambda was: health.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
             )
-            _contradict_first_answer(connection, vec, row.id, lease)
+            _contradict_first_answer(connection, row.id, lease)
         elif good:
             changes.append(lambda was: health.after_success(was, probe=lease))
             if _is_first_answer_open(connection, row.id, lease):
@@ -178,7 +176,7 @@ def _is_first_answer_open(connection: Connection, identity_id: int, lease: str) 
     return bool(first.get("identity") == identity_id and first["lease"] != lease)
 
 
-def _contradict_first_answer(connection: Connection, vec: VecTables, identity_id: int, lease: str) -> None:
+def _contradict_first_answer(connection: Connection, identity_id: int, lease: str) -> None:
     """Forget an unconfirmed first answer: the texts of both are sent again, and the next answer decides."""
     first = meta.get(connection, meta.FIRST_ANSWER, {})
     count = first.get("contradictions", 0)
@@ -192,4 +190,3 @@ def _contradict_first_answer(connection: Connection, vec: VecTables, identity_id
     )
     connection.execute("DELETE FROM vectors WHERE identity_id = ? AND state = 'ready'", (identity_id,))
     connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (identity_id,))
-    vec.drop(identity_id)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.shared.index import driver, vec
+from memline.shared.index import driver
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
@@ -105,7 +105,7 @@ class SearchIndex:
             if self._vec_enabled:
                 self.vec_error = driver.load_vec(connection, self._extension_path)
             self._vec_loaded = not self.vec_error
-        if not self._vec_loaded or not vec.usable(connection, active.id):
+        if not self._vec_loaded:
             return None
         return SqliteVec(connection, active.id, query)
 

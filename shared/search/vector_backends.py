@@ -1,6 +1,6 @@
 """Compare the vector of a question with the active vectors of an identity.
 
-    SqliteVec     sqlite-vec's own table: one-shot commands (numpy alone costs 110 ms of CPU to import)
+    SqliteVec     the rows, by sqlite-vec: one-shot commands (numpy alone costs 110 ms of CPU to import)
     NumpyMatrix   a cached float32 matrix: long-lived processes, and wherever the extension is missing
 
 Both return the same hits. Each is made for one question. Filters come before the best are chosen: the third
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
 #: (vectors.id, cosine), best first.
 Scored = list[tuple[int, float]]
 
-#: The most rows sqlite-vec returns for one question.
-SQLITE_VEC_LIMIT = 4_096
-
 _IN_FILES = (
     "SELECT vectors.id FROM chunks CROSS JOIN vectors"
     " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
     " WHERE chunks.file_id IN (SELECT value FROM json_each(?))"
 )
 _COSINES = (
-    "SELECT id, 1 - vec_distance_cosine(embedding, ?) FROM vectors"
+    "SELECT id, 1 - vec_distance_cosine(embedding, ?) AS cosine FROM vectors"
     " WHERE identity_id = ? AND state = 'ready' AND active = 1 AND length(embedding) = ?"
-    " AND id IN (SELECT value FROM json_each(?))"
 )
+_GIVEN = " AND id IN (SELECT value FROM json_each(?))"
+_BEST = " ORDER BY cosine DESC, id LIMIT ?"
 
 
 class SqliteVec:
-    """Ask the vec0 table of an identity for the nearest neighbours."""
+    """Have sqlite-vec compare the rows of an identity with the question."""
 
     def __init__(self, connection: Connection, identity_id: int, query: bytes) -> None:
         self._connection = connection
@@ -45,19 +43,17 @@ class SqliteVec:
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
-        values = [self._query, min(limit, SQLITE_VEC_LIMIT)]
-        table = f"vec_{int(self._identity_id)}"
-        select = f"SELECT rowid, 1 - distance FROM {table} WHERE embedding MATCH ? AND k = ?"
+        select = _COSINES
+        values: list[object] = [self._query, self._identity_id, len(self._query)]
         if files is not None:
-            select += f" AND rowid IN ({_IN_FILES})"
+            select += f" AND id IN ({_IN_FILES})"
             values += [self._identity_id, files]
-        rows = self._connection.execute(select, values).fetchall()
-        return sorted(rows, key=lambda scored: (-scored[1], scored[0]))
+        return self._connection.execute(select + _BEST, (*values, limit)).fetchall()
 
     def cosines(self, vector_ids: Iterable[int]) -> dict[int, float]:
         """Return vectors.id -> cosine, for those of `vector_ids` that are active."""
         values = (self._query, self._identity_id, len(self._query), json_ids(vector_ids))
-        return dict(self._connection.execute(_COSINES, values).fetchall())
+        return dict(self._connection.execute(_COSINES + _GIVEN, values).fetchall())
 
 
 class NumpyMatrix:

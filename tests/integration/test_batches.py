@@ -64,7 +64,7 @@ def test_a_first_index_goes_by_one_batch_and_leaves_nothing_at_the_provider(
     assert place.rows("SELECT state, outcome, rows, stored FROM batches") == [
         ("closed", "done", texts, texts)
     ]
-    assert len(place.contents().vec_table) == texts
+    assert len(place.contents().vectors) == texts
 
 
 def test_with_a_bad_key_nothing_goes_out_and_with_the_right_one_all_goes_by_batch(

@@ -230,7 +230,6 @@ class Desk:
             claim=claim,
             accounts=self.writer.accounts,
             budget=self.writer.budget,
-            vec=self.writer.vec,
             api=self._reach,
             identity=MODEL_A,
             agent="main",

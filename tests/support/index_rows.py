@@ -11,7 +11,9 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
+from memline.shared.index.driver import scalar
 from memline.shared.index.jobs import Job
+from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
 from memline.shared.providers import RequestCaps
@@ -77,13 +79,13 @@ def fail(writer: IndexWriter, request: Request, kind: str, *, retry_after_s: flo
 def use(writer: IndexWriter, choice: Choice) -> None:
     """Embed with the provider of a choice from now on."""
     with writer.session() as (_, now):
-        model_change.use(writer.accounts, writer.vec, choice, now)
+        model_change.use(writer.accounts, choice, now)
 
 
 def forget_vectors(writer: IndexWriter) -> None:
     """Drop every vector, as `index --re-embed` does."""
     with writer.session() as (connection, now):
-        model_change.forget_vectors(connection, writer.vec, now)
+        model_change.forget_vectors(connection, now)
 
 
 def make_job(writer: IndexWriter, *paths: str, now_ns: int = 0, force: bool = False) -> Job:
@@ -130,13 +132,14 @@ def backlog(writer: IndexWriter) -> Backlog:
 
 
 def nearest(writer: IndexWriter, text: str) -> list[str]:
-    """The texts of the vec0 table of the searched model, the nearest to `text` first."""
+    """The texts that have a vector of the searched model, the nearest to `text` first."""
     active = identities.active(writer.connection)
     assert active is not None
-    rows = writer.connection.execute(
-        f"SELECT chunks.text FROM vec_{active.id} AS vec JOIN vectors ON vectors.id = vec.rowid"
-        " JOIN chunks ON chunks.text_hash = vectors.text_hash WHERE vec.embedding MATCH ? AND k = 10"
-        " ORDER BY vec.distance",
-        (vector_of(text),),
+    matrix = VectorMatrix(active.id, active.vector_dims)
+    matrix.refresh(writer.connection)
+    found = matrix.search(vector_of(text)).top(10)
+    text_of = (
+        "SELECT chunks.text FROM chunks JOIN vectors ON vectors.text_hash = chunks.text_hash"
+        " WHERE vectors.id = ?"
     )
-    return [row[0] for row in rows]
+    return [scalar(writer.connection, text_of, vector_id) for vector_id, _ in found]

@@ -27,7 +27,6 @@ def assert_as_undisturbed(place: Place, folder: Path) -> None:
     assert found.files == right.files
     assert found.chunks == right.chunks
     assert found.vectors == right.vectors
-    assert found.vec_table == right.vectors
 
 
 def assert_paid_once(server: EmbeddingServer, *, but: Collection[str] = (), at_most: int = 0) -> None:

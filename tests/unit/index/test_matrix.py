@@ -171,7 +171,7 @@ def test_after_any_change_of_the_index_it_is_as_if_it_were_loaded_now(
 
     def all_vectors_anew() -> None:
         with filled.session() as (connection, now):
-            model_change.forget_vectors(connection, filled.vec, now)
+            model_change.forget_vectors(connection, now)
 
     def a_pruned_cache() -> None:
         with filled.session() as (connection, now):

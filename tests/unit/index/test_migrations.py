@@ -166,3 +166,33 @@ def test_a_paused_provider_of_schema_1_keeps_its_pause_and_its_caps(path: Path) 
     assert (state.state, state.reason, state.action, state.max_rows) == ("open", "no quota", "pay", 64)
     assert (state.shrunk_rows, state.quick_answers, state.limited_rows) == (0, 0, 0)
     assert state.probe_at == 1_750_000_000
+
+
+@pytest.mark.skipif(not driver.can_load_extensions(), reason="this SQLite library cannot load sqlite-vec")
+def test_the_second_copies_of_vectors_go_without_sqlite_vec_and_the_vectors_stay(path: Path) -> None:
+    with closing(old_index(path, before="m014_one_copy_of_a_vector")) as old:
+        assert driver.load_vec(old) == ""
+        old.execute(
+            "INSERT INTO identities (key, provider, model, endpoint, dims, scheme, vector_dims, created_at)"
+            " VALUES (?, 'openai', 'a', '', 0, '', 4, 1.0)",
+            (MODEL.key,),
+        )
+        old.execute(
+            "INSERT INTO vectors (identity_id, text_hash, state, embedding) VALUES (1, x'01', 'ready', ?)",
+            (vector_of("pears"),),
+        )
+        for number in (1, 12):
+            old.execute(
+                f"CREATE VIRTUAL TABLE vec_{number} USING vec0(embedding float[4] distance_metric=cosine)"
+            )
+            old.execute(f"INSERT INTO vec_{number} (rowid, embedding) VALUES (1, ?)", (vector_of("pears"),))
+
+    with closing(IndexWriter(path)) as writer:
+        names = {row[0] for row in writer.connection.execute("SELECT name FROM sqlite_master")}
+        rows = writer.connection.execute("SELECT text_hash, embedding FROM vectors").fetchall()
+        checked = writer.connection.execute("PRAGMA integrity_check").fetchall()
+
+    assert not [name for name in names if name.startswith("vec_")]
+    assert {"vectors", "vector_changes", "vectors_updated"} <= names
+    assert rows == [(b"\x01", vector_of("pears"))]
+    assert checked == [("ok",)]

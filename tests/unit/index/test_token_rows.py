@@ -65,7 +65,7 @@ def test_a_vector_takes_its_token_vectors_along_when_it_goes(searched: IndexWrit
 
 def test_vectors_that_are_made_anew_lose_the_old_ones(searched: IndexWriter) -> None:
     with searched.session() as (connection, now):
-        model_change.forget_vectors(connection, searched.vec, now)
+        model_change.forget_vectors(connection, now)
 
     assert stored(searched) == []
 

@@ -32,17 +32,17 @@ def target(writer: IndexWriter) -> Identity:
 
 def start(writer: IndexWriter, second: Choice | None = SECOND) -> None:
     with writer.session() as (_, now):
-        fallback.start(writer.accounts, writer.vec, FIRST, second, now)
+        fallback.start(writer.accounts, FIRST, second, now)
 
 
 def switch_if_needed(writer: IndexWriter, second: Choice) -> None:
     with writer.session() as (_, now):
-        fallback.switch_if_needed(writer.accounts, writer.vec, FIRST, second, now)
+        fallback.switch_if_needed(writer.accounts, FIRST, second, now)
 
 
 def switch_back(writer: IndexWriter) -> None:
     with writer.session() as (_, now):
-        fallback.switch_back(writer.accounts, writer.vec, FIRST, now)
+        fallback.switch_back(writer.accounts, FIRST, now)
 
 
 @pytest.fixture

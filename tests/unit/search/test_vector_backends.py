@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from memline.shared.config.schema import Query
-from memline.shared.index import driver, vec
+from memline.shared.index import driver
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Hit, SearchRequest
 from memline.shared.search.retrieve import retrieve
@@ -141,14 +141,6 @@ def test_without_numpy_a_long_lived_process_uses_the_extension(
     monkeypatch.setitem(sys.modules, "memline.shared.index.matrix", None)
 
     assert way_of(opened(long_lived=True), filled) is SqliteVec
-
-
-def test_a_table_that_is_out_of_date_is_not_searched(
-    filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vec, "usable", lambda connection, identity_id: False)
-
-    assert way_of(opened(), filled) is NumpyMatrix
 
 
 def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
