@@ -295,7 +295,7 @@ class IndexWriter:
         return max(due - now, 0.0)
 
     def sweep(self) -> None:
-        """Free expired leases, try failed texts again, prune the cache."""
+        """Free expired leases, try failed texts again, prune the cache, finish what a dead command left half."""
         with self.session() as (connection, now):
             target = identities.target(connection)
             with transaction(connection):
@@ -309,6 +309,7 @@ class IndexWriter:
                 self.budget.end_run()
                 self._note_ceiling(None)
             vectors.prune_cache(connection, self._cache_entries, now)
+            jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:

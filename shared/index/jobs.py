@@ -9,8 +9,8 @@ A job begins with the files it has to read, a row of `job_files` each; the row g
 file, however it came. Its texts carry its id (`vectors.job`), so what is left is counted where it is kept.
 Only what was done is counted up, in the transaction that does it: rows that are ready change hands later.
 
-All functions run inside the caller's transaction, but for `finish_settled`, `pause`, `resume`, `cancel` and
-`take_up_cancelled`.
+All functions run inside the caller's transaction, but for `finish_settled`, `pause`, `resume`, `cancel`,
+`take_up_cancelled` and `move_misplaced`.
 """
 
 from __future__ import annotations
@@ -298,7 +298,7 @@ def pause(connection: Connection, job: Job, *, by: str, now: float) -> bool:
 
     Requests in flight end as usual, and a live edit takes its texts out of the job.
     """
-    return _hold(connection, job, PAUSED, vectors.PAUSED, by, now) > -1
+    return _hold(connection, job, PAUSED, by, now) > -1
 
 
 def resume(connection: Connection, job: Job, *, by: str, now: float) -> bool:
@@ -306,7 +306,7 @@ def resume(connection: Connection, job: Job, *, by: str, now: float) -> bool:
     with transaction(connection):
         if not _change(connection, job.id, (PAUSED,), RUNNING, "resumed", by, now):
             return False
-    vectors.change_priority(connection, vectors.PAUSED, vectors.BACKFILL, job=job.id)
+    _move_texts(connection, job.id, RUNNING)
     return True
 
 
@@ -316,7 +316,7 @@ def cancel(connection: Connection, job: Job, *, by: str, now: float) -> tuple[in
     None when it has ended already. Its texts stay known as missing, until a later job takes them up.
     """
     files = scalar(connection, "SELECT count(*) FROM job_files WHERE job = ?", job.id)
-    texts = _hold(connection, job, CANCELLED, vectors.CANCELLED, by, now)
+    texts = _hold(connection, job, CANCELLED, by, now)
     return None if texts < 0 else (files, texts)
 
 
@@ -330,7 +330,36 @@ def take_up_cancelled(connection: Connection, job: Job) -> int:
     return texts
 
 
-def _hold(connection: Connection, job: Job, state: str, priority: int, by: str, now: float) -> int:
+def move_misplaced(connection: Connection) -> None:
+    """Give texts the priority of their job's state, where the process that changed the state died before it did.
+
+    Else texts of a job that was resumed would wait for ever, and those of a paused one be sent.
+    """
+    for job_id, state in connection.execute(_MISPLACED).fetchall():
+        _move_texts(connection, job_id, state)
+
+
+#: Jobs with texts at another priority than that of their state; a live edit is first whatever the state. By the
+#: index of the backlog, since it is asked every few seconds.
+_MISPLACED = f"""
+SELECT id, state FROM jobs WHERE EXISTS (
+    SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased', 'failed') AND state <> 'ready'
+        AND identity_id IN (SELECT identities.id FROM identities)
+        AND priority IN ({vectors.BACKFILL}, {vectors.CANCELLED}, {vectors.PAUSED})
+        AND priority <> CASE jobs.state WHEN '{PAUSED}' THEN {vectors.PAUSED}
+                                        WHEN '{CANCELLED}' THEN {vectors.CANCELLED} ELSE {vectors.BACKFILL} END
+        AND vectors.job = jobs.id)
+"""
+
+
+def _move_texts(connection: Connection, job_id: int, state: str) -> int:
+    """Give the texts of a job the priority of its state; returns how many were wanted."""
+    priority = _PRIORITY.get(state, vectors.BACKFILL)
+    others = {vectors.BACKFILL, vectors.CANCELLED, vectors.PAUSED} - {priority}
+    return sum(vectors.change_priority(connection, old, priority, job=job_id) for old in others)
+
+
+def _hold(connection: Connection, job: Job, state: str, by: str, now: float) -> int:
     """Keep the texts of a job back; returns how many, -1 when its state does not allow it."""
     allowed = (RUNNING,) if state == PAUSED else (RUNNING, PAUSED)
     with transaction(connection):
@@ -339,10 +368,7 @@ def _hold(connection: Connection, job: Job, state: str, priority: int, by: str, 
             return -1
         if state == CANCELLED:
             connection.execute("DELETE FROM job_files WHERE job = ?", (job.id,))
-    held = 0
-    for old in {vectors.BACKFILL, vectors.PAUSED} - {priority}:
-        held += vectors.change_priority(connection, old, priority, job=job.id)
-    return held
+    return _move_texts(connection, job.id, state)
 
 
 def _change(

@@ -243,3 +243,32 @@ def test_the_states_of_jobs_are_found_by_an_index_alone(desk: IndexWriter) -> No
     assert any(
         "vectors_backlog (state=? AND identity_id=? AND priority=? AND job=?)" in step for step in steps
     ), steps
+
+
+@pytest.mark.parametrize(
+    ("verbs", "sent"), [(("pause", "resume"), 2), (("pause",), 0), (("cancel",), 0), (("pause", "cancel"), 0)]
+)
+def test_a_command_that_died_before_it_moved_the_texts_is_finished_by_the_sweep(
+    desk: IndexWriter, monkeypatch: pytest.MonkeyPatch, verbs: tuple[str, ...], sent: int
+) -> None:
+    job = make_job(desk, "a.md", "b.md")
+    desk.store_file(file_row("a.md", "apples", "pears"), job=job.token)
+    for verb in verbs[:-1]:
+        change(desk, verb, again(desk, job))
+    with monkeypatch.context() as patched:
+        patched.setattr(vectors, "change_priority", killed)
+        with pytest.raises(KeyboardInterrupt):
+            change(desk, verbs[-1], again(desk, job))
+
+    desk.sweep()
+
+    assert len(texts(lease_all(desk))) == sent
+    held = {"paused": 0, "cancelled": 0}
+    if not sent:
+        held["paused" if verbs == ("pause",) else "cancelled"] = 2
+    counted = backlog(desk)
+    assert {name: getattr(counted, name) for name in held} == held
+
+
+def killed(*_: object, **__: object) -> int:
+    raise KeyboardInterrupt
