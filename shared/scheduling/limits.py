@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 #: are nearer to each other there. Without them a fleet made 61 requests in a minute that allowed 60.
 WINDOW_S = 62.0
 
+#: Seconds ahead that a place is given at most. One further ahead was given before the clock was set back, and
+#: texts would wait for all of that time, also without any limit.
+MAX_AHEAD_S = 2 * WINDOW_S
+
 #: Part of a limit that only questions use.
 QUESTION_SHARE = 10
 
@@ -100,7 +104,9 @@ class FileLimits:
         with self._file.writing() as connection:
             # Read here: another process may have held the file.
             now = self._clock.now()
-            connection.execute("DELETE FROM places WHERE at <= ?", (now - WINDOW_S,))
+            connection.execute(
+                "DELETE FROM places WHERE at <= ? OR at > ?", (now - WINDOW_S, now + MAX_AHEAD_S)
+            )
             at = max(now, _retry_at(connection, account))
             at = max(at, _next_place(connection, account, "requests", requests, max_requests))
             at = max(at, _next_place(connection, account, "tokens", tokens, max_tokens))

@@ -141,6 +141,13 @@ def test_a_cooldown_keeps_all_callers_waiting_and_is_never_cut_short(
     assert limits.take("openai", tokens=1) == 0
 
 
+def test_a_clock_that_was_set_back_keeps_no_text_waiting(limits: FileLimits, clock: ManualClock) -> None:
+    limits.take("openai", tokens=1)
+    clock.advance(-3_600)
+
+    assert limits.take("openai", tokens=1, max_requests=10) == 0
+
+
 def test_two_processes_share_a_minute_also_when_one_of_them_is_killed(path: Path, clock: ManualClock) -> None:
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=take_for_ever, args=(path, clock, 40)) for _ in range(2)]
