@@ -295,7 +295,7 @@ class IndexWriter:
         return max(due - now, 0.0)
 
     def sweep(self) -> None:
-        """Free expired leases, try failed texts again, prune the cache, finish what a dead command left half."""
+        """Free expired leases, try failed texts again, prune the cache, finish what dead commands began."""
         with self.session() as (connection, now):
             target = identities.target(connection)
             with transaction(connection):

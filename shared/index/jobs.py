@@ -331,7 +331,7 @@ def take_up_cancelled(connection: Connection, job: Job) -> int:
 
 
 def move_misplaced(connection: Connection) -> None:
-    """Give texts the priority of their job's state, where the process that changed the state died before it did.
+    """Give texts the priority of their job's state, where the process that changed it died before it did so.
 
     Else texts of a job that was resumed would wait for ever, and those of a paused one be sent.
     """
@@ -339,15 +339,16 @@ def move_misplaced(connection: Connection) -> None:
         _move_texts(connection, job_id, state)
 
 
-#: Jobs with texts at another priority than that of their state; a live edit is first whatever the state. By the
-#: index of the backlog, since it is asked every few seconds.
+#: Jobs with texts at another priority than that of their state; a live edit is first whatever the state. By
+#: the index of the backlog, since it is asked every few seconds.
 _MISPLACED = f"""
 SELECT id, state FROM jobs WHERE EXISTS (
     SELECT 1 FROM vectors WHERE state IN ('wanted', 'leased', 'failed') AND state <> 'ready'
         AND identity_id IN (SELECT identities.id FROM identities)
         AND priority IN ({vectors.BACKFILL}, {vectors.CANCELLED}, {vectors.PAUSED})
-        AND priority <> CASE jobs.state WHEN '{PAUSED}' THEN {vectors.PAUSED}
-                                        WHEN '{CANCELLED}' THEN {vectors.CANCELLED} ELSE {vectors.BACKFILL} END
+        AND priority <> CASE jobs.state
+            WHEN '{PAUSED}' THEN {vectors.PAUSED} WHEN '{CANCELLED}' THEN {vectors.CANCELLED}
+            ELSE {vectors.BACKFILL} END
         AND vectors.job = jobs.id)
 """
 
