@@ -2,7 +2,8 @@
 
 A candidate is a chunk that a retriever found. What holds the ids and quoted phrases of the question comes
 first, then what holds all of it. Within these, `weighted` adds the bm25 of a chunk over the best bm25 of this
-question, and the cosine as it is; `rrf` adds reciprocal ranks. The score that is shown is another: how much
+question, the cosine as it is, and late interaction over the best of this question where there are token
+vectors; `rrf` adds reciprocal ranks. The score that is shown is another: how much
 of the question the chunk holds, and the cosine, so that 1 means the same in every answer.
 Two options reorder the result: older dated notes decay, and near-duplicates make room.
 """
@@ -25,6 +26,10 @@ DECIMALS = 6
 
 #: The highest score that is shown of what does not hold everything that was asked.
 NEARLY = 0.999
+
+#: What the cosine of a chunk and its late interaction each weigh, of the weight of vectors. 0.5 to 1 measured
+#: alike.
+LATE_WEIGHT = 0.7
 
 #: The usual constant of reciprocal rank fusion.
 RRF_K = 60
@@ -59,6 +64,10 @@ class Candidate:
     #: Cosine, also of chunks that only the keyword retriever found; None without a vector.
     cosine: float | None = None
     vector_rank: int = 0
+    #: Late interaction with the question (`shared.search.late`), 0 … 1; None when it was not computed.
+    late: float | None = None
+    #: `late` over the best of the question, 0 … 1.
+    late_share: float = 0.0
     #: PATH, NAME or STEM when the question names the file; 0 otherwise.
     named: int = 0
     path: str = ""
@@ -140,13 +149,18 @@ def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool,
     if text_weight + vector_weight <= 0:
         text_weight, vector_weight = float(keyword), float(vector)
     whole = (text_weight + vector_weight) or 1.0
-    meaning = vector_weight * max(0.0, candidate.cosine or 0.0)
+    meaning = share = vector_weight * max(0.0, candidate.cosine or 0.0)
+    if candidate.late is not None:
+        whole += (2 * LATE_WEIGHT - 1) * vector_weight
+        meaning, share = (
+            LATE_WEIGHT * (meaning + vector_weight * late) for late in (candidate.late, candidate.late_share)
+        )
     absolute = (text_weight * candidate.coverage + meaning) / whole
     if settings.fusion == "rrf":
         fused = text_weight * _reciprocal(candidate.keyword_rank)
         fused += vector_weight * _reciprocal(candidate.vector_rank)
     else:
-        fused = text_weight * candidate.keyword + meaning
+        fused = text_weight * candidate.keyword + share
     fused /= whole
     boost = (WHOLE_BOOST if is_name else BOOST).get(candidate.named, 0.0)
     candidate.fused = round(fused + boost * (1.0 - fused), DECIMALS)

@@ -22,7 +22,8 @@ nothing. Other forms of a word count a third, a term that is nowhere gives way t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -106,6 +107,8 @@ class KeywordHits:
     terms: tuple[Term, ...] = ()
     #: The words, as typed, of which no form stands in what was searched.
     missing: tuple[str, ...] = ()
+    #: idf of the plain words of the question, by label.
+    rarity: Mapping[str, float] = field(default_factory=dict)
 
 
 class _Way(NamedTuple):
@@ -147,6 +150,7 @@ class _KeywordSearch:
         missing: list[Term] = []
         found: list[tuple[Term, list[_Way]]] = []
         idfs: list[float] = []
+        rarity: dict[str, float] = {}
         words = {term.label for term in terms if term.is_word}
         with_forms = set(islice((term.label for term in terms if term.is_word), MAX_TERMS))
         for term in terms:
@@ -155,8 +159,11 @@ class _KeywordSearch:
                 missing.append(term)
             if ways:
                 found.append((term, ways))
+            idf = _idf(self._total, ways[0].df if ways else 0)
             if term.typed:
-                idfs.append(_idf(self._total, ways[0].df if ways else 0))
+                idfs.append(idf)
+            if term.is_word:
+                rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
         lookups = [_Lookup(term, ways, _idf(self._total, ways[0].df) / mass) for term, ways in found]
         # The rarest first; sorting keeps the order of the question among equals.
@@ -169,6 +176,7 @@ class _KeywordSearch:
             match=any_of(dict.fromkeys(way.match for lookup in chosen for way in lookup.ways)),
             terms=tuple(term for term in terms if id(term) in kept),
             missing=_names(missing, terms),
+            rarity=rarity,
         )
 
     def _ways(self, term: Term, words: set[str], *, with_forms: bool) -> tuple[list[_Way], bool]:

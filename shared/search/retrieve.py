@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import Query
 from memline.shared.errors import ProviderError
-from memline.shared.index import driver, identities, meta
+from memline.shared.index import driver, identities, meta, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate
@@ -55,6 +55,8 @@ class QueryVector:
 
     embedding: bytes
     identity_id: int
+    #: Token vectors of the question (`shared.embedders.token_vectors`); empty without a local model.
+    tokens: bytes = b""
 
 
 class ModelSwitched(Exception):
@@ -136,6 +138,8 @@ class _Search:
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     keyword: KeywordHits = field(default_factory=KeywordHits)
+    #: Lists the words of the question that met words of a chunk (id, text); None without token vectors.
+    meetings: Callable[[int, str], list[dict[str, Any]]] | None = None
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
@@ -159,6 +163,8 @@ class _Search:
             cosines = retrievers.cosines(connection, backend, vector.identity_id, unknown)
             for chunk_id, cosine in cosines.items():
                 candidates[chunk_id].cosine = round(cosine, DECIMALS)
+            if vector.tokens and hybrid.late:
+                self._compare_tokens(candidates, vector)
         has_vector, is_name = backend is not None, question.is_name
         for each in candidates.values():
             fusion.fuse(each, hybrid, keyword=has_keyword, vector=has_vector, is_name=is_name)
@@ -166,6 +172,29 @@ class _Search:
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
         return self._rerank(kept, notes_first=notes_first)
+
+    def _compare_tokens(self, candidates: dict[int, Candidate], vector: QueryVector) -> None:
+        """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
+        rows = token_rows.read(self.connection, vector.identity_id, json_ids(candidates))
+        if not rows:
+            return
+        # Here, because only local models have token vectors, and numpy costs 110 ms.
+        from memline.shared.search import late
+
+        fitted = token_rows.projection(self.connection, vector.identity_id)
+        asked = late.question_tokens(self.question.text, vector.tokens, fitted, self.keyword.rarity)
+        if asked is None:
+            return
+        packed = dict(rows)
+        self.meetings = lambda chunk_id, text: (
+            late.meetings(asked, packed[chunk_id], fitted, text) if chunk_id in packed else []
+        )
+        scores = late.scores(asked, rows, fitted)
+        best = max(scores.values(), default=0.0) or 1.0
+        for chunk_id, candidate in candidates.items():
+            score = scores.get(chunk_id, min(max(candidate.cosine or 0.0, 0.0), best))
+            candidate.late = round(score, DECIMALS)
+            candidate.late_share = round(score / best, DECIMALS)
 
     def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:
         active = identities.active(self.connection)
@@ -264,6 +293,10 @@ class _Search:
             "keywordRank": candidate.keyword_rank,
             "cosine": candidate.cosine,
             "vectorRank": candidate.vector_rank,
+            "late": candidate.late,
+            "met": self.meetings(candidate.chunk_id, self._texts_of([candidate])[candidate.chunk_id])
+            if self.meetings
+            else [],
             "named": _TIER_WORDS[candidate.named],
             "fused": candidate.fused,
             "decay": candidate.decay,

@@ -12,6 +12,7 @@ from functools import partial
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
+from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities, ledger, meta
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.scheduling import health
@@ -152,7 +153,9 @@ class MemorySearch:
         return replace(answer, notice=why)
 
     def _embed(self, text: str, active: identities.IdentityRow, state: health.Health) -> QueryVector:
-        return QueryVector(embedding=self._embedder.embed(text, active, state), identity_id=active.id)
+        vector = self._embedder.embed(text, active, state)
+        tokens = vector.tokens if isinstance(vector, LateVector) else b""
+        return QueryVector(embedding=vector, identity_id=active.id, tokens=tokens)
 
 
 class AnswerCache:

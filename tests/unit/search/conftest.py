@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
+import numpy as np
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.index import identities
+from memline.shared.embedders import token_vectors
+from memline.shared.index import identities, token_rows
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.retrieve import QueryVector
@@ -70,6 +75,17 @@ class Notes:
         self.writer.recover()
         self.active = identities.active(self.writer.connection)
 
+    def give_tokens(self, *paths: str) -> None:
+        """Give the texts of these files token vectors: one direction a word, whatever its case."""
+        marks = ",".join("?" * len(paths))
+        rows = self.writer.connection.execute(
+            "SELECT vectors.id, identity_id, chunks.text FROM vectors JOIN chunks USING (text_hash)"
+            f" JOIN files ON files.id = chunks.file_id WHERE files.path IN ({marks})",
+            paths,
+        )
+        for vector_id, identity_id, text in rows.fetchall():
+            token_rows.store(self.writer.connection, identity_id, [(vector_id, tokens_of(text))])
+
     def question(self, text: str) -> bytes:
         return self.embedder.embed_query(text, timeout_s=1)
 
@@ -77,6 +93,16 @@ class Notes:
         """The vector of a question, under the identity that was active after the last `embed`."""
         identity_id = 0 if self.active is None else self.active.id
         return QueryVector(embedding=self.question(text), identity_id=identity_id)
+
+    def vector_with_tokens(self, text: str) -> QueryVector:
+        return replace(self.vector(text), tokens=tokens_of(text))
+
+
+def tokens_of(text: str) -> bytes:
+    """Token vectors of a text: a direction of its own for every word."""
+    words = [(match.start(), match[0].lower()) for match in re.finditer(r"\w+", text)]
+    rows = np.array([np.random.default_rng(crc32(word.encode())).normal(size=64) for _, word in words])
+    return token_vectors.pack([place for place, _ in words], rows.reshape(-1, 64).astype(np.float32))
 
 
 @pytest.fixture

@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
 from memline.shared.search import late
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.retrieve import retrieve
+from tests.unit.search.conftest import Notes
 
 #: A direction a word.
 WORDS = ("deploy", "failed", "rollback", "tuesday", "coffee", "reset")
@@ -92,3 +97,77 @@ def test_scores_agree_with_the_formula_written_out() -> None:
             squares = cosines[:, inside].max(1) ** 2
             best = max(best, float(squares @ np.array([1, 2, 5]) / 8))
     assert found == {1: pytest.approx(best, abs=0.02)}
+
+
+SCATTERED = (
+    "The boiler is old. " + "Birds sing in the garden. " * 12 + "Nothing about a valve or the pressure."
+)
+TOGETHER = "The valve of the boiler lost pressure. " + "Birds sing in the garden. " * 14
+
+
+def found(notes: Notes, index: SearchIndex, **hybrid: bool) -> list[Hit]:
+    request = SearchRequest(query="boiler valve pressure", explain=True)
+    settings = Query(hybrid=Hybrid(**hybrid))
+    return list(retrieve(index, request, settings, embed_query=notes.vector_with_tokens).hits)
+
+
+def late_of(hit: Hit) -> float | None:
+    assert hit.explanation is not None
+    score = hit.explanation["late"]
+    assert score is None or isinstance(score, float)
+    return score
+
+
+def test_the_note_that_holds_the_words_together_comes_first(notes: Notes, index: SearchIndex) -> None:
+    notes.add("a.md", SCATTERED)
+    notes.add("b.md", TOGETHER)
+    notes.embed()
+    notes.give_tokens("a.md", "b.md")
+
+    together, scattered = found(notes, index)
+
+    assert (together.path, scattered.path) == ("b.md", "a.md")
+    assert late_of(together) == pytest.approx(1, abs=0.02)
+    assert (late_of(scattered) or 0) < 0.8
+    assert 0 <= scattered.score <= together.score <= 1
+
+
+def test_explain_says_which_word_met_which(notes: Notes, index: SearchIndex) -> None:
+    notes.add("a.md", "Old pipes.\nThe boiler needs a new VALVE")
+    notes.embed()
+    notes.give_tokens("a.md")
+
+    (hit,) = found(notes, index)
+
+    assert hit.explanation is not None
+    met = {each["word"]: (each["met"], each["cosine"]) for each in hit.explanation["met"]}
+    assert met["boiler"] == ("boiler", pytest.approx(1, abs=0.02))
+    assert met["valve"] == ("VALVE", pytest.approx(1, abs=0.02))
+    assert met["pressure"][1] < 0.6
+
+
+def test_without_token_vectors_or_with_late_off_nothing_changes(notes: Notes, index: SearchIndex) -> None:
+    notes.add("a.md", SCATTERED)
+    notes.add("b.md", TOGETHER)
+    notes.embed()
+    request = SearchRequest(query="boiler valve pressure", explain=True)
+    plain = list(retrieve(index, request, Query(), embed_query=notes.vector).hits)
+    assert found(notes, index) == plain
+
+    notes.give_tokens("a.md", "b.md")
+
+    assert found(notes, index, late=False) == plain
+    assert found(notes, index) != plain
+
+
+def test_a_chunk_without_token_vectors_is_compared_by_its_cosine(notes: Notes, index: SearchIndex) -> None:
+    notes.add("a.md", SCATTERED)
+    notes.add("b.md", TOGETHER)
+    notes.embed()
+    notes.give_tokens("a.md")
+
+    by_path = {hit.path: hit for hit in found(notes, index)}
+
+    assert late_of(by_path["b.md"]) == pytest.approx(
+        min(by_path["b.md"].vector_score, late_of(by_path["a.md"]) or 0)
+    )
