@@ -11,7 +11,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, IndexNotOurs
 from memline.shared.index import chunks, copies, meta, vectors
-from memline.shared.index.driver import faults, move_aside, open_writer, refuse_foreign
+from memline.shared.index.driver import faults, file_id, move_aside, open_writer, refuse_foreign
 from memline.shared.store import IndexWriter
 from memline.shared.sync import freshness
 from memline.shared.values import value
@@ -96,10 +96,11 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     if index.exists() and index.samefile(saved.path):
         raise ConfigError(f"{saved.path} is the index itself", hint="name a backup")
     with copies.staged(saved.path, index) as stage:
+        found = file_id(index)
         try:
             live = open_writer(index)
         except IndexCorrupt:
-            move_aside(index, clock.now())
+            move_aside(index, clock.now(), found)
             live = open_writer(index)
         with closing(live):
             with closing(IndexWriter(stage, clock=clock)) as writer:

@@ -130,6 +130,7 @@ def bring_up_to_date(
     """
     clock = clock or SystemClock()
     for restarts_left in range(MAX_RESTARTS, -1, -1):
+        found = file_id(agent.index_path)
         try:
             started_ns = clock.now_ns()
             plan = prepare(agent, re_embed=re_embed, clock=clock)
@@ -144,8 +145,9 @@ def bring_up_to_date(
                 raise
             then = "the run begins again"
             if isinstance(error, IndexCorrupt):
-                aside = move_aside(agent.index_path, clock.now())
-                then = f"it was moved to {aside}, and the index is built again from the files"
+                aside = move_aside(agent.index_path, clock.now(), found)
+                then = f"it was moved to {aside}, and" if aside else "it was replaced, and"
+                then = f"{then} the index is built again from the files"
             on_note(f"{error.message}; {then}.")
     raise AssertionError("the last run returns or raises")
 

@@ -13,7 +13,7 @@ from memline.producers.watching.follow import TICK_S, Follower
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt
-from memline.shared.index.driver import move_aside
+from memline.shared.index.driver import file_id, move_aside
 from memline.shared.logs import Log
 from memline.shared.queue import broker
 
@@ -41,14 +41,17 @@ def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.
     A damaged index is moved aside and built again. Raises what keeps it from starting.
     """
     while not stop.is_set():
+        found = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
             _run(settings, agents, stop, on_note)
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:
                 raise
-            aside = move_aside(damaged.index_path, SystemClock().now())
-            on_note(f"{error.message}; it was moved to {aside} and is built again from the files.")
+            path = damaged.index_path
+            aside = move_aside(path, SystemClock().now(), found[path])
+            then = f"it was moved to {aside} and" if aside else "it"
+            on_note(f"{error.message}; {then} is built again from the files.")
 
 
 def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Event, on_note: Note) -> None:

@@ -8,8 +8,8 @@ wait for each other. A crash between the two leaves a probe that is found lost, 
 
 from __future__ import annotations
 
-import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -77,10 +77,11 @@ class AccountFile:
     def _open_writer(self) -> Connection:
         if not (self._is_open and self._is_writer):
             self.close()
+            found = driver.file_id(self.path)
             try:
                 self._connection = _connect(self.path)
             except IndexCorrupt:
-                driver.move_aside(self.path, os.stat(self.path).st_mtime)
+                driver.move_aside(self.path, time.time(), found)
                 self._connection = _connect(self.path)
             self._is_writer, self._file_id = True, driver.file_id(self.path)
         assert self._connection is not None
@@ -152,7 +153,11 @@ def _connect(path: Path) -> Connection:
 
 
 def _connect_read_only(path: Path) -> Connection:
-    if not path.exists() or not path.stat().st_size:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+    if not size:
         raise IndexMissing(f"there is no file {path}")
     connection = driver.connect_read_only(path)
     if not driver.scalar(connection, "PRAGMA user_version"):

@@ -7,6 +7,7 @@ process: two copies of SQLite on one file drop each other's POSIX locks.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
@@ -335,19 +336,28 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> in
         total += changed
 
 
-def move_aside(path: Path, now: float) -> Path:
+def move_aside(path: Path, now: float, damaged: tuple[int, int] | None) -> Path | None:
     """Rename a damaged index (with its WAL files) and return its new name. Raises IndexUnwritable.
 
-    Never removed: the notes are the truth, and the index is built again from them.
+    `damaged` is the `file_id` of what was found damaged. Of several processes that find it one moves it: the
+    others get None, since what is at the path now is not damaged. Never removed: the notes are the truth,
+    and the index is built again from them.
     """
     stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     ends = chain([""], (f"-{number}" for number in count(2)))
     names = (path.with_name(f"{path.name}.corrupt-{stamp}{end}") for end in ends)
     aside = next(name for name in names if not name.exists())
     try:
-        for suffix in ("-wal", "-shm", ""):
-            with suppress(FileNotFoundError):
-                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if file_id(path) != damaged:
+                return None
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
+        finally:
+            os.close(folder)
     except OSError as error:
         raise IndexUnwritable(
             f"the index {path} is damaged and cannot be moved aside: {error.strerror}",

@@ -202,3 +202,16 @@ def test_a_short_busy_timeout_gives_up_early(writer: IndexWriter, path: Path) ->
     with closing(IndexWriter(path, busy_timeout_ms=10)) as other, pytest.raises(IndexFault, match="locked"):
         other.store_file(file_row("a.md", "apples"))
     writer.connection.execute("ROLLBACK")
+
+
+def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved(tmp_path: Path) -> None:
+    path = tmp_path / "main.sqlite"
+    path.write_bytes(b"no database")
+    found = driver.file_id(path)
+
+    first = driver.move_aside(path, 0.0, found)
+    driver.open_writer(path).close()
+    second = driver.move_aside(path, 0.0, found)
+
+    assert first is not None and first.read_bytes() == b"no database"
+    assert second is None and path.exists()

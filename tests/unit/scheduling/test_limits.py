@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,30 @@ def test_a_question_takes_the_place_that_texts_leave_and_texts_count_it(
     assert (answered, second) == (0, WINDOW_S)
     clock.advance(WINDOW_S / 2)
     assert limits.take("a", tokens=1, max_requests=10) == WINDOW_S / 2
+
+
+def test_of_processes_that_find_the_file_damaged_one_moves_it_and_no_count_is_lost(
+    path: Path, clock: ManualClock
+) -> None:
+    context = multiprocessing.get_context("fork")
+    for _ in range(10):
+        path.write_bytes(b"no database at all " * 400)
+        together = context.Barrier(4)
+        children = [context.Process(target=take_once, args=(path, clock, together)) for _ in range(4)]
+        for child in children:
+            child.start()
+        for child in children:
+            child.join()
+
+        assert [child.exitcode for child in children] == [0] * 4
+        with closing(AccountFile(path)) as file, file.reading() as reader:
+            assert reader is not None
+            assert reader.execute("SELECT count(*) FROM places").fetchone() == (4,)
+        for left in path.parent.iterdir():
+            left.unlink()
+
+
+def take_once(path: Path, clock: ManualClock, together: Barrier) -> None:
+    together.wait()
+    with closing(FileLimits(AccountFile(path), clock)) as limits:
+        limits.take("openai", tokens=1)
