@@ -111,11 +111,16 @@ def _print_version(ctx: click.Context, _option: click.Parameter, wanted: bool) -
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version."
 )
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Memory search for AI agents: Markdown notes in, cited answers out.
 
     Global options may stand before or after the command's name.
     """
+    from memline.shared.config import environment
+
+    # None: colours go to terminals alone. It holds for all commands below.
+    context.color = environment.colour()
 
 
 def run(args: Sequence[str] | None = None) -> int:

@@ -196,16 +196,21 @@ def echo_file(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped."""
+    click.echo(json_line(value, indent=2))
+
+
+def json_line(value: Any, *, indent: int | None = None) -> str:
+    """Write a value as JSON, without `indent` on one line; see `print_json`."""
     import json
     import sys
 
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(value, indent=2)
+        text = json.dumps(value, indent=indent)
     # The others are escaped by JSON itself.
-    click.echo(_JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    return _JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo, print_json, printable
+from memline.producers.cli.options import Invocation, command, echo, print_json
+from memline.shared.words import counted
 
 
 @command(
     "memline search 'why did we choose redis'",
     "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
     "memline search 'deploy' --max-results 3 --json",
-    "memline search 'deploy' --explain",
+    "memline search 'deploy' --full --explain",
+    "memline search 'deploy' --format files | xargs less",
+    "vim -q <(memline search 'deploy' --format vimgrep)",
     json=True,
 )
 @click.argument("query", required=False)
 @click.option("--query", "query_option", metavar="QUERY", help="The question; wins over the argument.")
-@click.option("--max-results", type=click.IntRange(min=1), help="Hits at most.  [default: 6]")
+@click.option("-n", "--max-results", type=click.IntRange(min=1), help="Hits at most.  [default: 6]")
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 1),
@@ -33,6 +37,13 @@ from memline.producers.cli.options import Invocation, command, echo, print_json,
     metavar="KEY",
     help="Show what an agent gets in this session: citations, budget, memory.scope, no MEMORY.md in groups.",
 )
+@click.option("--full", is_flag=True, help="Show whole snippets, not their best lines.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "jsonl", "files", "vimgrep"]),
+    help="Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text.",
+)
 @click.option("--explain", is_flag=True, help="Show how each score came about.")
 def search(
     invocation: Invocation,
@@ -45,6 +56,8 @@ def search(
     since: str | None,
     until: str | None,
     session_key: str | None,
+    full: bool,
+    form: str | None,
     explain: bool,
     as_json: bool,
 ) -> None:
@@ -59,9 +72,12 @@ def search(
     question = query_option if query_option is not None else query
     if question is None:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
+    form = form or ("json" if as_json else "text")
+    if as_json and form != "json":
+        raise click.UsageError(f"--json and --format {form} exclude each other")
     settings = invocation.agent()
     if not settings.memory.enabled:
-        if as_json:
+        if form == "json":
             print_json({"results": [], "disabled": True, "agentId": settings.agent})
         else:
             echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
@@ -92,17 +108,31 @@ def search(
         from memline.producers.agents.tools import denied_answer, view_for
 
         answer = denied_answer(settings, chat) or view_for(chat, settings, answer)
-    if as_json:
+    if form == "json":
         print_json(answer)
     else:
-        _print(answer)
+        # An agent gets whole snippets.
+        _print(answer, form, settings.workspace, full=full or chat is not None)
 
 
-def _print(answer: dict[str, Any]) -> None:
-    for hit in answer["results"]:
-        _print_hit(hit)
-    if not answer["results"]:
-        echo("No matches.")
+def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) -> None:
+    """Print the hits on standard output, and on standard error what may be missing."""
+    from memline.producers.cli import hits
+
+    has_vectors = answer["mode"] != "keyword"
+    if form != "text":
+        # What goes into another program is not coloured, and a file name with a control character no name.
+        for line in hits.for_programs(answer["results"], form, workspace):
+            click.echo(line)
+    else:
+        for hit in answer["results"]:
+            for line in hits.rows_of(hit, with_vectors=has_vectors, full=full, workspace=workspace):
+                click.echo(line)
+            for line in hits.explained(hit) if "explain" in hit else ():
+                click.echo(line)
+            click.echo()
+        if not answer["results"]:
+            echo("No matches.")
     for line in (answer["notice"], answer["warning"]):
         if line:
             echo(line, err=True)
@@ -110,21 +140,9 @@ def _print(answer: dict[str, Any]) -> None:
         echo(f"Try: {answer['action']}", err=True)
     if answer["stale"]:
         behind = answer["behind"]
+        missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
+        verb = "is" if behind["files"] + behind["vectors"] == 1 else "are"
         echo(
-            f"Stale: {behind['files']} files and {behind['vectors']} vectors are not in the index yet"
-            " (memline index, or leave memline up running).",
+            f"Stale: {missing} {verb} not in the index yet (memline index, or leave memline up running).",
             err=True,
         )
-
-
-def _print_hit(hit: dict[str, Any]) -> None:
-    score = click.style(f"{hit['score']:.3f}", bold=True)
-    citation = click.style(printable(hit.get("citation", hit["path"])), fg="cyan")
-    click.echo(f"{score} {citation}  (vector {hit['vectorScore']:.2f}, text {hit['textScore']:.2f})")
-    for line in hit["snippet"].splitlines():
-        echo(f"    {line}")
-    if "explain" in hit:
-        parts = {key: value for key, value in hit["explain"].items() if value not in (None, "", [])}
-        shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
-        echo("    " + ", ".join(f"{key}={each}" for key, each in shown.items()))
-    click.echo()

@@ -41,6 +41,10 @@ STATE_DIR = "OPENCLAW_STATE_DIR"
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 
+#: Terminals that show links, by `TERM_PROGRAM` and by `TERM`.
+_LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio")
+_LINKING_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "contour")
+
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_FORMATS = ("text", "json")
 
@@ -139,3 +143,25 @@ def log_options(env: Environment = os.environ, *, default: str = "WARNING") -> t
                 f"{variable}: {word!r} is not a valid value", hint=f"{variable}={'|'.join(known)}"
             )
     return level, style
+
+
+def colour(env: Environment = os.environ) -> bool | None:
+    """Tell whether the user wants colours (https://no-color.org, `FORCE_COLOR`); None: on terminals."""
+    if env.get("NO_COLOR"):
+        return False
+    if force := env.get("FORCE_COLOR"):
+        return force not in ("0", "false")
+    return False if value(env, "TERM") == "dumb" else None
+
+
+def has_links(env: Environment = os.environ, *, is_terminal: bool) -> bool:
+    """Tell whether a terminal shows links (OSC 8), by what it says of itself; `FORCE_HYPERLINK` wins."""
+    if force := value(env, "FORCE_HYPERLINK"):
+        return force != "0"
+    is_known = value(env, "TERM_PROGRAM") in _LINKING_PROGRAMS or value(env, "TERM") in _LINKING_TERMS
+    vte = value(env, "VTE_VERSION")
+    return is_terminal and (
+        is_known
+        or any(value(env, name) for name in ("WT_SESSION", "KONSOLE_VERSION", "KITTY_WINDOW_ID", "DOMTERM"))
+        or (vte.isdigit() and int(vte) >= 5000)
+    )

@@ -90,7 +90,8 @@ def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) ->
         if chars_left <= 0:
             is_cut = True
             break
-        shown, source = dict(hit), ""
+        # The matched words are for those who mark them.
+        shown, source = {name: hit[name] for name in hit if name != "matched"}, ""
         body = shown["snippet"]
         if citations:
             body, source = body.strip(), f"\n\nSource: {shown['citation']}"

@@ -77,6 +77,7 @@ class Candidate:
     mtime_ns: int = 0
     #: ISO day of the note's front matter; empty when it has none.
     day: str = ""
+    heading: str = ""
     #: The scores of all retrievers together, which order the candidates.
     fused: float = 0.0
     #: The same in absolute terms, which is shown.

@@ -56,6 +56,10 @@ class Hit:
     text_score: float
     snippet: str
     source: str
+    #: The headings above the lines, `A > B`; a title in the front matter is the topmost.
+    heading: str = ""
+    #: Words of the snippet that the question matched, as they stand there.
+    matched: tuple[str, ...] = ()
     #: Every contribution to the score, as JSON; None when it was not asked for.
     explanation: dict[str, Any] | None = None
 
@@ -76,6 +80,8 @@ class Hit:
             "snippet": self.snippet,
             "source": self.source,
             "citation": self.citation,
+            "heading": self.heading,
+            "matched": list(self.matched),
         }
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 

@@ -43,7 +43,7 @@ _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrieve
 
 _DETAILS = (
     "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns,"
-    " files.day FROM chunks JOIN files ON files.id = chunks.file_id"
+    " files.day, chunks.heading FROM chunks JOIN files ON files.id = chunks.file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 _TEXTS = "SELECT id, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
@@ -238,7 +238,8 @@ class _Search:
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
         for chunk_id, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
             each = by_id[chunk_id]
-            each.path, each.source, each.start_line, each.end_line, each.mtime_ns, each.day = details
+            each.path, each.source, each.start_line, each.end_line, *details = details
+            each.mtime_ns, each.day, each.heading = details
         if decay.enabled:
             fusion.apply_decay(candidates, self.now, decay.half_life_days)
         ranked = sorted(candidates, key=lambda candidate: candidate.order)
@@ -268,6 +269,7 @@ class _Search:
         shown = [each.score for each in bests]
         if not self.settings.hybrid.mmr.enabled:
             shown = list(accumulate(shown, min))
+        parts = [snippets.snippet(each.text, marks[each.best.chunk_id], weights) for each in chosen]
         return tuple(
             Hit(
                 path=best.path,
@@ -276,11 +278,13 @@ class _Search:
                 score=score,
                 vector_score=best.cosine or 0.0,
                 text_score=best.coverage,
-                snippet=snippets.snippet(passage.text, marks[best.chunk_id], weights),
+                snippet=part,
                 source=best.source,
+                heading=best.heading,
+                matched=snippets.matched(passage.text, marks[best.chunk_id], part),
                 explanation=self._explanation(best, terms[best.chunk_id]) if explain else None,
             )
-            for passage, best, score in zip(chosen, bests, shown, strict=True)
+            for passage, best, score, part in zip(chosen, bests, shown, parts, strict=True)
         )
 
     def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:

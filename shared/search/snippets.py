@@ -132,6 +132,13 @@ def snippet(text: str, in_text: Sequence[Mark], weights: Mapping[str, float]) ->
     return _cut(lines[first], [mark.start - begin for mark in inside])
 
 
+def matched(text: str, in_text: Sequence[Mark], shown: str) -> tuple[str, ...]:
+    """Return the matched words of `text` that stand in its snippet, each once, in their order."""
+    # A phrase is one mark.
+    words = (word for mark in in_text for word in text[mark.start : mark.end].split())
+    return tuple(word for word in dict.fromkeys(words) if word in shown)
+
+
 def _run(
     start: int, lengths: Sequence[int], words: Sequence[Sequence[str]], weights: Mapping[str, float]
 ) -> tuple[tuple[float, float, int], tuple[int, int]]:

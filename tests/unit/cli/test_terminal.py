@@ -52,8 +52,8 @@ def test_control_characters_are_written_out(
     run(place.arguments(*args))
 
     output = capsys.readouterr()
-    # The colours of our own: bold, red, green, yellow, cyan, and their end.
-    shown = re.sub(r"\x1b\[(?:0|1|3[1236])m", "", output.out) + output.err
+    # The colours of our own: bold, dim, red, green, yellow, cyan, and their end.
+    shown = re.sub(r"\x1b\[(?:[012]|3[1236])m", "", output.out) + output.err
     assert shown
     assert CONTROL.search(shown) is None
 

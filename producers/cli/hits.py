@@ -1,0 +1,137 @@
+"""Show the hits of a search: a few lines of each for a reader, or a line each for another program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from memline.producers.cli import terminal
+from memline.producers.cli.options import json_line, printable
+from memline.shared.sources.tokens import has_dense
+
+#: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
+MOST_ROWS = 4
+
+_INDENT = "    "
+_HEADING = re.compile(r"\s*#{1,6}\s+(.*?)\s*#*\s*")
+
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
+
+
+def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: Path) -> Iterator[str]:
+    """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
+    width = terminal.width()
+    citation = printable(hit.get("citation", hit["path"]))
+    scores = f"(vector {hit['vectorScore']:.2f}, " * with_vectors or "("
+    scores += f"text {hit['textScore']:.2f})"
+    head = f"{hit['score']:.3f} {citation}"
+    shown = terminal.style(citation, fg="cyan")
+    file = workspace / hit["path"]
+    if terminal.has_links() and file.is_file():
+        shown = terminal.link(shown, file, line=hit["startLine"])
+    line = f"{terminal.style(head.partition(' ')[0], bold=True)} {shown}"
+    fits = terminal.columns(head) + 2 + len(scores) <= width
+    yield f"{line}  {scores}" if fits else line
+    room = width - len(_INDENT)
+    heading = printable(hit.get("heading", ""))
+    if heading:
+        yield _INDENT + terminal.style(terminal.shorten(heading, room), dim=True)
+    pattern = _pattern(hit.get("matched", ()))
+    lines = _body(hit["snippet"], heading)
+    rows = [row for line in lines for row in terminal.wrapped(printable(line), room)]
+    for row in rows if full else _best(rows, pattern):
+        yield _INDENT + _marked(row, pattern)
+
+
+def explained(hit: dict[str, Any]) -> Iterator[str]:
+    """Yield how the score of a hit came about."""
+    parts = {key: value for key, value in hit["explain"].items() if value not in (None, "", [])}
+    shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
+    text = ", ".join(f"{key}={each}" for key, each in shown.items())
+    room = terminal.width() - len(_INDENT)
+    yield from (f"{_INDENT}{row}" for row in terminal.wrapped(printable(text), room))
+
+
+def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> Iterator[str]:
+    """Yield the hits in a form for other programs: jsonl, files or vimgrep.
+
+    Paths are absolute where the file is there, so that they work in every folder.
+    """
+    if form == "jsonl":
+        yield from map(json_line, hits)
+        return
+    names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
+    if form == "files":
+        yield from dict.fromkeys(map(printable, names.values()))
+        return
+    for hit in hits:
+        line, column, text = _place(hit, Path(names[hit["path"]]))
+        yield printable(f"{names[hit['path']]}:{line}:{column}:{text}")
+
+
+def _absolute(path: str, workspace: Path) -> str:
+    file = workspace / path
+    return os.path.normpath(file) if file.is_file() else path
+
+
+def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
+    """Return line, column and text of the line that answers best; the first line when it is not found."""
+    pattern = _pattern(hit.get("matched", ()))
+    lines = _body(hit["snippet"], "") or [""]
+    best = max(lines, key=lambda line: len(_words_in(line, pattern)))
+    number = hit["startLine"]
+    # A transcript's lines are records, a file may be gone: then the citation has to do.
+    with suppress(OSError, ValueError):
+        in_file = file.read_text("utf-8", errors="replace").splitlines()[number - 1 : hit["endLine"]]
+        number += next((at for at, line in enumerate(in_file) if line.strip() == best.strip()), 0)
+    found = pattern.search(best) if pattern else None
+    return number, len(best[: found.start()].encode()) + 1 if found else 1, best.strip()
+
+
+def _body(snippet: str, heading: str) -> list[str]:
+    """Return the lines with text; without front matter and headings that are shown, unless that is all."""
+    lines = [line for line in _FRONT_MATTER.sub("", snippet).splitlines() if line.strip()]
+    trail = set(heading.split(" > "))
+    rest = [line for line in lines if not ((match := _HEADING.fullmatch(line)) and match[1] in trail)]
+    return rest or lines or snippet.splitlines()
+
+
+def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]:
+    """Choose the rows one after another with most of the matched words; the first when nothing matched."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    found = [_words_in(row, pattern) for row in rows]
+
+    def rank(start: int) -> tuple[int, int, int]:
+        inside = found[start : start + MOST_ROWS]
+        words = sum(map(len, inside))
+        # What matched most has a row above it, so that it is read in its place.
+        best = max(range(len(inside)), key=lambda at: (len(inside[at]), -at))
+        return len(set().union(*inside)), words, -abs(best - 1) if words else 0
+
+    start = max(range(len(rows) - MOST_ROWS + 1), key=lambda start: (rank(start), -start))
+    return rows[start : start + MOST_ROWS]
+
+
+def _pattern(words: Sequence[str]) -> re.Pattern[str] | None:
+    """Make the pattern of the words that matched, the longer first; None without any."""
+    if not words:
+        return None
+    longest = sorted({printable(word) for word in words}, key=lambda word: (-len(word), word))
+    # A character of a dense script may stand inside of a run, another word only by itself.
+    parts = [re.escape(word) if has_dense(word) else rf"(?<!\w){re.escape(word)}(?!\w)" for word in longest]
+    return re.compile("|".join(parts), re.IGNORECASE)
+
+
+def _words_in(row: str, pattern: re.Pattern[str] | None) -> set[str]:
+    return {match[0].lower() for match in pattern.finditer(row)} if pattern else set()
+
+
+def _marked(row: str, pattern: re.Pattern[str] | None) -> str:
+    return (
+        pattern.sub(lambda match: terminal.style(match[0], fg="yellow", bold=True), row) if pattern else row
+    )

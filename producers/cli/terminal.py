@@ -1,0 +1,102 @@
+"""What the terminal can do, and text made to fit it: colours, links, widths, wrapped lines."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import click
+
+from memline.shared.config import environment
+
+#: Columns of a pipe or a file, which have none.
+PIPE_WIDTH = 80
+
+#: The narrowest that text is wrapped to.
+_MIN_WIDTH = 20
+
+_WORDS = re.compile(r"\S+\s*")
+
+#: Deepest indentation of a line that is kept, in columns.
+_MAX_INDENT = 8
+
+
+def has_colour() -> bool:
+    """Tell whether standard output shows colours: a terminal does, unless the environment says otherwise."""
+    wanted = environment.colour(os.environ)
+    return sys.stdout.isatty() if wanted is None else wanted
+
+
+def has_links() -> bool:
+    """Tell whether standard output is a terminal that shows links (OSC 8)."""
+    return has_colour() and environment.has_links(os.environ, is_terminal=sys.stdout.isatty())
+
+
+def width() -> int:
+    """Return the columns of the terminal, or of `COLUMNS`."""
+    return max(_MIN_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
+
+
+def link(text: str, file: Path, *, line: int = 0) -> str:
+    """Make a text a link to a file, as terminals read it."""
+    return f"\x1b]8;;{file.as_uri()}{f'#L{line}' if line else ''}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+def style(text: str, **options: bool | str) -> str:
+    """Colour a text where colours are shown."""
+    return click.style(text, **options) if has_colour() else text  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=4096)
+def _columns_of(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def columns(text: str) -> int:
+    """Count the columns that a text takes: two for a wide character, none for a combining one."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def shorten(text: str, room: int) -> str:
+    """Cut a text at its beginning, so that its end fits into `room` columns."""
+    if columns(text) <= room:
+        return text
+    while text and columns(text) > room - 1:
+        text = text[1:]
+    return f"…{text.lstrip()}"
+
+
+def wrapped(line: str, room: int) -> Iterator[str]:
+    """Wrap a line at words into rows of at most `room` columns; a longer word is cut.
+
+    Its indentation is kept, that of a list's text for the rows below as well.
+    """
+    line = line.expandtabs(4).rstrip()
+    indent = min(len(line) - len(line.lstrip()), _MAX_INDENT, room // 2)
+    text = line.strip()
+    marker = re.match(r"(?:[-*+]|\d{1,3}[.)])\s+", text)
+    hanging = " " * min(indent + (len(marker[0]) if marker else 0), room // 2)
+    row = " " * indent
+    is_empty = True
+    for word in _WORDS.findall(text):
+        if not is_empty and columns(row) + columns(word.rstrip()) > room:
+            yield row.rstrip()
+            row, is_empty = hanging, True
+        while columns(row) + columns(word.rstrip()) > room:
+            fitting = 1
+            while columns(row) + columns(word[: fitting + 1]) <= room:
+                fitting += 1
+            yield row + word[:fitting]
+            row, word = hanging, word[fitting:]
+        row += word
+        is_empty = False
+    if not is_empty:
+        yield row.rstrip()

@@ -1,0 +1,143 @@
+"""What a user sees of a search on a terminal, and what other programs get of it."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.pseudo_terminal import on_terminal, plain
+from tests.support.workspace import Place, remote
+
+FILLER = "Nothing of interest was said about the weather, the lunch, and the plans for the summer."
+NOTE = f"""---
+title: Redis operations
+---
+# Caches
+
+## Timeouts
+
+{FILLER}
+
+- {FILLER}
+- the wombat timeout went from 200 ms to 500 ms, because the failover takes about 300 ms
+- {FILLER}
+- 記憶はとても長い一行で、端末の幅で折り返されなければならないので、まだまだ続きます、どこまでも。
+
+{FILLER}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(folder=tmp_path / "user")
+    place.write("memory/cache.md", NOTE)
+    place.index()
+    return place
+
+
+def columns(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_hit_has_six_lines_at_most_within_the_width(place: Place, width: int) -> None:
+    with on_terminal(*place.arguments("search", "wombat timeout"), columns=width) as terminal:
+        assert terminal.end() == 0
+
+    lines = plain(terminal.shown).rstrip().split("\n")
+    assert len(lines) <= 6
+    assert max(map(columns, lines)) <= width
+    assert lines[0].endswith("memory/cache.md#L1-L15  (text 1.00)")
+    assert lines[1] == "    Redis operations"
+    assert "vector" not in lines[0]
+    assert "the wombat timeout went from" in plain(terminal.shown)
+    # Matched words are marked, wherever a line was wrapped.
+    assert terminal.shown.count("\x1b[33m\x1b[1mwombat\x1b[0m") == 1
+    assert "\x1b[33m\x1b[1mtimeout\x1b[0m" in terminal.shown
+    # Words are whole.
+    words = set(plain(NOTE).split())
+    assert {word for line in lines[2:] for word in line.split() if word.isascii()} <= words
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_full_shows_the_whole_snippet_within_the_width(place: Place, width: int) -> None:
+    with on_terminal(*place.arguments("search", "wombat", "--full"), columns=width) as terminal:
+        assert terminal.end() == 0
+
+    lines = plain(terminal.shown).rstrip().split("\n")
+    assert max(map(columns, lines)) <= width
+    assert plain(terminal.shown).count("weather") == NOTE.count("weather")
+    assert "どこまでも。" in "".join(line.strip() for line in lines)
+
+
+def test_scores_of_vectors_are_shown_where_there_are_vectors(place: Place) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+
+        assert "(vector " in place.run("search", "wombat").stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({"FORCE_COLOR": "0"}, False)],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["search", "doctor"])
+def test_colours_are_switched_off_by_the_environment(
+    place: Place, command: str, variables: dict[str, str], is_coloured: bool
+) -> None:
+    args = (command, "wombat")[: 1 + (command == "search")]
+
+    with on_terminal(*place.arguments(*args), env=variables) as terminal:
+        assert terminal.end() == 0
+
+    assert ("\x1b[" in terminal.shown) == is_coloured
+
+
+@pytest.mark.parametrize("args", [("search", "wombat"), ("doctor",)], ids=" ".join)
+def test_force_color_colours_a_pipe(place: Place, args: tuple[str, ...]) -> None:
+    assert "\x1b[" not in place.run(*args).stdout
+    assert "\x1b[" in place.run(*args, env={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[" not in place.run(*args, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+
+
+def test_citations_are_links_on_terminals_that_have_them(place: Place) -> None:
+    file = place.workspace / "memory/cache.md"
+    link = f"\x1b]8;;{file.as_uri()}#L1\x1b\\"
+
+    for variables, has_link in (({}, False), ({"VTE_VERSION": "7600"}, True), ({"WT_SESSION": "1"}, True)):
+        with on_terminal(*place.arguments("search", "wombat"), env=variables) as terminal:
+            assert terminal.end() == 0
+        assert (link in terminal.shown) == has_link
+    assert link not in place.run("search", "wombat", env={"VTE_VERSION": "7600"}).stdout
+
+
+def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
+    place.write("memory/b.md", "# Other\n\nA wombat.\n")
+    file = place.workspace / "memory/cache.md"
+
+    whole = place.run("search", "wombat", "--format", "json").json
+    lines = place.run("search", "wombat", "--format", "jsonl").stdout.splitlines()
+    files = place.run("search", "wombat", "-n", "1", "--format", "files").stdout.splitlines()
+    places = place.run("search", "wombat", "--format", "vimgrep").stdout.splitlines()
+
+    assert [json.loads(line) for line in lines] == whole["results"]
+    assert len(lines) == 2
+    hit = next(each for each in whole["results"] if each["path"] == "memory/cache.md")
+    assert (hit["heading"], hit["matched"]) == ("Redis operations", ["wombat"])
+    assert (len(files), Path(files[0]).is_file()) == (1, True)
+    (place_of_hit,) = (line for line in places if line.startswith(f"{file}:"))
+    assert place_of_hit.startswith(f"{file}:11:7:- the wombat timeout went from 200 ms")
+    assert place.run("search", "wombat", "--json", "--format", "files").status == 2
+
+
+def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
+    ran = place.run("search", "plughxyz", "--format", "files")
+
+    assert (ran.status, ran.stdout) == (0, "")
+    assert "nothing in the notes matches" in ran.stderr
