@@ -12,7 +12,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, PathNotAllowed
-from memline.shared.index import archive, copies, identities, vectors
+from memline.shared.index import archive, copies, identities, token_rows, vectors
 from memline.shared.index.archive import Archive, ArchiveRefused, Note, StoredIdentity
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import VectorRow
@@ -133,25 +133,31 @@ def _write_vectors(
     while True:
         # Short reads: one that lasts minutes would keep the write-ahead log from being taken in.
         rows = connection.execute(
-            "SELECT id, identity_id, text_hash, embedding FROM vectors WHERE id > ? AND state = 'ready'"
+            "SELECT id, vectors.identity_id, text_hash, embedding, coalesce(token_vectors.tokens, x'')"
+            " FROM vectors LEFT JOIN token_vectors ON vector_id = id WHERE id > ? AND state = 'ready'"
             " AND active BETWEEN ? AND ? ORDER BY id LIMIT ?",
             (last, *active, SLICE_ROWS),
         ).fetchall()
         if not rows:
-            return
+            break
         last = rows[-1][0]
         by_identity: dict[int, list[VectorRow]] = {}
-        for _, identity_id, digest, embedding in rows:
-            by_identity.setdefault(identity_id, []).append(VectorRow(hash=digest, vector=embedding))
+        for _, identity_id, digest, embedding, tokens in rows:
+            row = VectorRow(hash=digest, vector=embedding, tokens=tokens)
+            by_identity.setdefault(identity_id, []).append(row)
         for identity_id, each in by_identity.items():
             if identity_id not in numbers:
-                row = identities.by_id(connection, identity_id)
-                assert row is not None
-                dims = row.vector_dims or len(each[0].vector) // 4
-                numbers[identity_id] = made.add_identity(row.identity, dims), row.identity.key
+                found = identities.by_id(connection, identity_id)
+                assert found is not None
+                dims = found.vector_dims or len(each[0].vector) // 4
+                numbers[identity_id] = made.add_identity(found.identity, dims), found.identity.key
             made.add_vectors(*numbers[identity_id], each)
         done += len(rows)
         on_progress(done)
+    # At the end: an index that finds its axes meanwhile reduces what was not read yet.
+    for identity_id, (number, _) in numbers.items():
+        if projection := token_rows.projection(connection, identity_id):
+            made.set_projection(number, projection)
 
 
 def _notes(agent: AgentSettings, left_out: list[str]) -> Iterator[Note]:
@@ -234,10 +240,13 @@ def _take_vectors(
             for rows in found.vectors(each.id, SLICE_ROWS):
                 with writer.transaction() as (connection, now):
                     row = identities.take_in(connection, each.identity, each.vector_dims, now)
-                    new += vectors.take_in(connection, row, rows, now)
+                    new += vectors.take_in(connection, row, rows, now, projection=each.projection)
                 seen += len(rows)
                 on_progress(seen)
         with writer.session() as (connection, _):
+            for each in stored:
+                if ours := identities.by_key(connection, each.identity.key):
+                    token_rows.reduce(connection, ours.id)
             model_change.switch_when_complete(connection)
     return new, seen - new
 

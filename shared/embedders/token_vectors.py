@@ -121,6 +121,43 @@ def project(packed: bytes, projection: bytes) -> bytes:
     return _packed(places, _unit((rows.astype(np.float32) / SCALE - fitted[0]) @ fitted[1:].T))
 
 
+def reproject(packed: bytes, old: bytes, new: bytes) -> bytes:
+    """Bring tokens that were reduced with the projection `old` to the axes of `new`, both of one model.
+
+    What the first axes left out stays lost. Those with all dimensions stay as they are.
+    """
+    places, rows = unpack(packed)
+    if rows.shape[1] != AXES or len(old) <= 4 * (1 + AXES) * AXES:
+        return packed
+    before, after = (np.frombuffer(each, "<f4").reshape(1 + AXES, -1) for each in (old, new))
+    # Their length before is not known, so the distance of the two means is left out: both are of the model.
+    return _packed(places, _unit((rows.astype(np.float32) / SCALE) @ before[1:] @ after[1:].T))
+
+
+def fits(packed: bytes, projection: bytes, dims: int) -> bool:
+    """Tell whether packed tokens are of a model of `dims` dimensions, with all of them or reduced.
+
+    Checks what came from outside, where any byte may be wrong.
+    """
+    try:
+        places, rows = unpack(packed)
+    except ValueError:
+        return False
+    if bool((np.diff(places.astype(np.int64)) < 0).any()):
+        return False
+    # A model of few dimensions keeps them all, whatever its axes.
+    if (
+        projection
+        and dims > AXES
+        and (
+            len(projection) != 4 * (1 + AXES) * dims
+            or not np.isfinite(np.frombuffer(projection, "<f4")).all()
+        )
+    ):
+        return False
+    return rows.shape[1] == dims or (bool(projection) and rows.shape[1] == AXES)
+
+
 def _packed(places: Places, unit: Floats) -> bytes:
     head = unit.shape[1].to_bytes(2, "little")
     return b"".join([head, places.tobytes(), np.rint(unit * SCALE).astype(np.int8).tobytes()])

@@ -4,9 +4,10 @@ A SQLite file of its own kind (`application_id` "MemX"), so that it can be writt
 after a kill, and read a row at a time:
 
     meta         key -> JSON: what was asked for, and `complete` with counts and a digest once it is whole
-    identities   what the vectors were made with
+    identities   what the vectors were made with, and the axes to which those of tokens are reduced
     notes        path relative to the workspace -> bytes
-    vectors      identity and text hash -> float32, little-endian, unit length
+    vectors      identity and text hash -> float32, little-endian, unit length; with a local model also those
+                 of the text's tokens, as `shared.embedders.token_vectors` packs them
 
 No text but that of the notes, no key, no address. Every row has a digest, and `complete` one of all rows, so
 that a byte that changed on the way is found before anything is imported.
@@ -46,11 +47,11 @@ _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT",
     "CREATE TABLE identities (id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, provider TEXT NOT NULL,"
     " model TEXT NOT NULL, endpoint TEXT NOT NULL, dims INTEGER NOT NULL, scheme TEXT NOT NULL,"
-    " vector_dims INTEGER NOT NULL) STRICT",
+    " vector_dims INTEGER NOT NULL, projection BLOB) STRICT",
     "CREATE TABLE notes (path TEXT PRIMARY KEY, mtime_ns INTEGER NOT NULL, content BLOB NOT NULL,"
     " digest BLOB NOT NULL) STRICT",
     "CREATE TABLE vectors (identity_id INTEGER NOT NULL, text_hash BLOB NOT NULL, embedding BLOB NOT NULL,"
-    " digest BLOB NOT NULL, PRIMARY KEY (identity_id, text_hash)) STRICT",
+    " tokens BLOB, digest BLOB NOT NULL, PRIMARY KEY (identity_id, text_hash)) STRICT",
 )
 
 _HINT = "export again, or name another file"
@@ -76,6 +77,8 @@ class StoredIdentity:
     id: int
     identity: Identity
     vector_dims: int
+    #: What the vectors of tokens are reduced with; empty while they have all dimensions, or are none.
+    projection: bytes
 
 
 class Archive:
@@ -95,13 +98,25 @@ class Archive:
             self._connection.execute(insert, row)
         return int(scalar(self._connection, "SELECT id FROM identities WHERE key = ?", identity.key))
 
+    def set_projection(self, identity_id: int, projection: bytes) -> None:
+        """Say what the vectors of tokens are reduced with. Raises ValueError when some were with another."""
+        with transaction(self._connection):
+            query = "SELECT projection FROM identities WHERE id = ?"
+            if scalar(self._connection, query, identity_id) not in (None, projection):
+                raise ValueError("another projection")
+            update = "UPDATE identities SET projection = ? WHERE id = ?"
+            self._connection.execute(update, (projection, identity_id))
+
     def add_vectors(self, identity_id: int, key: str, rows: Iterable[VectorRow]) -> None:
         """Add vectors of an identity in one transaction; those that are there stay."""
         with transaction(self._connection):
             self._connection.executemany(
-                "INSERT OR IGNORE INTO vectors (identity_id, text_hash, embedding, digest)"
-                " VALUES (?, ?, ?, ?)",
-                ((identity_id, row.hash, row.vector, _vector_digest(key, row)) for row in rows),
+                "INSERT OR IGNORE INTO vectors (identity_id, text_hash, embedding, tokens, digest)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (
+                    (identity_id, row.hash, row.vector, row.tokens or None, _vector_digest(key, row))
+                    for row in rows
+                ),
             )
 
     def add_note(self, note: Note) -> None:
@@ -141,25 +156,27 @@ class Archive:
     def identities(self) -> list[StoredIdentity]:
         """List the identities."""
         rows = self._connection.execute(
-            "SELECT id, provider, model, endpoint, dims, scheme, vector_dims FROM identities ORDER BY id"
+            "SELECT id, provider, model, endpoint, dims, scheme, vector_dims, projection FROM identities"
+            " ORDER BY id"
         )
         return [
             StoredIdentity(
                 id=row_id,
                 identity=Identity(provider=provider, model=model, endpoint=place, dims=dims, scheme=scheme),
                 vector_dims=vector_dims,
+                projection=projection or b"",
             )
-            for row_id, provider, model, place, dims, scheme, vector_dims in rows
+            for row_id, provider, model, place, dims, scheme, vector_dims, projection in rows
         ]
 
     def vectors(self, identity_id: int, rows: int) -> Iterator[list[VectorRow]]:
         """Read the vectors of an identity, so many rows at a time."""
         cursor = self._connection.execute(
-            "SELECT text_hash, embedding FROM vectors WHERE identity_id = ? ORDER BY text_hash",
+            "SELECT text_hash, embedding, tokens FROM vectors WHERE identity_id = ? ORDER BY text_hash",
             (identity_id,),
         )
         while page := cursor.fetchmany(rows):
-            yield [VectorRow(hash=digest, vector=embedding) for digest, embedding in page]
+            yield [VectorRow(hash=each[0], vector=each[1], tokens=each[2] or b"") for each in page]
 
     def notes(self) -> Iterator[Note]:
         """Read the notes, one at a time."""
@@ -198,16 +215,16 @@ class Archive:
             for row_id, key in connection.execute("SELECT id, key FROM identities")
         ):
             raise _refused("it is damaged: a model is not what its key says")
-        for row_id, digest, size, embedding, mark in connection.execute(
-            "SELECT identity_id, text_hash, length(embedding), embedding, digest FROM vectors"
+        for row_id, digest, size, embedding, tokens, mark in connection.execute(
+            "SELECT identity_id, text_hash, length(embedding), embedding, tokens, digest FROM vectors"
         ):
             stored = keys.get(row_id)
             if stored is None or len(digest) != 32 or size != 4 * stored.vector_dims:
                 raise _refused("it is damaged: a vector does not fit its model")
-            row = VectorRow(hash=digest, vector=embedding)
+            row = VectorRow(hash=digest, vector=embedding, tokens=tokens or b"")
             if mark != _vector_digest(stored.identity.key, row):
                 raise _refused("it is damaged: a vector is not what was written")
-            _check_vector(row, stored.vector_dims)
+            _check_vector(row, stored)
         for note in self.notes():
             query = "SELECT digest FROM notes WHERE path = ?"
             if scalar(connection, query, note.path) != _note_digest(note):
@@ -221,6 +238,7 @@ class Archive:
         for query in (
             "SELECT digest FROM notes ORDER BY path",
             "SELECT digest FROM vectors ORDER BY identity_id, text_hash",
+            "SELECT coalesce(projection, x'') FROM identities ORDER BY id",
         ):
             for (mark,) in self._connection.execute(query):
                 digest.update(mark)
@@ -306,17 +324,23 @@ def _is_same(connection: Connection, header: dict[str, Any]) -> bool:
         return False
 
 
-def _check_vector(row: VectorRow, dims: int) -> None:
+def _check_vector(row: VectorRow, stored: StoredIdentity) -> None:
     try:
-        is_unit = unit_vector(row.vector, dims=dims) == row.vector
+        is_unit = unit_vector(row.vector, dims=stored.vector_dims) == row.vector
     except ProviderBrokenAnswer as error:
         raise _refused(f"it is damaged: {error.message}") from error
     if not is_unit:
         raise _refused("it is damaged: a vector is not of unit length")
+    if row.tokens:
+        # Only local models have them.
+        from memline.shared.embedders import token_vectors
+
+        if not token_vectors.fits(row.tokens, stored.projection, stored.vector_dims):
+            raise _refused("it is damaged: vectors of tokens do not fit their model")
 
 
 def _vector_digest(key: str, row: VectorRow) -> bytes:
-    return hashlib.sha256(key.encode() + row.hash + row.vector).digest()[:16]
+    return hashlib.sha256(key.encode() + row.hash + row.vector + row.tokens).digest()[:16]
 
 
 def _note_digest(note: Note) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexUnwritable
-from memline.shared.index import driver, erase, meta
+from memline.shared.index import driver, erase, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def carry_over(stage: Connection, live: Path) -> None:
 
     Vectors come as cached ones; where the copy only wants a vector it has it now.
     """
-    columns = "key, provider, model, endpoint, dims, scheme, base_url, vector_dims, created_at"
+    columns = "key, provider, model, endpoint, dims, scheme, base_url, vector_dims, created_at, projection"
     same = (
         "JOIN live.identities AS theirs ON theirs.id = other.identity_id"
         " JOIN main.identities AS ours ON ours.key = theirs.key"
@@ -188,6 +188,7 @@ def carry_over(stage: Connection, live: Path) -> None:
                 " SELECT ours.id, text_hash, 'ready', 0, used_at, embedding"
                 f" FROM live.vectors AS other {same} WHERE other.state = 'ready'"
             )
+            _carry_tokens(stage)
             names = [row[1] for row in stage.execute("PRAGMA main.table_info(batches)")]
             listed = ", ".join(names)
             values = ", ".join("ours.id" if name == "identity_id" else f"other.{name}" for name in names)
@@ -201,6 +202,24 @@ def carry_over(stage: Connection, live: Path) -> None:
     finally:
         stage.execute("DETACH live")
     stage.execute("VACUUM")
+
+
+def _carry_tokens(stage: Connection) -> None:
+    """Add the vectors of tokens that the attached index has of vectors of this one."""
+    models = stage.execute(
+        "SELECT ours.id, theirs.id, coalesce(theirs.projection, x'') FROM main.identities AS ours"
+        " JOIN live.identities AS theirs USING (key) WHERE ours.vector_dims = theirs.vector_dims"
+    ).fetchall()
+    for ours, theirs, projection in models:
+        last = 0
+        while rows := stage.execute(
+            "SELECT vector_id, text_hash, theirs.tokens FROM live.token_vectors AS theirs"
+            " JOIN live.vectors AS other ON other.id = vector_id"
+            " WHERE theirs.identity_id = ? AND vector_id > ? ORDER BY vector_id LIMIT ?",
+            (theirs, last, vectors.SLICE_ROWS),
+        ).fetchall():
+            last = rows[-1][0]
+            token_rows.take_in(stage, ours, [row[1:] for row in rows], projection)
 
 
 def put_in_place(stage: Path, live: Connection, index: Path) -> None:

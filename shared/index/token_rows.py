@@ -41,6 +41,32 @@ def store(connection: Connection, identity_id: int, rows: Sequence[tuple[int, by
     )
 
 
+def take_in(
+    connection: Connection, identity_id: int, rows: Sequence[tuple[bytes, bytes]], theirs: bytes
+) -> None:
+    """Store (text hash, packed tokens) that were made elsewhere, inside the caller's transaction.
+
+    `theirs`: the projection that some of them are reduced with. An index without one takes it over, so that
+    what comes is as it was; another index brings them to its own. Those that are there stay.
+    """
+    find = (
+        "SELECT id FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
+        " AND NOT EXISTS (SELECT 1 FROM token_vectors WHERE vector_id = id)"
+    )
+    found = [(scalar(connection, find, identity_id, digest), tokens) for digest, tokens in rows]
+    missing = [(row_id, tokens) for row_id, tokens in found if row_id is not None]
+    if theirs and missing:
+        connection.execute(
+            "UPDATE identities SET projection = ? WHERE id = ? AND projection IS NULL", (theirs, identity_id)
+        )
+        ours = projection(connection, identity_id)
+        if ours != theirs:
+            from memline.shared.embedders import token_vectors
+
+            missing = [(row_id, token_vectors.reproject(each, theirs, ours)) for row_id, each in missing]
+    store(connection, identity_id, missing)
+
+
 def projection(connection: Connection, identity_id: int) -> bytes:
     """Return the projection of an identity's tokens; empty while none is fitted."""
     return scalar(connection, "SELECT projection FROM identities WHERE id = ?", identity_id) or b""

@@ -17,6 +17,7 @@ All functions but `change_priority` run inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.index import token_rows
@@ -172,14 +173,16 @@ def store(
             continue
         # Its chunk was removed meanwhile; it is paid for, so it is kept as cache. Not one upsert of both: it
         # would take an id for every vector, and a batch would wait for texts that seem to be coming.
-        connection.execute(
+        cached = connection.execute(
             "INSERT INTO vectors (identity_id, text_hash, state, active, used_at, embedding)"
             " SELECT ?1, ?2, 'ready', 0, ?3, ?4"
             # Its text was forgotten meanwhile: then nothing of it is kept.
             " WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE kind = 'text' AND hash = ?2)"
-            " ON CONFLICT (identity_id, text_hash) DO NOTHING",
+            " ON CONFLICT (identity_id, text_hash) DO NOTHING RETURNING id",
             (identity.id, row.hash, now, row.vector),
-        )
+        ).fetchone()
+        if cached and row.tokens:
+            tokens.append((cached[0], row.tokens))
     token_rows.store(connection, identity.id, tokens)
     return Stored(count=stored, by_job=by_job)
 
@@ -338,14 +341,25 @@ _COUNT_CACHED = (
 )
 
 
-def take_in(connection: Connection, identity: IdentityRow, rows: Sequence[VectorRow], now: float) -> int:
+def take_in(
+    connection: Connection,
+    identity: IdentityRow,
+    rows: Sequence[VectorRow],
+    now: float,
+    *,
+    projection: bytes = b"",
+) -> int:
     """Store vectors that were made elsewhere; returns how many this index did not have.
 
     The caller has checked the dimensions. What no chunk needs yet is cached, and kept for a day at least.
+    `projection`: what those of their tokens are reduced with.
     """
     is_ready = "SELECT 1 FROM vectors WHERE identity_id = ? AND text_hash = ? AND state = 'ready'"
     new = [row for row in rows if not scalar(connection, is_ready, identity.id, row.hash)]
-    store(connection, identity, new, now + IMPORTED_KEEP_S)
+    bare = [replace(row, tokens=b"") for row in new]
+    store(connection, identity, bare, now + IMPORTED_KEEP_S)
+    with_tokens = [(row.hash, row.tokens) for row in rows if row.tokens]
+    token_rows.take_in(connection, identity.id, with_tokens, projection)
     return len(new)
 
 
