@@ -127,7 +127,7 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
     yield f"{settings.workspace} is {kind}: {found} Markdown file{'s' * (found != 1)}."
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
     if reasons:
-        yield f"{len(plan.discovery.left_out)} files and folders are left out by {', '.join(reasons)}."
+        yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out)}."
     choice = plan.choice
     if choice.identity is None:
         yield "Search is by words; a key such as OPENAI_API_KEY, or a local model, adds search by meaning."

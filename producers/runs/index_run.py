@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 POLL_S = 0.03
 
 #: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
-TAKE_OVER_S = 5.0
+TAKE_OVER_S = 20.0
 
 #: Seconds without any change after which a run says so, and after which it ends: half an hour of nothing is a
 #: fault that no more waiting mends, unless a request may take as long.
