@@ -72,6 +72,7 @@ class InProcessWorkers:
         self._context.sweep_timer.stop()
         self._context.stopping.set()
         # The queues that make work stop first, together, so that what was paid for is still stored.
+        threads = [thread for worker in self._workers.values() for thread in worker.workers]
         store = self._workers.pop("store", None)
         lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
         if store is not None:
@@ -79,6 +80,9 @@ class InProcessWorkers:
                 with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
                     self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
             store.stop(timeout=STOP_TIMEOUT_MS)
+        queue_broker.faults(self._broker).left_behind.update(
+            thread for thread in threads if thread.is_alive()
+        )
         self._workers.clear()
         self._context.close()
         context.use(None)

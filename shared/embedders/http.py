@@ -259,6 +259,7 @@ class HttpClient:
                     or isinstance(error.__cause__, httpx.TimeoutException)
                     or (once and (error.status is not None or error.maybe_done))
                     or self._clock.now() + FIRST_WAIT_S >= deadline
+                    or self._client.is_closed
                 ):
                     raise
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
@@ -345,6 +346,11 @@ class HttpClient:
                 self._message(call.what, "the address or a header cannot be sent"),
                 hint="check memorySearch.remote.baseUrl, remote.headers and the key",
             ) from None
+        except RuntimeError as error:
+            if not self._client.is_closed:
+                raise
+            # By a process that is ending, or begins its work again: nothing is wrong with the provider.
+            raise ProviderLater(self._message(call.what, "this process is ending")) from error
         except httpx.TransportError as error:
             reason = redact_line(str(error) or type(error).__name__, self._endpoint.secrets)
             if is_untrusted(error):

@@ -7,10 +7,12 @@ because vectors and texts must stay bytes.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from functools import cache
 from queue import Queue
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import dramatiq
 import msgspec
@@ -47,10 +49,15 @@ class Faults(Retries):
 
     last: BaseException | None = None
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        #: Threads that a run which ended left to themselves: what they raise is no trouble of the next run.
+        self.left_behind: WeakSet[threading.Thread] = WeakSet()
+
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
-        if exception is None:
+        if exception is None or threading.current_thread() in self.left_behind:
             return
         self.last = exception
         if is_retried(message.actor_name, exception):

@@ -168,6 +168,16 @@ def test_a_lasting_trouble_is_left_to_the_caller_after_three_attempts(
     assert len(server.requests) == 3
 
 
+def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(
+    server: EmbeddingServer, ask: Ask
+) -> None:
+    client = ask(server.url)
+    client.close()
+
+    with pytest.raises(ProviderLater, match="this process is ending"):
+        client.post("/embeddings", {"input": list(TEXTS), "model": "m"})
+
+
 class HurriedClock(ManualClock):
     """Each look at it takes a second."""
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
+from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
 from memline.workers import lifecycle
 from tests.support.workspace import Place
@@ -28,3 +32,27 @@ def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(
     assert ("batch" in started[0]) is is_enabled
     assert started[0]["store"] == QUEUES["store"].threads == 1
     assert workers.fault() is None
+
+
+def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end, hanging = threading.Event(), threading.Event(), list[threading.Thread]()
+    monkeypatch.setattr(in_process, "STOP_TIMEOUT_MS", 10)
+
+    def hang(*_: object, **__: object) -> None:
+        hanging.append(threading.current_thread())
+        began.set()
+        may_end.wait()
+        raise RuntimeError("its connections were closed")
+
+    with InProcessWorkers(place.settings) as first:
+        # By its name: the actors belong to the broker of their import.
+        monkeypatch.setattr("memline.workers.chunk.FileReader", hang)
+        enqueue_files("main", ["MEMORY.md"])
+        began.wait()
+    with InProcessWorkers(place.settings) as second:
+        may_end.set()
+        hanging[0].join()
+
+        assert (first.fault(), second.fault()) == (None, None)
