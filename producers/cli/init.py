@@ -61,6 +61,7 @@ def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
     # Read again: the file counts from now on.
     invocation = Invocation(options=invocation.options)
     settings = invocation.agent()
+    _take_over_openclaw(invocation, settings, yes=yes)
     (report,) = index_agents(invocation.settings, [settings])
     notes, chunks = report.files["seen"], report.chunks
     counts = f"{notes} file{'s' * (notes != 1)}, {chunks} chunk{'s' * (chunks != 1)}"
@@ -135,6 +136,36 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
         yield f"Its texts are embedded by {choice.model} on this machine."
     else:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
+
+
+def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
+    """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
+    from memline.producers.cli.move import openclaw_lines
+    from memline.producers.moving import openclaw
+    from memline.shared.embedders.choice import choose
+    from memline.shared.errors import MemlineError
+
+    path = openclaw.find(settings)
+    if path is None or choose(settings).identity is None:
+        return
+    try:
+        offer = openclaw.estimate(settings, path, prices=invocation.settings.prices)
+        if not offer.files:
+            if offer.reason:
+                echo(f"OpenClaw's index {path} is of no use here: {offer.reason}", err=True)
+            return
+        saves = f"about {offer.cost:.4f} {offer.currency} and the time" if offer.cost else "the time"
+        echo(
+            f"OpenClaw has indexed {offer.files} of these notes as they are. Its vectors save {saves},"
+            f" for {offer.tokens} tokens; its files stay untouched."
+        )
+        if not yes and not click.confirm("Take them over (memline import openclaw)?", default=True):
+            return
+        for line in openclaw_lines(openclaw.take_over(settings, path, prices=invocation.settings.prices)):
+            echo(line)
+    except MemlineError as error:
+        echo(f"OpenClaw's index is left alone: {error.message}", err=True)
+        echo("Try: memline import openclaw", err=True)
 
 
 def _ask(invocation: Invocation, settings: AgentSettings) -> None:

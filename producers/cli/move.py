@@ -77,7 +77,7 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
         print_result(
             [each.to_json() for each in taken],
             as_json,
-            (line for each in taken for line in _openclaw_lines(each)),
+            (line for each in taken for line in openclaw_lines(each)),
         )
     else:
         from memline.producers.moving.export import take_in
@@ -91,7 +91,8 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
         echo("Try: memline index", err=True)
 
 
-def _openclaw_lines(taken: Taken) -> Iterator[str]:
+def openclaw_lines(taken: Taken) -> Iterator[str]:
+    """Yield what was taken over of an index of OpenClaw."""
     yield f"OpenClaw's index of {taken.agent}: {taken.path} ({taken.provider} {taken.model})"
     if taken.reason:
         yield f"  nothing was taken over: {taken.reason}"

@@ -15,6 +15,7 @@ from typing import Any
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import LOCAL, Choice, choose
+from memline.shared.embedders.endpoint import normal_url
 from memline.shared.embedders.vectors import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
 from memline.shared.index import forgotten, identities, jobs, ledger, openclaw, vectors
@@ -23,7 +24,7 @@ from memline.shared.index.driver import scalar
 from memline.shared.index.openclaw import TheirChunk, TheirIndex
 from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.index.vectors import SLICE_ROWS
-from memline.shared.providers import Price, price_of
+from memline.shared.providers import PROVIDERS, price_of
 from memline.shared.scheduling import model_change
 from memline.shared.sources.markdown import Trail, outline
 from memline.shared.sources.outcomes import INDEXED
@@ -36,6 +37,10 @@ from memline.shared.values import value
 
 #: Lines that its texts have or lack where ours do not.
 _NO_LINE_ENDS = str.maketrans("", "", "\r\n")
+
+_ANOTHER = (
+    "its vectors are of another address, or were asked for with other headers or dimensions, than those of {}"
+)
 
 
 @value
@@ -109,10 +114,9 @@ def take_over(
     """
     clock = clock or SystemClock()
     choice = choose(agent)
-    folder = agent.index_path.with_name(f".{agent.index_path.name}.openclaw")
-    with openclaw.opened(path, folder) as theirs:
+    with openclaw.opened(path, _folder(agent)) as theirs:
         taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
-        if reason := _misfit(choice, theirs):
+        if reason := _misfit(choice, theirs) or _other_address(agent, choice, theirs):
             return replace(taken, reason=reason)
         load_numpy()
         with closing(IndexWriter.of(agent, clock=clock)) as writer:
@@ -120,17 +124,57 @@ def take_over(
             with writer.session() as (_, now):
                 model_change.use(writer.accounts, choice, now)
             taken = _TakeOver(agent, writer, theirs, clock).run(taken, on_progress)
+    return _with_cost(taken, choice, prices)
+
+
+def estimate(
+    agent: AgentSettings, path: Path, *, prices: Mapping[str, Mapping[str, Any]] | None = None
+) -> Taken:
+    """Say what `take_over` would bring and save, and write nothing; its vectors are not looked at.
+
+    Raises IndexFaults, and ConfigError while no provider is configured.
+    """
+    choice = choose(agent)
+    with openclaw.opened(path, _folder(agent)) as theirs:
+        taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
+        if reason := _misfit(choice, theirs) or _other_address(agent, choice, theirs):
+            return replace(taken, reason=reason)
+        reader, places = FileReader(agent, clock=SystemClock()), MemoryPaths.of(agent)
+        texts: dict[bytes, int] = {}
+        files = 0
+        for file in theirs.files(MEMORY):
+            row = _note(reader, places, file.path)
+            if row is not None and row.hash == file.hash:
+                files += 1
+                texts |= {
+                    text_hash(each.text): estimate_tokens(each.text) for each in theirs.chunks(file.path)
+                }
+    tokens = sum(texts.values())
+    return _with_cost(replace(taken, files=files, chunks=len(texts), tokens=tokens), choice, prices)
+
+
+def _folder(agent: AgentSettings) -> Path:
+    """Return where the copy of its index is made."""
+    return agent.index_path.with_name(f".{agent.index_path.name}.openclaw")
+
+
+def _note(reader: FileReader, places: MemoryPaths, path: str) -> FileRow | None:
+    """Read a note as it is now; None when it is not a note of this workspace with text in it."""
+    located = places.locate(path)
+    if located is None or located.path != path:
+        return None
+    row = next(reader.read(path, entry=None))
+    return row if row.outcome == INDEXED else None
+
+
+def _with_cost(taken: Taken, choice: Choice, prices: Mapping[str, Mapping[str, Any]] | None) -> Taken:
     assert choice.identity is not None
     price = price_of(
         choice.identity.provider, choice.identity.model, public=not choice.identity.endpoint, own=prices or {}
     )
-    return replace(taken, **_saved(taken, price))
-
-
-def _saved(taken: Taken, price: Price | None) -> dict[str, Any]:
     if price is None:
-        return {}
-    return {"cost": price.cost(taken.tokens, by_batch=False), "currency": price.currency}
+        return taken
+    return replace(taken, cost=price.cost(taken.tokens, by_batch=False), currency=price.currency)
 
 
 def _misfit(choice: Choice, theirs: TheirIndex) -> str:
@@ -155,6 +199,35 @@ def _misfit(choice: Choice, theirs: TheirIndex) -> str:
     return ""
 
 
+def _other_address(agent: AgentSettings, choice: Choice, theirs: TheirIndex) -> str:
+    """Say that the vectors are of another address than the configured one; empty if not, or not recorded."""
+    endpoint, recorded = choice.endpoint, theirs.provider_key
+    assert endpoint is not None
+    if endpoint.provider == LOCAL or not recorded:
+        return ""
+    if recorded == openclaw.bare_provider_key(theirs.provider, theirs.model):
+        # Ollama's has no address when it is the usual one; of others it never has one.
+        return "" if endpoint.provider != "ollama" or endpoint.public else _ANOTHER.format(endpoint.shown_url)
+    names = PROVIDERS[endpoint.provider].entry_names
+    entries = [agent.providers[name] for name in names if name in agent.providers]
+    remote = agent.memory.remote
+    # It hashes the address and the names of headers as they are written.
+    written = [url.strip() for url in (remote.base_url, *(each.base_url for each in entries)) if url.strip()]
+    urls = {endpoint.base_url, *(url for url in written if normal_url(url) == endpoint.base_url)}
+    urls |= {url.removesuffix("/v1") for url in urls} if endpoint.provider == "ollama" else set()
+    configured = [*(each.headers for each in entries), remote.headers]
+    spelled = {name.strip().lower(): name for each in configured for name in each}
+    headers = {spelled[name]: text for name, text in endpoint.extra_headers.items()}
+    keys = openclaw.provider_keys(
+        theirs.provider,
+        theirs.model,
+        {url.rstrip("/") + end for url in urls for end in ("", "/")},
+        headers,
+        choice.identity.dims if choice.identity else 0,
+    )
+    return "" if recorded in keys else _ANOTHER.format(endpoint.shown_url)
+
+
 class _TakeOver:
     """Goes through the files of one index."""
 
@@ -174,7 +247,7 @@ class _TakeOver:
         odd: list[str] = []
         for number, file in enumerate(self._theirs.files(MEMORY), 1):
             on_progress(number)
-            row = self._row(file.path)
+            row = _note(self._reader, self._places, file.path)
             if row is None or row.hash != file.hash or forgotten.lines_of(self._writer.connection, file.path):
                 changed.append(file.path)
                 continue
@@ -207,14 +280,6 @@ class _TakeOver:
             odd_vectors=self._odd_vectors,
             sessions=len(self._theirs.files(SESSIONS)),
         )
-
-    def _row(self, path: str) -> FileRow | None:
-        """Read a note as it is now; None when it is not a note of this workspace with text in it."""
-        located = self._places.locate(path)
-        if located is None or located.path != path:
-            return None
-        row = next(self._reader.read(path, entry=None))
-        return row if row.outcome == INDEXED else None
 
     def _is_known(self, row: FileRow) -> bool:
         """Tell whether the index has this content, cut as configured, with all its vectors."""

@@ -41,8 +41,12 @@ class Endpoint:
         """Tell this address from others in an identity; empty for the public one. Holds no secret."""
         if self.public:
             return ""
-        headers = sorted((n, v) for n, v in self.headers.items() if not _AUTH_LIKE.search(n))
-        return canonical_digest([self.shown_url, headers])[:32]
+        return canonical_digest([self.shown_url, sorted(self.extra_headers.items())])[:32]
+
+    @property
+    def extra_headers(self) -> dict[str, str]:
+        """The configured headers that hold no credentials."""
+        return {name: text for name, text in self.headers.items() if not _AUTH_LIKE.search(name)}
 
     @property
     def shown_url(self) -> str:

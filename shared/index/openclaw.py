@@ -8,11 +8,12 @@ Its files stay untouched: SQLite would make a WAL index beside one that it only 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,8 @@ class TheirIndex:
         meta = meta if isinstance(meta, dict) else {}
         self.provider = str(meta.get("provider", ""))
         self.model = str(meta.get("model", ""))
+        #: SHA-256 (hex) of what its vectors were made with; see `provider_keys`.
+        self.provider_key = str(meta.get("providerKey") or "")
         dims: Any = meta.get("vectorDims", 0)
         #: Dimensions of its vectors; 0 when it does not say.
         self.dims: int = dims if isinstance(dims, int) and not isinstance(dims, bool) and dims > 0 else 0
@@ -114,11 +117,44 @@ class TheirIndex:
         if not scalar(self._connection, "SELECT 1 FROM sqlite_master WHERE name = ?", self._layout.cache):
             return
         cursor = self._connection.execute(
-            f"SELECT hash, embedding FROM {self._layout.cache} WHERE provider = ? AND model = ?",
-            (self.provider, self.model),
+            f"SELECT hash, embedding FROM {self._layout.cache} WHERE provider = ? AND model = ?"
+            " AND (provider_key = ?3 OR ?3 = '')",
+            (self.provider, self.model, self.provider_key),
         )
         while page := cursor.fetchmany(rows):
             yield page
+
+
+def bare_provider_key(provider: str, model: str) -> str:
+    """Return the key of a provider whose address OpenClaw leaves out: of local models and early Voyage."""
+    return _json_hash({"provider": provider, "model": model})
+
+
+def provider_keys(
+    provider: str, model: str, urls: Iterable[str], headers: Mapping[str, str], dims: int
+) -> set[str]:
+    """Return the keys that OpenClaw may record for a provider at one of these addresses.
+
+    `headers`: the extra ones as configured, without credentials; `dims`: dimensions that are asked for, or 0.
+    Its releases hash the JSON of address, model and headers; which headers of its own are counted depends on
+    release and provider (2026.2 and 2026.9 looked at).
+    """
+    content_type, origin = ("Content-Type", "application/json"), ("originator", "openclaw")
+    found = set()
+    for url in urls:
+        for own in ((content_type,), (content_type, origin), (origin,), ()):
+            named = sorted({**dict(own), **headers}.items(), key=lambda pair: (pair[0].lower(), pair[0]))
+            about: dict[str, object] = {"provider": provider, "baseUrl": url, "model": model}
+            listed = {"headers": [list(pair) for pair in named]}
+            found |= {_json_hash(about), _json_hash({**about, **listed})}
+            if dims:
+                found.add(_json_hash({**about, "outputDimensionality": dims, **listed}))
+    return found
+
+
+def _json_hash(content: object) -> str:
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def numbers(stored: object) -> Sequence[float]:

@@ -70,8 +70,12 @@ def _make(
     provider: object = "openai",
     model: object = "stub",
     dims: object = 16,
+    key: object = "",
 ) -> Path:
     assert isinstance(dims, int)
+    # As of a provider whose address is not recorded.
+    bare = hashlib.sha256(f'{{"provider":"{provider}","model":"{model}"}}'.encode()).hexdigest()
+    key = key or bare
     meta, files, chunks, cache = names
     embedder = FakeEmbedder(dims=dims)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +83,7 @@ def _make(
         if wal:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.executescript(schema)
-        about = {"model": model, "provider": provider, "providerKey": "k", "vectorDims": dims}
+        about = {"model": model, "provider": provider, "providerKey": key, "vectorDims": dims}
         insert = connection.execute
         insert(f"INSERT INTO {meta} VALUES ('memory_index_meta_v1', ?)", (json.dumps(about),))
         for note in sorted(workspace.rglob("*.md")):
@@ -95,8 +99,8 @@ def _make(
                     (row_id, name, first, last, digest, model, text, stored(numbers)),
                 )
                 insert(
-                    f"INSERT OR REPLACE INTO {cache} VALUES (?, ?, 'k', ?, ?, ?, 1)",
-                    (provider, model, digest, stored(numbers), dims),
+                    f"INSERT OR REPLACE INTO {cache} VALUES (?, ?, ?, ?, ?, ?, 1)",
+                    (provider, model, key, digest, stored(numbers), dims),
                 )
             digest = hashlib.sha256(content.encode()).hexdigest()
             insert(

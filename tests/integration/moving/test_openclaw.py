@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from contextlib import closing
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.moving.openclaw import find, take_over
+from memline.producers.moving.openclaw import estimate, find, take_over
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
@@ -111,6 +112,71 @@ def test_another_models_vectors_never_serve(place: Place, tmp_path: Path, make: 
 
     assert "dearer" in taken.reason
     assert not place.index_path.exists()
+
+
+def key_of(url: str, headers: str) -> str:
+    """The key of a release: the hash of what JSON.stringify makes of it."""
+    written = f'{{"provider":"openai","baseUrl":"{url}","model":"stub","headers":[{headers}]}}'
+    return hashlib.sha256(written.encode()).hexdigest()
+
+
+JSON_TYPE = '["Content-Type","application/json"]'
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+@pytest.mark.parametrize(
+    ("headers", "recorded"),
+    [
+        ({}, JSON_TYPE),
+        ({}, f'{JSON_TYPE},["originator","openclaw"]'),
+        ({"X-Team": "ä", "X-Api-Key": "sk-more"}, f'{JSON_TYPE},["X-Team","ä"]'),
+        ({"accept": "a"}, f'["accept","a"],{JSON_TYPE}'),
+    ],
+)
+def test_an_index_of_the_configured_address_serves(
+    place: Place,
+    server: EmbeddingServer,
+    tmp_path: Path,
+    make: Make,
+    headers: dict[str, str],
+    recorded: str,
+    end: str,
+) -> None:
+    settings = remote(server.url)
+    place.configure(
+        **{**settings, "remote": {**settings["remote"], "baseUrl": server.url + end, "headers": headers}}
+    )
+    index = make(tmp_path / "state", place.workspace, key=key_of(server.url + end, recorded))
+
+    taken = take_over(place.agent, index)
+
+    assert (taken.reason, taken.files) == ("", NOTES + 1)
+
+
+@pytest.mark.parametrize("other", ["https://api.openai.com/v1", "http://127.0.0.1:9/v1"])
+def test_another_addresses_vectors_never_serve(place: Place, tmp_path: Path, make: Make, other: str) -> None:
+    """Also not those of an address that `models.providers` names and `remote` overrides."""
+    index = make(tmp_path / "state", place.workspace, key=key_of(other, JSON_TYPE))
+    config = json.loads(place.config.read_text())
+    config["models"] = {"providers": {"openai": {"baseUrl": other}}}
+    place.config.write_text(json.dumps(config))
+
+    taken = take_over(place.agent, index)
+
+    assert "another address" in taken.reason
+    assert not place.index_path.exists()
+
+
+def test_cached_vectors_of_another_address_never_serve(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    index = early(tmp_path / "state", place.workspace, key=key_of(server.url, JSON_TYPE))
+    change(index, "UPDATE embedding_cache SET provider_key = ?", key_of("http://127.0.0.1:9/v1", JSON_TYPE))
+    change(index, "DELETE FROM files")
+
+    taken = take_over(place.agent, index)
+
+    assert (taken.reason, taken.cached) == ("", 0)
 
 
 def test_vectors_of_other_dimensions_than_the_index_has_are_left_out(
@@ -251,3 +317,43 @@ def test_the_command_says_what_it_took_and_saved(
     assert nothing.status == 1
     assert "no memory index" in nothing.stderr
     assert server.requests == []
+
+
+def test_init_takes_it_over_and_says_what_it_saves(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    index = early(tmp_path / "state", place.workspace)
+    place.write("memory/new.md", "# New\n\nOne text that is paid for.\n")
+    config: dict[str, Any] = {
+        "agents": {"defaults": {"workspace": str(place.workspace), "memorySearch": place.memory}},
+        "prices": {"stub": {"perMillion": 1000.0}},
+    }
+    place.config.write_text(json.dumps(config))
+    offer = estimate(place.agent, index, prices=place.settings.prices)
+    assert not place.home.exists() or not list(place.home.rglob("*.sqlite*"))
+
+    shown = place.run(
+        "init", str(place.workspace), "--yes", env={"OPENCLAW_STATE_DIR": str(tmp_path / "state")}
+    )
+
+    assert shown.status == 0, shown.stderr
+    assert f"OpenClaw has indexed {NOTES + 1} of these notes" in shown.stdout
+    assert f"save about {offer.cost:.4f} USD and the time, for {offer.tokens} tokens" in shown.stdout
+    assert f"{NOTES + 1} notes taken over" in shown.stdout
+    # The new note, and the question that init asks.
+    assert sum(each.rows for each in server.requests) == 2
+
+
+def test_init_goes_on_when_openclaws_index_is_of_no_use(place: Place, tmp_path: Path) -> None:
+    index = early(tmp_path / "state", place.workspace, model="dearer")
+    place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": place.memory}}}))
+    state = {"OPENCLAW_STATE_DIR": str(tmp_path / "state")}
+
+    other = place.run("init", str(place.workspace), "--yes", env=state)
+    index.write_text("no database" * 1000)
+    damaged = place.run("init", str(place.workspace), "--yes", env=state)
+
+    assert (other.status, damaged.status) == (0, 0)
+    assert "is of no use here: its vectors are of openai dearer" in other.stderr
+    assert "OpenClaw's index is left alone" in damaged.stderr
+    assert "Indexed 4 files" in other.stdout
