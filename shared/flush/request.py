@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from memline.shared import programs
 from memline.shared.config.schema import AgentSettings, ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint, normal_url
 from memline.shared.embedders.errors import redact_line
@@ -31,10 +27,6 @@ MAX_ANSWER_CHARS = 16_000
 
 #: Bytes that a program writes, with thoughts and complaints.
 MAX_ANSWER_BYTES = 4 << 20
-
-#: Seconds between two looks at what a program wrote, and bytes of its standard error that an error quotes.
-_POLL_S = 0.05
-_ERROR_BYTES = 2_000
 
 #: What errors call the request: "openai memory flush failed: …".
 WHAT = "memory flush"
@@ -67,42 +59,18 @@ def ask(settings: AgentSettings, system: str, user: str) -> str:
 def run_program(command: Sequence[str], text: str, *, timeout_s: float, max_bytes: int) -> str:
     """Give a program the text and return what it writes to its standard output. Raises a ProviderError."""
     name = os.path.basename(command[0])
-    # Files, not pipes: it may answer while it reads, or without reading, and leave a daemon that holds them.
-    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
-        stdin.write(text.encode("utf-8", "replace"))
-        stdin.seek(0)
-        try:
-            # A session of its own, so that what it started ends with it.
-            process = subprocess.Popen(
-                command, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
-            )
-        except (OSError, ValueError) as error:
-            reason = (error.strerror if isinstance(error, OSError) else "") or "not a command"
-            raise ProviderStop(
-                f"{WHAT} failed: {name} cannot be started: {reason}", hint=f"check {_WHERE}.command"
-            ) from None
-        deadline = time.monotonic() + timeout_s
-        is_running, written = True, 0
-        try:
-            while is_running and written <= max_bytes and time.monotonic() < deadline:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_POLL_S)
-                    is_running = False
-                written = sum(os.fstat(output.fileno()).st_size for output in (stdout, stderr))
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if written > max_bytes:
-            raise ProviderRefused(f"{WHAT} failed: {name} answered more than {max_bytes} bytes")
-        if is_running:
-            raise ProviderLater(f"{WHAT} failed: {name} gave no answer within {timeout_s:g} s")
-        stdout.seek(0)
-        stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _ERROR_BYTES))
-        if process.returncode:
-            words = redact_line(stderr.read().decode("utf-8", "replace"))
-            raise ProviderLater(f"{WHAT} failed: {name} ended with {process.returncode}: {words}")
-        return stdout.read().decode("utf-8", "replace")
+    ran = programs.run_program(command, text=text, timeout_s=timeout_s, max_bytes=max_bytes)
+    if ran.problem == programs.NOT_STARTED:
+        raise ProviderStop(
+            f"{WHAT} failed: {name} cannot be started: {ran.reason}", hint=f"check {_WHERE}.command"
+        )
+    if ran.problem == programs.TOO_MUCH:
+        raise ProviderRefused(f"{WHAT} failed: {name} answered more than {max_bytes} bytes")
+    if ran.problem:
+        raise ProviderLater(f"{WHAT} failed: {name} gave no answer within {timeout_s:g} s")
+    if ran.status:
+        raise ProviderLater(f"{WHAT} failed: {name} ended with {ran.status}: {redact_line(ran.stderr)}")
+    return ran.stdout
 
 
 def _ask_model(settings: AgentSettings, system: str, user: str) -> str:
