@@ -5,18 +5,17 @@ The command line, MCP and HTTP call the same methods, so all of them search, rea
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+from memline.producers.backends import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import BadRequest, IndexFault, IndexMissing, PathNotAllowed
+from memline.shared.errors import IndexFault
 from memline.shared.search.results import Answer, SearchRequest
 from memline.shared.values import value
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from memline.producers.agents.append import Entry
     from memline.producers.runs.index_run import IndexReport, RunProgress
     from memline.shared.search.agent_view import Chat
-    from memline.shared.search.service import MemorySearch
-    from memline.shared.search.staleness import Staleness
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
 
@@ -116,13 +113,10 @@ class Memory:
         return memory
 
     def _open(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
-        self._settings = settings
         #: The settings of this agent.
         self.settings = agent
-        self._long_lived = long_lived
         self._clock = clock
-        self._lock = threading.Lock()
-        self._parts: tuple[MemorySearch, Staleness] | None = None
+        self._backend = choose(settings, agent, long_lived=long_lived, clock=clock)
 
     def __enter__(self) -> Self:
         return self
@@ -132,10 +126,7 @@ class Memory:
 
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
-        with self._lock:
-            if self._parts is not None:
-                self._parts[0].close()
-            self._parts = None
+        self._backend.close()
 
     def search(
         self,
@@ -173,12 +164,7 @@ class Memory:
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""
-        search, staleness = self._searching()
-        try:
-            return search.ask(request, staleness.state())
-        except IndexMissing:
-            # Moved away since the last look; another look builds it again from the files.
-            return search.ask(request, staleness.look_now())
+        return self._backend.ask(request)
 
     def get(
         self, path: str, *, first: int | None = None, lines: int | None = None, chat: Chat | None = None
@@ -189,36 +175,13 @@ class Memory:
         PathNotAllowed for every other file, AccessDenied for the long-term note in a `chat` that is not
         private, and BadRequest for a title that several notes have.
         """
-        from memline.shared.sources.excerpt import parse_citation, read_excerpt
-        from memline.shared.sources.paths import MemoryPaths
+        from memline.shared.sources.excerpt import parse_citation
 
         cited = parse_citation(path)
         if first is None:
             first, lines = cited.first or 1, cited.lines if lines is None else lines
-        paths = MemoryPaths.of(self.settings)
         private = sees_private(self.settings, chat)
-        read = partial(read_excerpt, paths, first=first, lines=lines, private=private, clock=self._clock)
-        try:
-            excerpt = read(cited.path)
-        except PathNotAllowed:
-            if (note := self._note_named(cited.path)) is None:
-                raise
-            return read(note)
-        note = self._note_named(cited.path) if excerpt.status == "not_found" else None
-        return read(note) if note else excerpt
-
-    def _note_named(self, name: str) -> str | None:
-        """Return the path of the one note with this title; None when there is none, or no index."""
-        from memline.shared.index import driver, ledger
-        from memline.shared.sources.front_matter import named
-
-        found: list[str] = []
-        # Without an index a path is still a path.
-        with suppress(IndexFault), driver.reading_if_any(self.settings.index_path) as reader:
-            found = named(ledger.names_of_notes(reader), name) if reader else []
-        if len(found) > 1:
-            raise BadRequest(f"several notes have this title: {', '.join(found[:5])}", hint="give a path")
-        return found[0] if found else None
+        return self._backend.get(cited.path, first=first, lines=lines, private=private)
 
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None
@@ -230,11 +193,10 @@ class Memory:
         from memline.producers.agents.append import append
 
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
-        if self._long_lived or self._parts is not None:
-            # It is found by its words from now on. It is in its note even if the index has a problem, and the
-            # next search reports that.
-            with suppress(IndexFault):
-                self._searching()[1].look_now()
+        # It is found by its words from now on. It is in its note even if the index has a problem, and the
+        # next search reports that.
+        with suppress(IndexFault):
+            self._backend.look()
         return entry
 
     def index(
@@ -251,21 +213,14 @@ class Memory:
         `force` splits every file again, `re_embed` pays for every vector again. With `queue.url` the fleet
         does the work. Raises IndexFaults.
         """
-        from memline.producers.runs.index_run import bring_up_to_date
-        from memline.shared.embedders.local import files
-
-        if files.missing(self.settings) is not None:
-            files.fetch(self.settings)
         hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
-        return bring_up_to_date(
-            self._settings, self.settings, force=force, re_embed=re_embed, clock=self._clock, **hooks
-        )
+        return self._backend.sync(force=force, re_embed=re_embed, **hooks)
 
     def status(self, *, deep: bool = False) -> Status:
         """Say what is indexed and what is behind; `deep` asks the provider for one vector."""
-        from memline.producers.reports.status import collect, digest
+        from memline.producers.reports.status import digest
 
-        details = collect(self.settings, deep=deep)
+        details = self._backend.status(deep=deep)
         summary = digest(self.settings, details)
         names = ("provider", "model", "mode", "files", "chunks", "warning", "action")
         return Status(
@@ -282,32 +237,3 @@ class Memory:
     aappend = _awaitable(append)
     aindex = _awaitable(index)
     astatus = _awaitable(status)
-
-    def _searching(self) -> tuple[MemorySearch, Staleness]:
-        """Open what searches need, once."""
-        with self._lock:
-            if self._parts is None:
-                from memline.producers.ask import catch_up, fleet_limits
-                from memline.shared.embedders.choice import choose
-                from memline.shared.search.service import MemorySearch
-                from memline.shared.search.staleness import Staleness
-                from memline.shared.sync.freshness import is_fresh
-
-                choice = choose(self.settings)
-                # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues
-                # every change. A command writes: it runs only when no query worker is alive.
-                may_write = not (self._long_lived and self._settings.queue.url)
-                look = partial(catch_up, self.settings, choice, clock=self._clock, may_write=may_write)
-                search = MemorySearch(
-                    self.settings,
-                    choice=choice,
-                    long_lived=self._long_lived,
-                    caches_answers=self._long_lived,
-                    limits=fleet_limits(self._settings, self.settings, choice),
-                    clock=self._clock,
-                )
-                self._parts = (
-                    search,
-                    Staleness(look, is_fresh=partial(is_fresh, self.settings, clock=self._clock)),
-                )
-            return self._parts

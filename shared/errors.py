@@ -25,6 +25,8 @@
     │   ├── ProviderStop          bad key, no quota, unknown model: nothing works until the operator acts
     │   ├── ProviderBrokenAnswer  the answer does not fit the request
     │   └── ModelMismatch         this worker is set up for another model than the index
+    ├── QmdFailed                 (producers.qmd.home) qmd is not installed, too slow, or gave no answer
+    │   └── QmdNotReady           (producers.qmd.backend) its first update is not over yet
     ├── Overloaded                (producers.agents.pool) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's

@@ -52,8 +52,8 @@ def run_program(
 ) -> Ran:
     """Give a program the text and wait for its end; after `timeout_s` it is killed with all of its group.
 
-    `max_bytes` is for both outputs together. `max_memory` are the bytes of data of each of its processes; 0: no
-    limit. `keep_open` are file descriptors that it inherits: a lock that lasts as long as the program does.
+    `max_bytes` is for both outputs together. `max_memory` are the bytes of data of each of its processes; 0:
+    no limit. `keep_open` are file descriptors that it inherits: a lock that lasts as long as the program.
     Never raises for what the program does.
     """
     if max_memory:

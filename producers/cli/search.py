@@ -95,7 +95,7 @@ def search(
         private=sees_private(settings, chat),
     )
     answer = None
-    if invocation.settings.queue.url:
+    if invocation.settings.queue.url and settings.backend == "builtin":
         from memline.producers.ask import ask_fleet
 
         answer = ask_fleet(

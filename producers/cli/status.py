@@ -92,6 +92,9 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         yield "Changing", f"{active['model']} is searched until {target['model']} is complete"
+    if qmd := body.get("qmd"):
+        yield "Backend", f"qmd {qmd['searchMode']} in {_short(qmd['home'])}"
+        yield "", qmd["updateError"] or qmd["embedError"]
     if body["fallback"]:
         yield "Fallback", f"from {body['fallback']['from']}: {body['fallback']['reason']}"
     for breaker in body["breakers"]:

@@ -219,6 +219,9 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         warning, action = "memory search is disabled for this agent", "set memorySearch.enabled to true"
     elif not warning and status["ceiling"]:
         warning, action = status["ceiling"]["reason"], status["ceiling"]["action"]
+    elif not warning and "qmd" in status and status["fallback"]:
+        warning = f"qmd failed, the builtin index answers: {status['fallback']['reason']}"
+        action = "memline status"
     elif not warning and provider.get("state") == "paused":
         warning, action = provider["reason"], provider["action"]
     elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):
@@ -233,7 +236,11 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         "agentId": settings.agent,
         "enabled": settings.memory.enabled,
         **{name: status[name] for name in same},
-        "mode": "hybrid" if status["vector"]["ready"] and status["provider"] != "none" else "keyword",
+        "mode": status["qmd"]["mode"]
+        if "qmd" in status
+        else "hybrid"
+        if status["vector"]["ready"] and status["provider"] != "none"
+        else "keyword",
         "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
         "stale": status["dirty"],
         "append": settings.memory.append.enabled,

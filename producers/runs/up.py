@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+from memline.producers.qmd.updates import QmdUpdates
 from memline.producers.runs.flush import FlushProducer
 from memline.producers.runs.in_process import INDEXING, InProcessWorkers
 from memline.producers.runs.index_run import prepare
@@ -28,11 +29,15 @@ def watch(settings: Settings, agents: Sequence[AgentSettings], *, stop: threadin
     broker.on_redis(settings.queue.address)
     errors = LoopErrors()
     flushes = FlushProducer(agents, errors=errors)
-    with Follower(agents, errors=errors) as follow:
+    with (
+        QmdUpdates(agents) as qmd,
+        Follower(agents, errors=errors, on_change=qmd.changed) as follow,
+    ):
         follow.log_modes()
         while not stop.wait(TICK_S):
             follow.tick()
             flushes.tick()
+            qmd.tick()
 
 
 def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.Event, on_note: Note) -> None:
@@ -65,7 +70,8 @@ def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Ev
     queues = (*INDEXING, *("flush",) * flushes.is_needed)
     with (
         InProcessWorkers(settings, queues=queues, long_lived=True) as workers,
-        Follower(agents, errors=errors) as follow,
+        QmdUpdates(agents) as qmd,
+        Follower(agents, errors=errors, on_change=qmd.changed) as follow,
     ):
         for line in follow.describe():
             on_note(line)
@@ -74,6 +80,7 @@ def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Ev
         while not stop.wait(TICK_S):
             follow.tick()
             flushes.tick()
+            qmd.tick()
             fault = errors.corrupt or workers.fault()
             if isinstance(fault, IndexCorrupt):
                 raise fault

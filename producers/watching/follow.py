@@ -7,7 +7,7 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
 
 from memline.producers.runs.loop_errors import FILES, LoopErrors
@@ -52,11 +52,19 @@ class Follower:
     """Follows the files of some agents; a context manager. The broker of this process is set before."""
 
     def __init__(
-        self, agents: Sequence[AgentSettings], *, errors: LoopErrors | None = None, clock: Clock | None = None
+        self,
+        agents: Sequence[AgentSettings],
+        *,
+        errors: LoopErrors | None = None,
+        on_change: Callable[[AgentSettings], None] = lambda _: None,
+        clock: Clock | None = None,
     ) -> None:
-        """`errors` notes what fails for one agent, so that the others are followed all the same."""
+        """`errors` notes what fails for one agent, so that the others are followed all the same.
+
+        `on_change` is told of an agent whose files changed, by any thread.
+        """
         self._errors = errors or LoopErrors(clock=clock)
-        self._agents = [_AgentFollower(settings, clock or SystemClock()) for settings in agents]
+        self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
 
     def __enter__(self) -> Follower:
@@ -98,8 +106,11 @@ class Follower:
 class _AgentFollower:
     """Follows the files of one agent. `enqueue` and `on_transcripts` are called by threads of watchers."""
 
-    def __init__(self, settings: AgentSettings, clock: Clock) -> None:
+    def __init__(
+        self, settings: AgentSettings, clock: Clock, on_change: Callable[[AgentSettings], None]
+    ) -> None:
         self.settings = settings
+        self._on_change = on_change
         self._clock = clock
         self.watchers: list[Watcher] = []
         #: Tells searches that a look of theirs would find nothing to do.
@@ -163,6 +174,7 @@ class _AgentFollower:
         """Send changed paths to the chunk workers."""
         changed = sorted(paths)
         _log.info("files.changed", agent=self.settings.agent, files=len(changed))
+        self._on_change(self.settings)
         try:
             enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
@@ -202,6 +214,7 @@ class _AgentFollower:
         is_first_look, self._is_first_look = self._is_first_look, False
         if files:
             _log.info("scan.changes", agent=self.settings.agent, files=len(files))
+            self._on_change(self.settings)
             if is_first_look or len(files) > WINDOW_FILES:
                 self._make_job(files, jobs.BACKFILL if known.files else jobs.IMPORT)
             else:

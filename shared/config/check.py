@@ -29,6 +29,9 @@ from memline.shared.errors import ConfigError
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1
 
+_DURATION = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?"
+_MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
+
 
 class Issues:
     """Collects the problems of one configuration, and warnings of values that are not used as written."""
@@ -193,6 +196,13 @@ def describe(value: object) -> str:
     return "an object"
 
 
+def minutes(duration: object) -> float | None:
+    """Return the minutes of `90s`, `5m`, `1h` or a bare number; None for anything else."""
+    is_duration = isinstance(duration, str | int | float) and not isinstance(duration, bool)
+    match = re.fullmatch(_DURATION, str(duration).strip()) if is_duration else None
+    return float(match[1]) * _MINUTES[match[2] or "m"] if match else None
+
+
 def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
     """Return the value in the type of its key, None when it does not fit; and what is allowed, in words."""
     choices = limits.get("choices", ())
@@ -212,6 +222,8 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             near = max(low, min(raw, high))
             fits = near == raw or limits.get("clamp")
             return (int(near) if kind == "int" else float(near)) if fits else None, allowed
+        case "Duration":
+            return minutes(raw), "minutes, or a text such as 90s, 5m or 1h"
         case "str":
             text = limits["normal"](raw) if "normal" in limits and isinstance(raw, str) else raw
             if choices:

@@ -48,6 +48,15 @@ _LINKING_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-ext
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOG_FORMATS = ("text", "json")
 
+#: What a program of others may see: how to find and run programs, language, certificates. Keys of providers,
+#: proxies with passwords and everything that is not known here stay out; so do qmd's variables that let a
+#: foreign folder run commands.
+_FOR_PROGRAMS = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "BUN_INSTALL", "NVM_DIR", "VOLTA_HOME"),
+    *("QMD_EMBED_MODEL", "QMD_RERANK_MODEL", "QMD_GENERATE_MODEL", "QMD_FORCE_CPU", "QMD_LLAMA_GPU"),
+)
+
 #: `${NAME}` is the variable NAME; `$${NAME}` is those very characters.
 _REFERENCE = r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)\}"
 
@@ -61,6 +70,16 @@ def user_home(env: Environment) -> Path:
     """Return the user's home directory."""
     # Without HOME (some services) the user database knows it.
     return Path(value(env, "HOME") or os.path.expanduser("~"))
+
+
+def for_programs(env: Environment) -> dict[str, str]:
+    """Return the variables that a program of others gets, and where it finds downloaded models."""
+    caches = value(env, "XDG_CACHE_HOME")
+    return {name: env[name] for name in _FOR_PROGRAMS if env.get(name)} | {
+        "NO_COLOR": "1",
+        # Replaced for qmd by its own home; there it says where the user's own cache is.
+        "XDG_CACHE_HOME": caches if caches.startswith("/") else str(user_home(env) / ".cache"),
+    }
 
 
 def fleet_name(home: Path) -> str:

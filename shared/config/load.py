@@ -170,8 +170,12 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     """Return the settings that hold for all agents, by dotted path."""
     env, issues = raw.env, raw.issues
     settings = {path: setting for path, setting in qmd.items() if path.startswith("memory.")}
-    settings |= check_block(schema.ConfigFile, raw.content, at=raw.name, issues=issues)
-    if "scope" in raw.get("memory") and "memory.scope" not in settings:
+    content = dict(raw.content)
+    if isinstance(memory := content.get("memory"), dict):
+        # Read before, and only with the backend that it is about.
+        content["memory"] = {name: each for name, each in memory.items() if name != "qmd"}
+    settings |= check_block(schema.ConfigFile, content, at=raw.name, issues=issues)
+    if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):
         # What was meant to keep a chat out must not let it in because of a slip of the pen.
         settings["memory.scope"] = Setting(schema.ChatScope(default="deny"), raw.at("memory.scope"))
     settings = expand_references(schema.ConfigFile, settings, env, issues)

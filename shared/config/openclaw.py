@@ -1,24 +1,19 @@
 """Read what only OpenClaw's files have: `memory.qmd`, model windows, secret references, other places of keys.
 
-Memline has one backend. With `memory.backend: "qmd"` the settings of the original's other backend that mean
-the same here become the weakest layer; a warning names each of the others.
+With `memory.backend: "qmd"` what that block says counts as the weakest layer above the defaults.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from memline.shared.config.check import Issues, RawConfig, check_block, check_value
-from memline.shared.config.keys import Setting, leaves
+from memline.shared.config.check import Issues, RawConfig, check_block
+from memline.shared.config.keys import Setting
 from memline.shared.config.layers import expand_references
-from memline.shared.config.schema import ConfigFile, MemorySearch, ProviderEntry
+from memline.shared.config.schema import ChatMatch, ChatRule, ChatScope, ExtraPath, ProviderEntry, Qmd
 from memline.shared.providers import PROVIDERS
 
-_DURATION = r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?"
-_MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
-
-#: The keys of `memory.qmd` that are read, and the keys of `memory` or `memorySearch` that they become.
+#: The keys of `memory.qmd` that become keys of `memory` or `memorySearch` as well.
 QMD_KEYS = {
     "paths": ("extraPaths",),
     "limits.maxResults": ("query.maxResults",),
@@ -28,56 +23,61 @@ QMD_KEYS = {
     "scope": ("memory.scope",),
 }
 
+#: The scope of memory with qmd unless another is written: not in groups, channels and their helpers. As in
+#: the original, but for calls without a session key, which are the owner's here.
+_SCOPE = ChatScope(
+    rules=tuple(
+        ChatRule(action="deny", match=match)
+        for match in (
+            ChatMatch(chat_type="group"),
+            ChatMatch(chat_type="channel"),
+            ChatMatch(key_prefix="subagent:"),
+        )
+    )
+)
+
 #: The ids under which the original keeps the providers that Memline can use.
 USED_PROVIDERS = frozenset(name for row in PROVIDERS.values() for name in row.entry_names)
 
 
 def read_qmd(raw: RawConfig) -> dict[str, Setting]:
-    """Return the settings that `memory.qmd` gives; none unless `memory.backend` is qmd."""
+    """Return the settings that `memory.qmd` gives; none unless `memory.backend` is qmd.
+
+    Its own, and those of `memory` and `memorySearch` that follow from them: the builtin backend, which
+    answers when qmd fails, has the same files, limits and scope, and pays for no vector unless a provider is
+    named.
+    """
     memory, at, issues = raw.get("memory"), raw.at("memory.qmd"), raw.issues
     if memory.get("backend") != "qmd":
         return {}
-    issues.warn(f'{raw.at("memory.backend")}: Memline has its own backend only, "qmd" is read as "builtin"')
-    # By dotted path, one level deep.
-    written: dict[str, Any] = {}
-    for name, content in raw.get("memory", "qmd").items():
-        if isinstance(content, dict) and name not in QMD_KEYS:
-            written |= {f"{name}.{inner}": each for inner, each in content.items()}
-        else:
-            written[name] = content
-    if without_effect := sorted(written.keys() - QMD_KEYS.keys()):
-        issues.warn(f"{at}: without effect in Memline: {', '.join(without_effect)}")
-    fields = dict(leaves(MemorySearch)) | dict(leaves(ConfigFile))
-    settings: dict[str, Setting] = {}
-    for name in QMD_KEYS.keys() & written.keys():
+    written = raw.get("memory", "qmd")
+    own = check_block(Qmd, written, at=at, issues=issues)
+    if "scope" in written and "scope" not in own:
+        # What was meant to keep a chat out must not let it in because of a slip of the pen.
+        own["scope"] = Setting(ChatScope(default="deny"), f"{at}.scope")
+    origin = raw.at("memory.backend")
+    settings = {
+        "provider": Setting("none", origin),
+        "memory.maxInjectedChars": Setting(Qmd().limits.max_injected_chars, origin),
+        "memory.scope": Setting(_SCOPE, origin),
+    }
+    for name in QMD_KEYS.keys() & own.keys():
+        value, place = own[name]
         for path in QMD_KEYS[name]:
-            translated, place = _translated(path, written[name]), f"{at}.{name}"
-            if (value := check_value(fields[path], translated, at=place, issues=issues)) is not None:
-                settings[path] = Setting(value, place)
-    return settings
+            settings[path] = Setting(_translated(path, value), place)
+    return settings | {f"memory.qmd.{name}": setting for name, setting in own.items()}
 
 
 def _translated(path: str, value: Any) -> Any:
     """Bring a value of `memory.qmd` into the form of the key that it becomes."""
-    if path == "extraPaths" and isinstance(value, list):
-        # A collection's name has no use here: a file is cited by its path.
-        return [
-            {key: text for key, text in entry.items() if key != "name"} if isinstance(entry, dict) else entry
-            for entry in value
-        ]
-    if path == "sources":
-        return ["memory", "sessions"] if value is True else ["memory"]
-    return _minutes(value) if path == "sync.intervalMinutes" else value
-
-
-def _minutes(duration: object) -> object:
-    """Return the whole minutes of `5m`, `1h` or a bare number; anything else as it is, to be refused."""
-    is_duration = isinstance(duration, str | int | float) and not isinstance(duration, bool)
-    match = re.fullmatch(_DURATION, str(duration).strip()) if is_duration else None
-    if match is None:
-        return duration
-    minutes = float(match[1]) * _MINUTES[match[2] or "m"]
-    return max(1, round(minutes)) if minutes > 0 else 0
+    match path:
+        case "extraPaths":
+            return tuple(ExtraPath(path=each.path, pattern=each.pattern) for each in value)
+        case "sources":
+            return ("memory", "sessions") if value else ("memory",)
+        case "sync.intervalMinutes":
+            return min(525_600, max(1, round(value))) if value > 0 else 0
+    return value
 
 
 def read_providers(raw: RawConfig) -> dict[str, dict[str, Setting]]:

@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, key
+from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, Duration, key
 from memline.shared.providers import PROVIDERS
 
 FALLBACKS = (*PROVIDERS, "none")
@@ -320,12 +320,70 @@ class ChatScope(Block):
     rules: tuple[ChatRule, ...] = key((), of=ChatRule, doc="rules, the first that fits decides")
 
 
+class QmdPath(ExtraPath):
+    """One entry of `memory.qmd.paths`: a collection."""
+
+    name: str = key("", doc="name of the collection; empty: custom-1, custom-2 …")
+
+
+class QmdSessions(Block):
+    """`memory.qmd.sessions`: transcripts, written as Markdown for qmd, with their secrets hidden."""
+
+    unknown = WARN
+
+    enabled: bool = key(False, doc="past sessions are searched too")
+    export_dir: str = key("", doc="folder they are written to; empty: one in qmd's own home")
+    retention_days: int = key(0, low=0, doc="older sessions are left out; 0: none is")
+
+
+class QmdUpdate(Block):
+    """`memory.qmd.update`: when qmd looks at the files, and how long its commands may take."""
+
+    unknown = WARN
+
+    interval: Duration = key(5.0, doc="minutes between two updates; 0: only at the start and on changes")
+    debounce_ms: int = key(15_000, low=0, high=86_400_000, doc="between two updates on changes at least")
+    on_boot: bool = key(True, doc="a process that stays updates when it starts")
+    wait_for_boot_sync: bool = key(False, doc="its first question waits for that")
+    embed_interval: Duration = key(60.0, doc="minutes between two runs of qmd embed")
+    command_timeout_ms: int = key(30_000, low=1, high=86_400_000, doc="time limit of qmd collection")
+    update_timeout_ms: int = key(120_000, low=1, high=86_400_000, doc="time limit of qmd update")
+    embed_timeout_ms: int = key(120_000, low=1, high=86_400_000, doc="time limit of qmd embed")
+
+
+class QmdLimits(Block):
+    """`memory.qmd.limits`: of an answer."""
+
+    unknown = WARN
+
+    max_results: int = key(6, low=1, doc="hits at most, whatever a question asks for")
+    max_snippet_chars: int = key(700, low=1, doc="characters of a snippet")
+    max_injected_chars: int = key(4_000, low=0, doc="becomes memory.maxInjectedChars")
+    timeout_ms: int = key(4_000, low=1, high=86_400_000, doc="time limit of a question")
+
+
+class Qmd(Block):
+    """`memory.qmd`: the other back end, used with `memory.backend: "qmd"`."""
+
+    unknown = WARN
+
+    command: str = key("qmd", doc="the program; only its first word counts, in quotes if it has blanks")
+    search_mode: str = key("query", choices=("query", "search", "vsearch"), doc="command of a question")
+    include_default_memory: bool = key(True, doc="the notes of the workspace are searched")
+    paths: tuple[QmdPath, ...] = key((), of=QmdPath, shorthand="path", doc="more collections")
+    sessions: QmdSessions = key(factory=QmdSessions)
+    update: QmdUpdate = key(factory=QmdUpdate)
+    limits: QmdLimits = key(factory=QmdLimits)
+    scope: ChatScope | None = key(None, of=ChatScope, doc="becomes memory.scope")
+
+
 class MemoryBlock(Block):
     """`memory`."""
 
     unknown = IGNORE
 
-    backend: str = key("builtin", choices=("builtin", "qmd"), doc="qmd is read as builtin")
+    backend: str = key("builtin", choices=("builtin", "qmd"), doc="what answers questions")
+    qmd: Qmd = key(factory=Qmd)
     citations: str = key("auto", choices=("auto", "on", "off"), doc="citations below snippets for agents")
     max_injected_chars: int = key(0, low=0, doc="characters of all snippets of an answer; 0: no limit")
     private_in_groups: bool = key(False, doc="groups may search and read MEMORY.md too, as in OpenClaw")
@@ -427,6 +485,10 @@ class AgentSettings(Block):
     max_injected_chars: int = 0
     private_in_groups: bool = False
     scope: ChatScope | None = None
+    backend: str = "builtin"
+    qmd: Qmd = field(default_factory=Qmd)
+    #: The variables that programs of others get: none that holds a key.
+    program_environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Root for `hf:` downloads, queue state and the like.
     home: Path = Path()
     sessions: Sessions = field(default_factory=Sessions)

@@ -7,7 +7,7 @@ from typing import Any
 
 from memline.shared.values import value
 
-#: `backend` of every answer and of `status`.
+#: `backend` of an answer and of `status` unless another program answers.
 BACKEND = "builtin"
 
 
@@ -91,11 +91,12 @@ class Answer:
     """The hits of a search, how they were found, and what may be missing."""
 
     hits: tuple[Hit, ...] = ()
+    backend: str = BACKEND
     #: hybrid, keyword or vector: which retrievers the hits come from.
     mode: str = "keyword"
     provider: str = "none"
     model: str = ""
-    #: Why another provider than the configured one is in use: {"from", "reason"}; None when it is not.
+    #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
     #: Something is not as it should be, and what to do about it.
@@ -115,7 +116,7 @@ class Answer:
         return {
             "results": [hit.to_json() for hit in self.hits],
             "totalResults": len(self.hits),
-            "backend": BACKEND,
+            "backend": self.backend,
             "provider": self.provider,
             "model": self.model,
             "mode": self.mode,

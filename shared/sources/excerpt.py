@@ -102,28 +102,53 @@ def read_excerpt(
             "the long-term note is private: it is not read in a group, nor by a subagent",
             hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
         )
-    reading = read_file(located.absolute, root=located.anchor, clock=clock or SystemClock())
+    return read_file_excerpt(
+        located.absolute,
+        root=located.anchor,
+        shown=located.path,
+        first=first,
+        lines=lines,
+        max_chars=max_chars,
+        clock=clock,
+    )
+
+
+def read_file_excerpt(
+    absolute: str,
+    *,
+    root: str,
+    shown: str,
+    first: int,
+    lines: int | None,
+    max_chars: int = MAX_CHARS,
+    clock: Clock | None = None,
+) -> Excerpt:
+    """Read lines of a file that may be read, following no link below the trusted folder `root`.
+
+    `shown` is its path in the excerpt. Raises PathNotAllowed for what is not a text file.
+    """
+    reading = read_file(absolute, root=root, clock=clock or SystemClock())
     if reading.outcome not in (outcomes.INDEXED, outcomes.EMPTY, outcomes.GONE):
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
     first = max(1, first)
     wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if lines is None else max(1, lines))]
-    shown: list[str] = []
+    whole: list[str] = []
     chars = 0
     for line in wanted:
-        if shown and chars + len(line) + 1 > max_chars:
+        if whole and chars + len(line) + 1 > max_chars:
             break
-        shown.append(line[:max_chars])
+        whole.append(line[:max_chars])
         chars += len(line) + 1
-    following = first + len(shown)
+    following = first + len(whole)
     has_more = following <= len(all_lines)
-    is_cut = bool(shown) and len(wanted[0]) > max_chars
+    is_cut = bool(whole) and len(wanted[0]) > max_chars
     return Excerpt(
-        path=located.path,
-        text="\n".join(shown),
+        path=shown,
+        text="\n".join(whole),
         first=first,
-        lines=len(shown),
+        lines=len(whole),
         truncated=has_more or is_cut,
         next_from=following if has_more else None,
         status="not_found" if reading.outcome == outcomes.GONE else "ok",

@@ -12,6 +12,7 @@ from jsonschema import validate
 
 from memline.producers.agents.calls import ANSWERS
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.backends import Builtin
 from memline.shared.config.load import Options, load
 from memline.shared.errors import AccessDenied, BadRequest, PathNotAllowed
 from tests.support.workspace import until
@@ -151,7 +152,9 @@ def test_an_index_that_was_moved_away_is_built_again_by_the_next_search(made: Ma
         file.unlink()
     for memory in tools._memories.values():
         # As if a look had just been taken, and the next were not due yet.
-        memory._searching()[1]._looked_at = float("inf")
+        backend = memory._backend
+        assert isinstance(backend, Builtin)
+        backend._searching()[1]._looked_at = float("inf")
 
     assert tools.search(MAIN, {"query": "cents"})["results"][0]["path"] == "MEMORY.md"
 

@@ -135,7 +135,9 @@ def test_check_of_a_good_file_counts_its_keys(capsys: pytest.CaptureFixture[str]
 
 def test_check_names_every_problem_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "c.json5"
-    path.write_text("{memory: {backend: 'qmd'}, memorySearch: {providr: 1, query: {maxResults: 0}}}")
+    path.write_text(
+        "{memory: {backend: 'qmd', qmd: {mcporter: {}}}, memorySearch: {providr: 1, query: {maxResults: 0}}}"
+    )
 
     text = output_of(capsys, "config", "check", "--config", str(path), status=1)
     answer = json.loads(output_of(capsys, "--config", str(path), "config", "check", "--json", status=1))

@@ -22,7 +22,7 @@ BLOCKS = [
 ]
 
 #: Keys whose default the page tells in words.
-HAVE_NO_DEFAULT = ("agents.defaults.workspace", "memory.scope", "perMillion")
+HAVE_NO_DEFAULT = ("agents.defaults.workspace", "memory.scope", "memory.qmd.scope", "perMillion")
 
 
 def rows() -> dict[str, list[str]]:

@@ -7,6 +7,7 @@ import pytest
 from memline.shared.config.check import Issues, RawConfig
 from memline.shared.config.openclaw import read_qmd
 from memline.shared.config.schema import ExtraPath
+from memline.shared.search.agent_view import chat_of, may_use_memory
 
 
 def layer(memory: dict[str, Any]) -> tuple[dict[str, Any], Issues]:
@@ -34,7 +35,8 @@ def test_what_means_the_same_is_taken_over() -> None:
         }
     )
 
-    assert found == {
+    assert {path: each for path, each in found.items() if not path.startswith("memory.")} == {
+        "provider": ("none", "f: memory.backend"),
         "extraPaths": ((ExtraPath(path="~/notes", pattern="*.md"),), "f: memory.qmd.paths"),
         "query.maxResults": (9, "f: memory.qmd.limits.maxResults"),
         "experimental.sessionMemory": (True, "f: memory.qmd.sessions.enabled"),
@@ -44,10 +46,54 @@ def test_what_means_the_same_is_taken_over() -> None:
     assert not issues.problems
 
 
-def test_what_has_no_effect_is_named() -> None:
-    _, issues = layer({"backend": "qmd", "qmd": {"command": "qmd", "limits": {"timeoutMs": 1}}})
+def test_its_own_settings_are_read_with_the_originals_durations() -> None:
+    found, issues = layer(
+        {
+            "backend": "qmd",
+            "qmd": {
+                "command": "'/opt/my qmd/qmd' --verbose",
+                "searchMode": "search",
+                "update": {"interval": 7, "embedInterval": "90s"},
+                "limits": {"timeoutMs": 1},
+            },
+        }
+    )
 
-    assert any("command, limits.timeoutMs" in warning for warning in issues.warnings)
+    assert {path.removeprefix("memory.qmd."): each.value for path, each in found.items()}.items() >= {
+        ("command", "'/opt/my qmd/qmd' --verbose"),
+        ("searchMode", "search"),
+        ("update.interval", 7.0),
+        ("update.embedInterval", 1.5),
+        ("limits.timeoutMs", 1),
+    }
+    assert (issues.problems, issues.warnings) == ([], [])
+
+
+def test_a_key_that_is_not_known_is_named() -> None:
+    _, issues = layer({"backend": "qmd", "qmd": {"mcporter": {"enabled": True}}})
+
+    assert issues.warnings == ["f: memory.qmd.mcporter: unknown key, without effect"]
+
+
+def test_groups_do_not_use_memory_unless_a_scope_says_so() -> None:
+    found, _ = layer({"backend": "qmd"})
+    scope = found["memory.scope"].value
+    keys = (
+        "",
+        "agent:main:main",
+        "agent:main:discord:group:1",
+        "agent:main:x:channel:2",
+        "agent:main:subagent:3",
+    )
+
+    assert [may_use_memory(scope, chat_of(key)) for key in keys] == [True, True, False, False, False]
+    assert found["memory.maxInjectedChars"].value == 4000
+
+
+def test_a_scope_that_is_wrong_lets_no_chat_in() -> None:
+    found, issues = layer({"backend": "qmd", "qmd": {"scope": {"default": "denny"}}})
+
+    assert issues.problems and not may_use_memory(found["memory.scope"].value, chat_of(""))
 
 
 @pytest.mark.parametrize(
