@@ -24,7 +24,7 @@ _SLOW = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHON
 BARE = (sys.executable, "-c", "pass")
 
 #: What the console script does.
-_MAIN = "from memline.producers.cli import main; main()"
+_MAIN = "from memline.producers.start import main; main()"
 
 #: Statements that tell, at the end of a child, the most it has held. Not ru_maxrss: that begins with the
 #: memory of the parent.

@@ -11,9 +11,11 @@ In a checkout `shared`, `producers` and `workers` are links to the folders of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# Not from typing: until the console script guards it, a Ctrl-C would show a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from memline.producers.memory import Memory as Memory
     from memline.shared.errors import MemlineError as MemlineError
     from memline.shared.search.results import Answer as Answer

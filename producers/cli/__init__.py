@@ -12,11 +12,12 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from memline.producers.cli.options import GLOBAL_OPTIONS, echo, examples
+from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared.errors import MemlineError
 
 PROGRAM = "memline"
@@ -57,8 +58,9 @@ COMMANDS = {
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
 UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
 
-#: The reader of our output went away, or the user pressed Ctrl-C (128 + SIGINT).
-INTERRUPTED = 130
+
+class Interrupted(Exception):
+    """A Ctrl-C during a command; its words say what is kept. click would end a KeyboardInterrupt itself."""
 
 
 class LazyGroup(click.Group):
@@ -73,6 +75,12 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted(*error.args) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -132,7 +140,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt, Interrupted) as error:
+        tell(str(error))
         return INTERRUPTED
     except MemlineError as error:
         return _fail(error.message, error.hint, error.exit_code)
@@ -146,15 +155,12 @@ def run(args: Sequence[str] | None = None) -> int:
     return status if isinstance(status, int) else 0
 
 
-def main() -> NoReturn:
-    """Run the command line of this process and end it: the console script."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # A shell without job control starts background jobs so; a SIGINT still means the end.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def run_process() -> int:
+    """Run the command line of this process and return its exit status."""
     name = next((argument for argument in sys.argv[1:] if argument in COMMANDS), "")
     if name in UNTIL_STOPPED or "--watch" in sys.argv:
         signal.signal(signal.SIGTERM, _end)
-    sys.exit(run())
+    return run()
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,8 +86,7 @@ def index_agents(
                 options = {"force": force, "re_embed": re_embed}
                 reports.append(memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note))
         except KeyboardInterrupt:
-            _name_open_batches(agent)
-            raise
+            raise KeyboardInterrupt(_kept(agent)) from None
     return reports
 
 
@@ -110,46 +109,66 @@ def fetch_model(agent: AgentSettings) -> None:
     fetch(agent, show)
 
 
-def _name_open_batches(agent: AgentSettings) -> None:
-    """Name the batches that go on at the provider."""
+def _kept(agent: AgentSettings) -> str:
+    """Say what an interrupted run leaves: what is indexed, and the batches that go on at the provider."""
+    from memline.shared.errors import IndexFault
     from memline.shared.index.batches import open_batches
     from memline.shared.index.driver import reading_if_any
 
-    with reading_if_any(agent.index_path) as reader:
+    words = "what is indexed is kept, memline index goes on from there"
+    jobs: list[str] = []
+    with suppress(IndexFault), reading_if_any(agent.index_path) as reader:
         jobs = [batch.job_id for batch in open_batches(reader) if batch.job_id] if reader else []
     if jobs:
-        _note(
-            f"Still open at the provider: {', '.join(jobs)}. The next memline index, or memline up,"
-            " collects them; memline batch cancel ends one."
-        )
+        words += f" and collects what is still open at the provider: {', '.join(jobs)} (memline batch cancel)"
+    return words
 
 
 @contextmanager
 def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
-    """Give a function that shows progress; without a terminal it says once a minute what it waits for."""
+    """Give a function that shows progress; without a terminal it says what it waits for, once a minute."""
     if not sys.stderr.isatty():
-        say = once_a_minute()
+        say = once_a_minute(at_once=True)
         yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
         return
     # rich costs 60 ms to import; only a user who watches pays it.
-    from functools import partial
-
     from rich import progress as bars
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Column
+    from rich.text import Text
 
-    # Words of a provider are no markup.
-    text = partial(bars.TextColumn, markup=False)
-    columns = [bars.SpinnerColumn(), text("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()]
-    columns += [text("{task.fields[rate]}"), text("elapsed"), bars.TimeElapsedColumn()]
-    columns += [text("left"), bars.TimeRemainingColumn(), text("{task.fields[note]}")]
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        files = bar.add_task(f"{agent} files", total=None, rate="", note="")
-        vectors = bar.add_task(f"{agent} vectors", total=None, rate="", note="", visible=False)
+    console = Console(stderr=True)
+    note = ""
+
+    class Bars(bars.Progress):
+        """The bars, and below them why nothing moves: beside them there is no room for it."""
+
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            if note:
+                yield Text(note)
+
+    def text(words: str, max_width: int | None = None) -> bars.TextColumn:
+        # Words of a provider are no markup.
+        return bars.TextColumn(words, markup=False, table_column=Column(no_wrap=True, max_width=max_width))
+
+    # What is dropped where it is narrow: the rate below 70 columns, the time so far below 90.
+    width = console.width
+    columns: list[bars.ProgressColumn] = [text("{task.description}", max_width=20)]
+    columns += [bars.BarColumn(bar_width=max(5, min(40, width - 65))), bars.MofNCompleteColumn()]
+    columns += [text("{task.fields[rate]}")] * (width >= 70)
+    columns += [text("elapsed"), bars.TimeElapsedColumn()] * (width >= 90)
+    columns += [text("left"), bars.TimeRemainingColumn(compact=True)]
+    with Bars(*columns, console=console, transient=True) as bar:
+        files = bar.add_task(f"{agent} files", total=None, rate="")
+        vectors = bar.add_task(f"{agent} vectors", total=None, rate="", visible=False)
 
         def show(progress: RunProgress) -> None:
+            nonlocal note
+            note = printable(progress.waiting)
             bar.update(files, completed=progress.files_done, total=progress.files)
-            done, total, note = progress.vectors_done, progress.vectors, printable(progress.waiting)
-            bar.update(vectors, completed=done, total=total, visible=total > 0, note=note)
+            done, total = progress.vectors_done, progress.vectors
+            bar.update(vectors, completed=done, total=total, visible=total > 0)
             for task in bar.tasks:
                 if task.speed:
                     bar.update(task.id, rate=f"{task.speed:.0f}/s")

@@ -93,7 +93,7 @@ def run(
     try:
         for name, words in processes.items():
             # -P: what lies in the current folder is not imported.
-            command = [sys.executable, "-P", "-c", "from memline.producers.cli import main; main()", *words]
+            command = [sys.executable, "-P", "-c", "from memline.producers.start import main; main()", *words]
             children[name] = _spawn(command, environment)
         # After all forks: a thread that holds a lock while its process is forked keeps it for ever.
         for name, child in children.items():

@@ -69,7 +69,7 @@ def running_fleet(place: Place, *args: str, env: Mapping[str, str] | None = None
         "MEMLINE_HOME": str(place.home),
         **(env or {}),
     }
-    script = "from memline.producers.cli import main; main()"
+    script = "from memline.producers.start import main; main()"
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-c", script, "fleet", "--no-api", *args],

@@ -520,8 +520,9 @@ def test_sigint_ends_a_run_that_a_shell_started_with_sigint_ignored(
         with running_memline(*place.arguments("index")) as process:
             signal.signal(signal.SIGINT, before)
             until(lambda: len(server.requests) > 0, "the request")
-            end(process, signal.SIGINT)
+            stderr = end(process, signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
 
     assert process.returncode == 130
+    assert stderr == "Interrupted: what is indexed is kept, memline index goes on from there.\n"

@@ -22,7 +22,9 @@ NOTES = ROOT / "examples" / "workspace"
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A PATH on which `memline` is the one of these sources, run by this interpreter."""
     folder = tmp_path_factory.mktemp("bin")
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from memline.producers.cli import main; main()"
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); from memline.producers.start import main; main()"
+    )
     command = folder / "memline"
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c {shlex.quote(script)} "$@"\n')
     command.chmod(0o755)

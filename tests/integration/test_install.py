@@ -71,7 +71,7 @@ def test_a_wheel_has_every_file_of_the_three_packages(wheel: Path) -> None:
 
 def test_foreign_packages_with_the_names_of_our_folders_are_never_imported(project: Path) -> None:
     (project / "MEMORY.md").write_text("Invoices are whole cents.\n")
-    code = "from memline.producers.cli import main; main()"
+    code = "from memline.producers.start import main; main()"
 
     indexed = run(project, code, "--workspace", ".", "index")
     searched = run(project, code, "--workspace", ".", "search", "cents", "--json")

@@ -21,7 +21,7 @@ from memline.producers.agents.calls import ANSWERS
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.workspace import Place
 
-MEMLINE = ["-c", "from memline.producers.cli import main; main()"]
+MEMLINE = ["-c", "from memline.producers.start import main; main()"]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.pseudo_terminal import on_terminal, plain
-from tests.support.workspace import Place, remote
+from tests.support.workspace import Place, note, remote, until
 
 FILLER = "Nothing of interest was said about the weather, the lunch, and the plans for the summer."
 NOTE = f"""---
@@ -141,3 +142,39 @@ def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
 
     assert (ran.status, ran.stdout) == (0, "")
     assert "nothing in the notes matches" in ran.stderr
+
+
+def test_ctrl_c_ends_a_run_in_one_line_that_says_what_is_kept(place: Place) -> None:
+    with EmbeddingServer() as server:
+        server.control({"fault": "hang"})
+        place.configure(**remote(server.url))
+
+        with on_terminal(*place.arguments("index")) as terminal:
+            until(lambda: len(server.requests) > 0, "the request")
+            terminal.interrupt()
+            status = terminal.end()
+
+    assert status == 130
+    assert "Traceback" not in terminal.shown
+    assert terminal.shown.endswith(
+        "\r\nInterrupted: what is indexed is kept, memline index goes on from there.\r\n"
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_progress_fits_its_terminal(place: Place, width: int) -> None:
+    place.write("memory/more.md", note(1))
+    with EmbeddingServer() as server:
+        server.control({"fault": "429"})
+        place.configure(**remote(server.url))
+
+        with on_terminal(*place.arguments("index"), columns=width) as terminal:
+            shown = terminal.until(lambda shown: "embeddings failed" in shown, "why it waits")
+            terminal.interrupt()
+            assert terminal.end() == 130
+
+    rows = re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown))
+    assert max(map(columns, rows)) <= width
+    # Bars are whole: name, count and time left.
+    assert any(re.search(r"main files .*\d+/\d+ .*left", row) for row in rows), rows
+    assert any(re.search(r"main vectors .*\d+/\d+ .*left", row) for row in rows), rows

@@ -56,7 +56,7 @@ class Fleet:
         for folder in (self._bin, self._logs):
             folder.mkdir(exist_ok=True)
         # The commands of an installation: of these sources, run by this interpreter.
-        self._command("memline", "from memline.producers.cli import main; main()")
+        self._command("memline", "from memline.producers.start import main; main()")
 
     def __enter__(self) -> Fleet:
         return self

@@ -25,7 +25,7 @@ TIMEOUT_S = 180.0
 #: Bytes that fit into the pipe of a process; the usual 64 KiB are a minute of log lines.
 PIPE_BYTES = 1 << 20
 
-_MEMLINE = "from memline.producers.cli import main; main()"
+_MEMLINE = "from memline.producers.start import main; main()"
 
 #: Makes file permissions hold for this process, also when the tests run as root. Root without capabilities
 #: is an owner like any other; another user could not even read the interpreter where root has it at home.

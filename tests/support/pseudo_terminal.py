@@ -21,7 +21,7 @@ from tests.support.process import ROOT, TIMEOUT_S
 #: Colours and links: what a terminal obeys without moving.
 _STYLES = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\")
 
-_MAIN = "from memline.producers.cli import main; main()"
+_MAIN = "from memline.producers.start import main; main()"
 
 
 class Terminal:

@@ -63,15 +63,18 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
     ]
 
 
-def test_without_a_terminal_a_long_wait_is_said_once_a_minute(
+def test_without_a_terminal_a_wait_is_said_at_once_and_then_every_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     with index.progress_bar("main") as show:
+        show(RunProgress())
         for second in range(150):
             now[0] = float(second)
             show(RunProgress(waiting="a rate limit"))
+            if second == 0:
+                assert capsys.readouterr().err == "main: a rate limit\n"
 
     assert capsys.readouterr().err == "main: a rate limit\n" * 2

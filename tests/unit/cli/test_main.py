@@ -16,7 +16,7 @@ ROOT = Path(cli.__file__).parents[2]
 
 
 def run_process(
-    *args: str, code: str = "from memline.producers.cli import main; main()"
+    *args: str, code: str = "from memline.producers.start import main; main()"
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *args],
@@ -84,16 +84,16 @@ def test_every_commands_help_ends_with_examples(args: list[str], capsys: pytest.
         ("hint", 1, ["Error: it broke", "Try: memline doctor"]),
         ("usage", 2, ["Error: no such thing"]),
         ("disk", 1, ["Error: No space left on device: /full/x"]),
-        ("interrupt", 130, [""]),
+        ("interrupt", 130, ["Interrupted: notes and index are whole."]),
         ("status", 1, []),
     ],
 )
 def test_every_end_has_its_exit_status_and_says_so_on_stderr(
-    probe: list[Options], capsys: pytest.CaptureFixture[str], fail: str, status: int, lines: list[str]
+    probe: list[Options], capfd: pytest.CaptureFixture[str], fail: str, status: int, lines: list[str]
 ) -> None:
     assert cli.run(["probe", "--fail", fail]) == status
 
-    output = capsys.readouterr()
+    output = capfd.readouterr()
     assert output.out == ""
     assert output.err.splitlines() == lines
 
@@ -191,7 +191,7 @@ def told(when):
 
 when = sys.argv.pop(1)
 cli.run = lambda: told(when)
-cli.main()
+sys.exit(cli.run_process())
 """
 
 
@@ -207,3 +207,21 @@ def test_a_process_that_runs_until_it_is_told_to_end_ends_well(when: str, words:
     done = run_process(when, *words.split(), code=TOLD)
 
     assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["memline.producers.cli", "click", "memline.shared.search.service"],
+)
+def test_an_interrupt_while_modules_are_imported_ends_in_one_line(tmp_path: Path, module: str) -> None:
+    (tmp_path / "MEMORY.md").write_text("Redis.\n")
+    interrupt = (
+        "import os, signal, sys\n"
+        f"sys.addaudithook(lambda name, args: name == 'import' and args[0] == {module!r}"
+        " and os.kill(os.getpid(), signal.SIGINT))\n"
+        "from memline.producers.start import main; main()"
+    )
+
+    done = run_process("--workspace", str(tmp_path), "search", "redis", code=interrupt)
+
+    assert (done.returncode, done.stderr) == (130, "Interrupted: notes and index are whole.\n")

@@ -1,0 +1,63 @@
+"""Make Ctrl-C end a process in one line. Imports nothing that takes time: until then it is not guarded."""
+
+from __future__ import annotations
+
+import sys
+
+# In C: `signal` itself imports enum, 3 ms in which a Ctrl-C would show a traceback.
+from _signal import SIG_IGN, SIGINT, signal  # type: ignore[import-not-found]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import NoReturn, Protocol
+
+    class Unraisable(Protocol):
+        """What Python passes to `sys.unraisablehook`."""
+
+        exc_type: type[BaseException]
+        exc_value: BaseException | None
+        exc_traceback: TracebackType | None
+        err_msg: str | None
+        object: object
+
+
+#: Exit status after Ctrl-C: 128 + SIGINT.
+INTERRUPTED = 130
+
+
+def arm() -> None:
+    """Make a SIGINT a KeyboardInterrupt.
+
+    Also where it was ignored: a shell without job control starts background jobs so. It still means the end.
+    """
+    signal(SIGINT, _interrupt)
+    sys.unraisablehook = _again_if_lost
+
+
+def disarm() -> None:
+    """Ignore further signals: what is left is to end, and Python would only complain of them."""
+    signal(SIGINT, SIG_IGN)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _again_if_lost(unraisable: Unraisable) -> None:
+    """Send the signal again when it came where Python cannot raise: in a callback, or a destructor."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        import _thread
+
+        _thread.interrupt_main()
+        return
+    sys.__unraisablehook__(unraisable)
+
+
+def tell(words: str = "") -> None:
+    """Say in one line what is kept; on a terminal `^C` stands on the line before."""
+    import os
+
+    words = words or "notes and index are whole"
+    # Not through `sys.stderr`, which the interrupt may have met in the middle of a line.
+    os.write(2, f"{os.linesep * os.isatty(2)}Interrupted: {words}.{os.linesep}".encode())
