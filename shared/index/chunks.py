@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from memline.shared.index import forgotten, ledger, meta
 from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
+from memline.shared.sources.folding import fold, folded, path_key
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import DENSE
 
@@ -143,8 +144,9 @@ def _replace_chunks(
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
     if chunks:
         connection.executemany(
-            "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text, grams, text_hash)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text,"
+            " folded_heading, folded, grams, text_hash)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     file_id,
@@ -153,7 +155,9 @@ def _replace_chunks(
                     chunk.end_line,
                     chunk.heading,
                     chunk.text,
-                    grams(f"{chunk.heading}\n{chunk.text}"),
+                    folded(chunk.heading),
+                    folded(chunk.text),
+                    grams(fold(f"{chunk.heading}\n{chunk.text}")),
                     text_hash(chunk.text),
                 )
                 for ordinal, chunk in enumerate(chunks, first)
@@ -169,6 +173,27 @@ def _replace_chunks(
 def count(connection: Connection) -> int:
     """Count the chunks."""
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
+
+
+def fold_all(connection: Connection) -> None:
+    """Fold what an older release has stored, inside the caller's transaction; full text follows."""
+    for function in (fold, folded, grams, path_key):
+        connection.create_function(function.__name__, 1, function, deterministic=True)
+    not_ascii = "length({0}) <> length(CAST({0} AS BLOB))".format
+    changed = connection.execute(
+        "UPDATE chunks SET folded_heading = folded(heading), folded = folded(text),"
+        " grams = grams(fold(heading || char(10) || text))"
+        f" WHERE {not_ascii('heading || text')} AND ifnull(folded(heading), folded(text)) IS NOT NULL"
+    ).rowcount
+    changed += connection.execute(
+        f"UPDATE files SET folded = path_key(path), names = fold(names) WHERE {not_ascii('path || names')}"
+    ).rowcount
+    if not changed:
+        return
+    if fts_missing(connection):
+        meta.put(connection, meta.FTS_STALE, True)
+    elif not meta.get(connection, meta.FTS_STALE):
+        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
 
 
 def fts_missing(connection: Connection) -> str:

@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 #: What SQLite keeps beside a database file.
 COMPANIONS = ("-wal", "-shm", "-journal")
 
-#: The only view of an index, and its only triggers, word for word.
-_VIEW = "chunk_documents"
-_TRIGGERS = [
-    statement
+#: The only views and triggers of an index of any release, word for word.
+_PROGRAMS = [
+    statement.strip()
     for step in sorted((Path(__file__).parent / "schema").glob("m*.sql"))
     for statement in step.read_text("utf-8").split(";\n")
-    if statement.startswith("CREATE TRIGGER")
+    if statement.strip().startswith(("CREATE TRIGGER", "CREATE VIEW"))
 ]
 
 
@@ -132,10 +131,9 @@ def check(connection: Connection, path: Path) -> None:
         raise IndexCorrupt(f"{path} is damaged: {said}; nothing was changed", hint="name another backup")
     odd = scalar(
         connection,
-        "SELECT name FROM sqlite_master WHERE (type = 'view' AND name <> ?)"
-        " OR (type = 'trigger' AND sql NOT IN (SELECT value FROM json_each(?))) LIMIT 1",
-        _VIEW,
-        json.dumps(_TRIGGERS),
+        "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+        " AND sql NOT IN (SELECT value FROM json_each(?)) LIMIT 1",
+        json.dumps(_PROGRAMS),
     )
     if odd is not None:
         raise IndexNotOurs(f"{path} has {odd!r}, which no index of Memline has; nothing was changed")

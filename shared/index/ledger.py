@@ -11,6 +11,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memline.shared.sources import outcomes
+from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
 
@@ -122,12 +123,14 @@ def observation(connection: Connection, path: str) -> tuple[int, bool]:
 def record(connection: Connection, row: FileRow) -> int:
     """Insert or update the row of a file and return its id. The caller has checked that `row` is newer."""
     values = [getattr(row, column) for column in _COLUMNS]
+    values.append(None if row.path.isascii() else path_key(row.path))
     return int(connection.execute(_RECORD, values).fetchone()[0])
 
 
+_WRITTEN = (*_COLUMNS, "folded")
 _RECORD = (
-    f"INSERT INTO files ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{each} = excluded.{each}' for each in _COLUMNS[1:])}"
+    f"INSERT INTO files ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))})"
+    f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{each} = excluded.{each}' for each in _WRITTEN[1:])}"
     " RETURNING id"
 )
 

@@ -45,15 +45,16 @@ def _add_step(version: int, path: Path) -> None:
             if statement.strip():
                 db.execute(statement)
         db.execute(f"PRAGMA user_version = {version}")
-        if path.stem.endswith("one_copy_of_a_vector"):
-            _drop_vec0_tables(db.conn)
-        if version > 1:
-            return
-        if chunks.fts_missing(db.conn):
-            # The next writer whose library has FTS5 makes it.
-            meta.put(db.conn, meta.FTS_STALE, True)
-        else:
-            db.execute(chunks.CREATE_FTS)
+        if part := _IN_PYTHON.get(version):
+            part(db.conn)
+
+
+def _make_full_text(connection: Connection) -> None:
+    if chunks.fts_missing(connection):
+        # The next writer whose library has FTS5 makes it.
+        meta.put(connection, meta.FTS_STALE, True)
+    else:
+        connection.execute(chunks.CREATE_FTS)
 
 
 def _drop_vec0_tables(connection: Connection) -> None:
@@ -75,6 +76,9 @@ def _drop_vec0_tables(connection: Connection) -> None:
         for (part,) in connection.execute(parts, (table,)).fetchall():
             connection.execute(f'DROP TABLE "{part}"')
 
+
+#: What a step does beside its SQL, after it.
+_IN_PYTHON = {1: _make_full_text, 14: _drop_vec0_tables, 15: chunks.fold_all}
 
 for _number, _path in enumerate(sorted(Path(__file__).with_name("schema").glob("m*.sql")), 1):
     _add_step(_number, _path)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memline.shared.search.query import Question, Term, any_of, quoted, related
 from memline.shared.search.vector_backends import json_ids
+from memline.shared.sources.folding import fold
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ class _KeywordSearch:
         assert term.literal is not None
         ids = json_ids(islice((chunk for chunk, weight in holders.items() if weight == 1.0), SPELLED))
         rows = self._connection.execute(_SPELLINGS, (ids,))
-        return {row[0] for row in rows if any(map(term.literal.search, row[1:]))}
+        return {row[0] for row in rows if any(map(term.literal.search, map(fold, row[1:])))}
 
 
 def _least(strength: dict[int, float], masks: dict[int, int]) -> dict[int, float]:

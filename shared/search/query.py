@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from unicodedata import normalize
 
 from memline.shared.search.dates import days_in
+from memline.shared.sources.folding import fold
 from memline.shared.sources.tokens import dense_run, has_dense
 from memline.shared.values import value
 from memline.shared.words import stop_words, word_lists
@@ -89,7 +91,8 @@ class Question:
 
 def analyse(raw: str) -> Question:
     """Take a question apart. Any string is fine; one without a letter or digit has no terms."""
-    text = clean(raw)
+    original = clean(raw)
+    text = fold(original)
     terms: dict[str, Term] = {}
     # `e-mail` is searched as `email` is, and that in both spellings.
     rest = _take_quoted(_E_MAIL.sub(r"\1\2", text), terms)
@@ -103,12 +106,21 @@ def analyse(raw: str) -> Question:
     names = [whole] if is_name else []
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
     names += (day for day in days if len(day) > len("02-10"))
+    found = tuple(terms.values())[:MAX_CANDIDATES]
+    if text != original:
+        found = _as_typed(found, original)
     return Question(
-        text=text,
-        terms=tuple(terms.values())[:MAX_CANDIDATES],
+        text=original,
+        terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
     )
+
+
+def _as_typed(terms: Iterable[Term], original: str) -> tuple[Term, ...]:
+    """Name the words in `terms` as they stand in the question that was not folded yet."""
+    spelled = {fold(each): each for each in (*original.split(), *_WORD.findall(original))}
+    return tuple(replace(term, typed=spelled.get(term.typed, term.typed)) for term in terms)
 
 
 def clean(raw: str) -> str:

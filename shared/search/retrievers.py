@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from memline.shared.search.query import Question
 from memline.shared.search.vector_backends import VectorBackend, json_ids
+from memline.shared.sources.folding import path_key
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 _NAMED = (
-    "SELECT id, path, names FROM files WHERE path LIKE ? ESCAPE '\\'"
+    "SELECT id, path, names FROM files WHERE ifnull(folded, path) LIKE ? ESCAPE '\\'"
     " OR names <> '' AND instr(char(10) || names || char(10), char(10) || ? || char(10))"
 )
 _CHUNKS_OF = (
@@ -81,7 +82,7 @@ def by_name(
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"[\s_-]+", "-", name.strip().removeprefix("./").lower())
+    return re.sub(r"[\s_-]+", "-", path_key(name.strip().removeprefix("./")))
 
 
 def _tier(wanted: str, path: str) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER
 from memline.shared.search.keyword import KeywordHits
+from memline.shared.sources.folding import fold_with_places
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -65,22 +66,30 @@ class Marker:
         marks_of: dict[int, list[Mark]] = {chunk_id: [] for chunk_id in texts}
         if not hits.match:
             return marks_of
-        for chunk_id, marked in self._highlighted(hits.match, texts):
+        places: dict[int, Sequence[int]] = {}
+        read: dict[int, str] = {}
+        for chunk_id, text in texts.items():
+            read[chunk_id], places[chunk_id] = fold_with_places(text)
+
+        def add(chunk_id: int, start: int, word: str, key: str) -> None:
+            at, end = places[chunk_id], start + len(word)
+            while at[end - 1] == at[end]:
+                # Not in the middle of a letter that was folded into several.
+                end += 1
+            marks_of[chunk_id].append(Mark(at[start], at[end], key))
+
+        for chunk_id, marked in self._highlighted(hits.match, read):
             # A text with such control characters of its own cannot be told from a marked one.
             if _ON not in texts[chunk_id] and _OFF not in texts[chunk_id]:
                 for count, match in enumerate(_MARKED.finditer(marked)):
-                    start = match.start() - 2 * count
-                    mark = Mark(start, start + len(match[1]), match[1].lower()[:KEY_LETTERS])
-                    marks_of[chunk_id].append(mark)
+                    add(chunk_id, match.start() - 2 * count, match[1], match[1].lower()[:KEY_LETTERS])
         pairs = [term.label for term in hits.terms if term.match.startswith("{grams}")]
         if pairs:
             # Pairs of CJK characters are in a column of their own; in the text they are looked up.
             pattern = re.compile("|".join(map(re.escape, pairs)), re.I)
-            for chunk_id, text in texts.items():
-                pairs_in = pattern.finditer(text)
-                marks_of[chunk_id] += (
-                    Mark(match.start(), match.end(), match[0].lower()) for match in pairs_in
-                )
+            for chunk_id, text in read.items():
+                for match in pattern.finditer(text):
+                    add(chunk_id, match.start(), match[0], match[0].lower())
                 marks_of[chunk_id].sort(key=lambda mark: mark.start)
         return marks_of
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 
+from memline.shared.sources.folding import path_key
 from memline.shared.values import value
 
 #: Names of a note and of one of them that are kept.
@@ -48,7 +49,7 @@ def about(lines: Sequence[str], front_lines: int) -> About:
 def name_key(name: str) -> str:
     """Bring a title, an alias or the name of a file into the form in which they are compared."""
     plain = name.strip().removeprefix("[[").removesuffix("]]").partition("|")[0]
-    return re.sub(r"[\s_-]+", "-", plain.casefold()).strip("-")
+    return re.sub(r"[\s_-]+", "-", path_key(plain)).strip("-")
 
 
 def stem_key(path: str) -> str:

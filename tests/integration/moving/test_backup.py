@@ -107,7 +107,9 @@ def test_a_backup_and_a_restore_beside_a_running_up(place: Place, tmp_path: Path
     place.contents()
 
 
-@pytest.mark.parametrize("harm", ["cut", "foreign", "text", "flipped", "trigger", "known trigger", "newer"])
+@pytest.mark.parametrize(
+    "harm", ["cut", "foreign", "text", "flipped", "trigger", "known trigger", "known view", "newer"]
+)
 def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_path: Path, harm: str) -> None:
     (saved,) = back_up([place.agent], tmp_path / "saved")
     data = bytearray(saved.path.read_bytes())
@@ -126,6 +128,8 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
                     "trigger": "CREATE TRIGGER t AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
                     "known trigger": "DROP TRIGGER vectors_deleted; CREATE TRIGGER vectors_deleted"
                     " AFTER DELETE ON files BEGIN DELETE FROM chunks; END",
+                    "known view": "DROP VIEW chunk_documents; CREATE VIEW chunk_documents"
+                    " AS SELECT id, text, heading, '' AS path, grams FROM chunks",
                     "newer": "PRAGMA user_version = 9999",
                 }[harm]
             )

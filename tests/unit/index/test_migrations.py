@@ -144,6 +144,37 @@ def test_a_file_of_schema_7_is_read_once_more_and_keeps_its_row(path: Path) -> N
     assert (before.changed, after.unchanged) == (("a.md",), ("a.md",))
 
 
+def test_what_an_older_release_stored_is_folded_and_not_embedded_again(path: Path) -> None:
+    with closing(old_index(path, before="m015_folded")) as old:
+        old.execute(
+            "INSERT INTO files (id, path, source, size, mtime_ns, hash, observed_ns, outcome, names)"
+            " VALUES (1, 'Ёж.md', 'memory', 9, 8, 'h', 7, 'indexed', 'чёрный-ёж')"
+        )
+        for number, text in enumerate(("Die Straße", "plain", "ｶﾞｽ料金"), 1):
+            old.execute(
+                "INSERT INTO chunks VALUES (?, 1, ?, 1, 2, 'Чёрный чай', ?, '', ?)",
+                (number, number, text, text_hash(text)),
+            )
+        old.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+
+    with closing(IndexWriter(path)) as writer:
+        connection = writer.connection
+        find = "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?"
+        found = {
+            word: [row[0] for row in connection.execute(find, (word,))]
+            for word in ("strasse", "черный", "еж", "grams : ガス")
+        }
+        connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+        stored = connection.execute("SELECT text, folded FROM chunks").fetchall()
+        headings = connection.execute("SELECT DISTINCT heading, folded_heading FROM chunks").fetchall()
+        hashes = connection.execute("SELECT text_hash FROM chunks ORDER BY id").fetchall()
+
+    assert found == {"strasse": [1], "черный": [1, 2, 3], "еж": [1, 2, 3], "grams : ガス": [3]}
+    assert stored == [("Die Straße", "Die Strasse"), ("plain", None), ("ｶﾞｽ料金", "ガス料金")]
+    assert headings == [("Чёрный чай", "Черный чай")]
+    assert hashes == [(text_hash(text),) for text, _ in stored]
+
+
 def test_a_reader_brings_an_older_index_up_to_date_first(path: Path) -> None:
     with closing(old_index(path, before="m005_names_of_batch_columns")) as old:
         fill(old)

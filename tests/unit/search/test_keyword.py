@@ -57,6 +57,71 @@ def test_accents_and_case_do_not_matter(notes: Notes, index: SearchIndex) -> Non
     assert paths(index, "cafe reunion") == ["memory/a.md"]
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("Мы купили ёлку и чёрный чай", "черный"),
+        ("Die Straße ist nass", "strasse"),
+        ("The oﬃce moved", "office"),
+        ("Server ｄｅｐｌｏｙ done", "deploy"),
+        ("ｶﾞｽ料金", "ガス"),
+        ("x２ is the ﬁrst", "x2"),
+        ("see ﬁle_one.cfg", "file_one.cfg"),
+        ("the host is ＤＢ＿ＨＯＳＴ here", "DB_HOST"),
+    ],
+)
+def test_forms_of_a_letter_find_each_other(
+    notes: Notes, index: SearchIndex, written: str, asked: str
+) -> None:
+    notes.add("memory/a.md", written)
+    notes.add("memory/b.md", asked)
+    notes.add("memory/c.md", "nothing of the kind")
+
+    with index.snapshot() as connection:
+        found = keyword.by_keyword(connection, analyse(asked), None, 10)
+
+    assert sorted(paths(index, asked)) == ["memory/a.md", "memory/b.md"]
+    assert all(hit.is_full for hit in found.hits)
+
+
+def test_a_question_is_folded_as_the_notes_are(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/елка.md", "Купили елку в офисе office")
+    notes.add("memory/b.md", "# Чёрный чай\n\ntext")
+
+    assert paths(index, "oﬃce") == ["memory/елка.md"]
+    assert paths(index, "ёлку") == ["memory/елка.md"]
+    assert paths(index, "черный") == ["memory/b.md"]
+
+
+def test_headings_and_paths_are_folded_too(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/straße-süd.md", "# Чёрный чай\n\n" + "words and words\n" * 200 + "the end")
+
+    assert paths(index, "strasse") == ["memory/straße-süd.md"] * len(paths(index, "strasse"))
+    assert paths(index, "strasse")
+    assert len(paths(index, "черный")) == len(paths(index, "strasse")) > 1
+    # What is shown stays as it is written.
+    found = notes.writer.connection.execute("SELECT DISTINCT heading FROM chunks").fetchall()
+    assert found == [("Чёрный чай",)]
+
+
+def test_a_missing_word_is_named_as_typed(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "words")
+
+    with index.snapshot() as connection:
+        found = keyword.by_keyword(connection, analyse("words Ёлка oﬃce ﬁ_1.md"), None, 10)
+
+    assert found.missing == ("ﬁ_1.md", "Ёлка", "oﬃce")
+
+
+def test_a_changed_note_leaves_nothing_of_its_old_words(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/ёж.md", "Die Straße")
+    notes.add("memory/ёж.md", "Der Weg")
+
+    assert paths(index, "strasse") == []
+    assert paths(index, "weg") == ["memory/ёж.md"]
+    notes.writer.connection.execute("INSERT INTO chunks_fts (chunks_fts, rank) VALUES ('integrity-check', 1)")
+
+
 def test_a_word_inside_a_run_of_cjk_is_found(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/zh.md", "我们讨论了金银价格上涨")
     notes.add("memory/ja.md", "昨日は会議でした")

@@ -53,6 +53,8 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
                 "snippet": "Redis.",
                 "source": "memory",
                 "citation": "memory/a.md#L1",
+                "heading": "",
+                "matched": ["Redis"],
             }
         ],
         "totalResults": 1,

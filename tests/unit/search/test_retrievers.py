@@ -28,3 +28,12 @@ def test_files_are_known_by_path_name_stem_and_day(notes: Notes, index: SearchIn
     assert named(index, "other-file") == {"memory/other_file.md": retrievers.STEM}
     assert named(index, "2026-02-10") == {"memory/2026-02-10-rollout.md": retrievers.STEM}
     assert named(index, "deploy%notes") == {}
+
+
+def test_names_are_known_in_every_form_of_their_letters(notes: Notes, index: SearchIndex) -> None:
+    for path in ("memory/Ёлка зимой.md", "memory/cafe\u0301.md", "memory/Straße.md"):
+        notes.add(path, "something else")
+
+    assert named(index, "елка зимой") == {"memory/Ёлка зимой.md": retrievers.STEM}
+    assert named(index, "caf\u00e9.md") == {"memory/cafe\u0301.md": retrievers.NAME}
+    assert named(index, "strasse") == {"memory/Straße.md": retrievers.STEM}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from memline.shared.search import keyword, snippets
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
@@ -46,6 +48,25 @@ def test_evidence_in_cjk_is_found(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/other.md", filler)
 
     assert "金银价格" in shown(notes, index, text, "金银价格")
+
+
+@pytest.mark.parametrize(
+    ("word", "question"),
+    [("Straße", "strasse"), ("ёлку", "елку"), ("ｶﾞｽ", "ガス"), ("oﬃce", "office"), ("㌔㍍", "キロ")],
+)
+def test_a_mark_stands_on_the_letters_of_the_text_as_it_is(
+    notes: Notes, index: SearchIndex, word: str, question: str
+) -> None:
+    text = f"ﬃ ßß ёж ２½ {word} end"
+    notes.add("memory/a.md", text)
+
+    with index.snapshot() as connection:
+        hits = keyword.by_keyword(connection, analyse(question), None, 1)
+    marks = snippets.Marker().marks(hits, {1: text})[1]
+
+    assert marks
+    assert {text[mark.start : mark.end] for mark in marks} <= {word, "ｶﾞｽ", "㌔"}
+    assert marks[0].start == text.index(word)
 
 
 def test_a_line_that_is_too_long_is_cut_around_the_evidence(notes: Notes, index: SearchIndex) -> None:

@@ -1,0 +1,67 @@
+"""Fold letters that are one to a reader and two to a computer, for the index and for questions alike.
+
+NFKC makes of full-width and half-width forms, ligatures and raised figures what they stand for, and of
+letters that come in parts (file names of macOS) whole ones. ё is е to most who write it, ß is ss where the
+keyboard has none. Upper case and accents are SQLite's: `unicode61 remove_diacritics 2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from unicodedata import category, normalize
+
+_LETTERS = str.maketrans({"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS"})
+
+#: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
+#: Chinese text has some, and would be stored twice.
+_BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
+    mark + 0xFEE0: mark for mark in range(0x21, 0x7F) if not chr(mark).isalnum() and chr(mark) != "_"
+}
+
+#: Half-width marks of kana, which make one letter with the one before them.
+_KANA_MARKS = "\uff9e\uff9f"
+
+
+def fold(text: str) -> str:
+    """Return `text` as it is compared."""
+    if text.isascii():
+        return text
+    return normalize("NFKC", text.translate(_BETWEEN)).translate(_LETTERS)
+
+
+def folded(text: str) -> str | None:
+    """Return `text` as it is compared; None when it is looked up just as it is."""
+    if text.isascii():
+        return None
+    made = fold(text)
+    return None if made == text.translate(_BETWEEN) else made
+
+
+def path_key(path: str) -> str:
+    """Return a path or a name as it is compared, whatever its case."""
+    return fold(path).casefold()
+
+
+def fold_with_places(text: str) -> tuple[str, Sequence[int]]:
+    """Return `fold(text)`, and for each place in it, its end included, the place in `text`.
+
+    What becomes several letters has one place, that of its first.
+    """
+    if folded(text) is None:
+        return fold(text), range(len(text) + 1)
+    parts: list[str] = []
+    places: list[int] = []
+    start = 0
+    while start < len(text):
+        stop = start + 1
+        while stop < len(text) and _continues(text[stop]):
+            stop += 1
+        parts.append(fold(text[start:stop]))
+        places += [start] * len(parts[-1])
+        start = stop
+    return "".join(parts), [*places, len(text)]
+
+
+def _continues(char: str) -> bool:
+    """Tell whether a character is part of the letter before it: accents, and vowels and ends of Hangul."""
+    return char in _KANA_MARKS or "\u1160" <= char <= "\u11ff" or category(char)[0] == "M"
