@@ -20,6 +20,7 @@ from benchmarks import (
     indexing,
     local_model,
     memory,
+    million,
     moving,
     one_shot,
     rate_limits,
@@ -54,26 +55,37 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "rate-limits": rate_limits.kept,
 }
 
+#: Those that take hours or gigabytes: run when they are named.
+LARGE: dict[str, Callable[[Bench], list[Figure]]] = {"million": million.million}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks named, or all; 1 when a target is missed."""
+    known = {**BENCHMARKS, **LARGE}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(BENCHMARKS)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones: {', '.join(known)}")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep notes and indexes there for next time")
     parser.add_argument(
         "--seconds", type=int, default=60, metavar="N", help="how long session-growth writes (default 60)"
     )
+    parser.add_argument(
+        "--sizes",
+        type=million.sizes,
+        default=[10_000, 100_000, 1_000_000],
+        metavar="N,N",
+        help="of million: how many vectors (default 10k,100k,1M)",
+    )
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.names if name not in BENCHMARKS]:
-        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(known)}")
     figures: list[Figure] = []
     with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder).resolve(), seconds=options.seconds)
+        bench = Bench(Path(folder).resolve(), seconds=options.seconds, sizes=options.sizes)
         for name in options.names or BENCHMARKS:
             began = time.monotonic()
-            print(f"{name} … {BENCHMARKS[name].__doc__}", file=sys.stderr, flush=True)
-            figures += BENCHMARKS[name](bench)
+            print(f"{name} … {known[name].__doc__}", file=sys.stderr, flush=True)
+            figures += known[name](bench)
             print(f"    {time.monotonic() - began:.0f} s", file=sys.stderr)
     print(json.dumps([figure.to_json() for figure in figures], indent=2) if options.json else table(figures))
     return 1 if any(figure.met is False for figure in figures) else 0

@@ -21,7 +21,7 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, token_rows, vectors
+from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, signs, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, open_writer, transaction
@@ -136,6 +136,13 @@ class IndexWriter:
             with transaction(connection):
                 leases.free(connection, now)
                 self._full_text.rebuild_if_stale()
+            self._make_signs(connection)
+
+    def _make_signs(self, connection: Connection) -> None:
+        """Make signs of the vectors that are searched, and of those that will be."""
+        searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
+        for identity_id, dims in {(row.id, row.vector_dims) for row in searched}:
+            signs.make(connection, identity_id, dims)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
         """Make the index agree with one file: remove old chunks, store new ones, want their vectors.
@@ -177,6 +184,7 @@ class IndexWriter:
             row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
             if row is not None:
                 token_rows.reduce(connection, row.id)
+            self._make_signs(connection)
             model_change.switch_when_complete(connection)
             jobs.finish_settled(connection, now)
         return stored
@@ -305,6 +313,7 @@ class IndexWriter:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection)
             model_change.cache_retired(connection)
+            self._make_signs(connection)
             if target is None or not vectors.is_pending(connection, target.id):
                 self.budget.end_run()
                 self._note_ceiling(None)

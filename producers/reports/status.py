@@ -12,7 +12,7 @@ from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, vectors
+from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, signs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
@@ -173,6 +173,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             # The first of them; `memline index --json` lists more.
             "failures": [{"path": path or "", "reason": why} for _, why, path in failed],
             "table": bool(active and not vector_error),
+            # How many a question is compared with exactly, chosen by their signs; null: with all.
+            "compared": read(lambda reader: _compared(reader, active), None),
         },
         "batch": {
             "enabled": rules.enabled,
@@ -199,6 +201,13 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         if active or target
         else None,
     }
+
+
+def _compared(reader: Connection, active: identities.IdentityRow | None) -> int | None:
+    known = signs.read(reader, active.id) if active else None
+    if active is None or known is None:
+        return None
+    return known.depth_for(signs.count(reader, active.id), signs.MIN_DEPTH // 5) or None
 
 
 def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ carries the number of the last one, so that a reader can tell a newer index with
     chunks_fts   FTS5 over `chunk_documents` (external content: the text is stored once)
     identities   what vectors can be compared with each other
     vectors      text hash x identity -> vector, or the state of the work on it; also the embedding cache
+    vector_signs    the signs of the active vectors; NULL until they are made
     vector_changes  vectors that became searchable or ceased to be, the newest last
     leases       requests in flight
     batches      jobs of a provider's Batch API: those that are open, and the last that were

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import batches, identities, jobs, meta, vectors
+from memline.shared.index import batches, identities, jobs, meta, signs, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -190,3 +190,4 @@ def _contradict_first_answer(connection: Connection, identity_id: int, lease: st
     )
     connection.execute("DELETE FROM vectors WHERE identity_id = ? AND state = 'ready'", (identity_id,))
     connection.execute("UPDATE identities SET vector_dims = 0 WHERE id = ?", (identity_id,))
+    signs.forget(connection, identity_id)

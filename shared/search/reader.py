@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.shared.index import driver
+from memline.shared.index import driver, signs
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.index.matrix import VectorMatrix
+
+#: Bytes of vectors that a process keeps whole: 20,000 of 1,536. Of more it keeps the signs.
+FEW_FLOATS = 120_000_000
+
+#: Bytes of vectors that it keeps whole where their signs say too little. More are read from the disk.
+MAX_FLOATS = 400_000_000
+
+#: The candidates a question has at least.
+MIN_LIMIT = 200
 
 
 class SearchIndex:
@@ -85,9 +94,13 @@ class SearchIndex:
         self, connection: Connection, active: IdentityRow, query: bytes
     ) -> VectorBackend | None:
         """Choose how to compare `query` with the vectors of `active`; None when no backend is installed."""
-        if self.long_lived:
-            return self._numpy(connection, active, query) or self._sqlite_vec(connection, active, query)
-        return self._sqlite_vec(connection, active, query) or self._numpy(connection, active, query)
+        if not self.long_lived:
+            return self._sqlite_vec(connection, active, query) or self._numpy(connection, active, query)
+        return (
+            self._numpy(connection, active, query, limit=MAX_FLOATS)
+            or self._sqlite_vec(connection, active, query)
+            or self._numpy(connection, active, query)
+        )
 
     def _open(self) -> Connection:
         if self._connection is not None and self._file_id != driver.file_id(self.path):
@@ -109,16 +122,31 @@ class SearchIndex:
             return None
         return SqliteVec(connection, active.id, query)
 
-    def _numpy(self, connection: Connection, active: IdentityRow, query: bytes) -> NumpyMatrix | None:
+    def _numpy(
+        self, connection: Connection, active: IdentityRow, query: bytes, *, limit: int | None = None
+    ) -> NumpyMatrix | None:
+        """Compare with a matrix; None without numpy, or when it would take more than `limit` bytes."""
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
         # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         try:
-            from memline.shared.index.matrix import VectorMatrix  # imports numpy: 110 ms
+            from memline.shared.index.matrix import SignMatrix, VectorMatrix  # imports numpy: 110 ms
         except ImportError:
             return None
+        key = active.id, active.vector_dims
         matrix = self._matrix
-        if matrix is None or (matrix.identity_id, matrix.dims) != (active.id, active.vector_dims):
-            matrix = self._matrix = VectorMatrix(active.id, active.vector_dims)
+        if matrix is not None and (matrix.identity_id, matrix.dims) != key:
+            matrix = self._matrix = None
+        count = signs.count(connection, active.id) if matrix is None else len(matrix)
+        size = 4 * active.vector_dims * count
+        known = signs.read(connection, active.id)
+        if size > FEW_FLOATS and known and known.depth_for(count, MIN_LIMIT):
+            if not isinstance(matrix, SignMatrix) or matrix.centre != known.centre:
+                matrix = self._matrix = SignMatrix(*key, known)
+        elif limit is not None and size > limit:
+            self._matrix = None
+            return None
+        elif matrix is None or isinstance(matrix, SignMatrix):
+            matrix = self._matrix = VectorMatrix(*key)
         matrix.refresh(connection)
         return NumpyMatrix(connection, matrix, query)

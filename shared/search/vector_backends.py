@@ -1,7 +1,9 @@
 """Compare the vector of a question with the active vectors of an identity.
 
     SqliteVec     the rows, by sqlite-vec: one-shot commands (numpy alone costs 110 ms of CPU to import)
-    NumpyMatrix   a cached float32 matrix: long-lived processes, and wherever the extension is missing
+    NumpyMatrix   a cached matrix: long-lived processes, and wherever the extension is missing
+
+Of many vectors those that are nearest by their signs (`shared.index.signs`) are compared, by both.
 
 Both return the same hits. Each is made for one question. Filters come before the best are chosen: the third
 best note of a folder may be the thousandth of all.
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from memline.shared.index import signs
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -29,6 +33,11 @@ _COSINES = (
     "SELECT id, 1 - vec_distance_cosine(embedding, ?) AS cosine FROM vectors"
     " WHERE identity_id = ? AND state = 'ready' AND active = 1 AND length(embedding) = ?"
 )
+_NEAREST = (
+    "SELECT * FROM (SELECT vector_id FROM vector_signs WHERE identity_id = ? AND signs IS NOT NULL{}"
+    " ORDER BY vec_distance_hamming(vec_bit(signs), vec_bit(?)), vector_id LIMIT ?)"
+)
+_UNSIGNED = "SELECT vector_id FROM vector_signs WHERE identity_id = ? AND signs IS NULL"
 _GIVEN = " AND id IN (SELECT value FROM json_each(?))"
 _BEST = " ORDER BY cosine DESC, id LIMIT ?"
 
@@ -43,8 +52,16 @@ class SqliteVec:
 
     def top(self, limit: int, files: str | None) -> Scored:
         """Return the best vectors; `files` is a JSON array of file ids to stay in, None for all."""
+        known = signs.read(self._connection, self._identity_id)
+        depth = known.depth_for(signs.count(self._connection, self._identity_id), limit) if known else 0
         select = _COSINES
         values: list[object] = [self._query, self._identity_id, len(self._query)]
+        if known and depth:
+            in_files = "" if files is None else f" AND vector_id IN ({_IN_FILES})"
+            # What has no signs yet is compared in any case.
+            select += f" AND id IN ({_NEAREST.format(in_files)} UNION ALL {_UNSIGNED})"
+            values += [self._identity_id, *([] if files is None else [self._identity_id, files])]
+            values += [signs.of_question(self._query, known.centre), depth, self._identity_id]
         if files is not None:
             select += f" AND id IN ({_IN_FILES})"
             values += [self._identity_id, files]

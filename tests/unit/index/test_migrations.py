@@ -222,8 +222,11 @@ def test_the_second_copies_of_vectors_go_without_sqlite_vec_and_the_vectors_stay
         names = {row[0] for row in writer.connection.execute("SELECT name FROM sqlite_master")}
         rows = writer.connection.execute("SELECT text_hash, embedding FROM vectors").fetchall()
         checked = writer.connection.execute("PRAGMA integrity_check").fetchall()
+        signs = writer.connection.execute("SELECT vector_id, identity_id, signs FROM vector_signs").fetchall()
 
     assert not [name for name in names if name.startswith("vec_")]
+    # They are made later.
+    assert signs == [(1, 1, None)]
     assert {"vectors", "vector_changes", "vectors_updated"} <= names
     assert rows == [(b"\x01", vector_of("pears"))]
     assert checked == [("ok",)]

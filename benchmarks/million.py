@@ -1,0 +1,171 @@
+"""Vectors by the hundred thousand, made and not embedded: how searching them grows.
+
+An index of each size holds the rows of its vectors and their signs, and no notes. As those of models, vectors
+lie around a common mean and spread along few axes most: cosines of two have a deviation of 0.09, which is 3.4
+times that of random ones (all-MiniLM on notes: 0.16, three times). Questions are spread alike.
+A million of 1,536 dimensions takes 8.6 GB.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.bench import Bench, Place
+from benchmarks.children import run
+from benchmarks.figures import Figure, at_least, at_most
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Rows = np.ndarray[Any, np.dtype[np.float32]]
+
+_DIMS = 1_536
+_QUESTIONS = 40
+_AT_A_TIME = 2_000
+
+#: Searches like a long-lived process, and prints what that took.
+_ASK = """
+import json, os, statistics, sys, time
+from pathlib import Path
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from memline.shared.index import identities
+from memline.shared.search.reader import SearchIndex
+index, asked, long_lived = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes(), sys.argv[3] == "warm"
+questions = [asked[at:at + 4 * {dims}] for at in range(0, len(asked), 4 * {dims})]
+search = SearchIndex(index, long_lived=long_lived)
+def ask(question):
+    with search.snapshot() as connection:
+        backend = search.vector_backend(connection, identities.active(connection), question)
+        return [found for found, _ in backend.top(200, None)][:10]
+began = time.process_time()
+ask(questions[0])
+loading = time.process_time() - began
+took, found = [], []
+for question in questions:
+    began = time.process_time()
+    found.append(ask(question))
+    took.append(time.process_time() - began)
+with open("/proc/self/status") as file:
+    anonymous = next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+print(json.dumps(dict(loading=loading, ms=1000 * statistics.median(took), mb=anonymous / 1024, found=found,
+    kind=type(search._matrix).__name__ if long_lived else "SqliteVec")))
+"""
+
+
+def million(bench: Bench) -> list[Figure]:
+    """Vectors of 1,536 dimensions by the number: search, memory, disk (`--sizes`; 8.6 GB for a million)."""
+    return [figure for size in bench.sizes for figure in _of_size(bench, size)]
+
+
+def _of_size(bench: Bench, size: int) -> list[Figure]:
+    needed = 10 * 4 * _DIMS * size // 7
+    if shutil.disk_usage(bench.folder).free < needed:
+        raise RuntimeError(f"{size:,} vectors need {needed / 1e9:.0f} GB in {bench.folder}")
+    place = bench.place(f"vectors-{size}", bench.folder, base_url="http://127.0.0.1:9/v1")
+    made = place.home / "made.json"
+    if not made.exists():
+        made.write_text(json.dumps(_make(place, size)))
+    built = json.loads(made.read_text())
+    index = place.settings().index_path
+    warm, one_shot = (
+        json.loads(run([sys.executable, "-c", _ASK.format(dims=_DIMS), str(index), *rest]).stdout)
+        for rest in ([str(place.home / "questions"), "warm"], [str(place.home / "questions"), "once"])
+    )
+    what = f"{size:,} x {_DIMS}"
+    figures = [
+        at_most(
+            f"warm vector search, {what}",
+            warm["ms"],
+            80,
+            "ms CPU",
+            detail=f"{warm['kind']}, {warm['loading']:.1f} s CPU once to load it",
+        ),
+        at_most(f"anonymous memory of it, {what}", warm["mb"], 450, "MB"),
+        Figure(
+            what=f"vector search without numpy, {what}",
+            target="",
+            measured=f"{one_shot['ms']:.0f} ms CPU",
+        ),
+        Figure(
+            what=f"index, {what}",
+            target="",
+            measured=f"{index.stat().st_size / 1e6:,.0f} MB",
+            detail=f"{built['rows_s']:.0f} s to write the rows, {built['signs_s']:.0f} s for the signs",
+        ),
+    ]
+    for name, answers in (("warm", warm), ("without numpy", one_shot)):
+        pairs = zip(answers["found"], built["exact"], strict=True)
+        share = sum(len(set(found) & set(right)) for found, right in pairs) / (10 * _QUESTIONS)
+        figures.append(at_least(f"recall of the ten nearest, {name}, {what}", share, 0.99, ""))
+    return figures
+
+
+def _make(place: Place, size: int) -> dict[str, object]:
+    """Write the rows and the signs; returns how long that took, and the ten nearest to each question."""
+    import numpy as np
+
+    from memline.shared.embedders.choice import choose
+    from memline.shared.index import driver, identities, meta, signs
+
+    settings = place.settings()
+    settings.index_path.unlink(missing_ok=True)
+    choice = choose(settings)
+    assert choice.identity is not None
+    asked = np.concatenate(list(_rows(_QUESTIONS, seed=1)))
+    (place.home / "questions").write_bytes(asked.tobytes())
+    best = np.full((_QUESTIONS, 10), -2.0)
+    nearest = np.zeros((_QUESTIONS, 10), np.int64)
+    insert = "INSERT INTO vectors (id, identity_id, text_hash, state, embedding) VALUES (?, ?, ?, 'ready', ?)"
+    began = time.monotonic()
+    with closing(driver.open_writer(settings.index_path)) as writer:
+        with driver.transaction(writer):
+            identity = identities.ensure(writer, choice.identity, choice.base_url, 0.0).id
+            writer.execute("UPDATE identities SET vector_dims = ?", (_DIMS,))
+            meta.put(writer, meta.ACTIVE, identity)
+            meta.put(writer, meta.TARGET, identity)
+        first = 1
+        for rows in _rows(size, seed=2):
+            ids = np.arange(first, first + len(rows))
+            with driver.transaction(writer):
+                writer.executemany(
+                    insert,
+                    (
+                        (number, identity, hashlib.sha256(str(number).encode()).digest(), row.tobytes())
+                        for number, row in zip(ids.tolist(), rows, strict=True)
+                    ),
+                )
+            first += len(rows)
+            scores = np.concatenate([best, asked @ rows.T], axis=1)
+            names = np.concatenate([nearest, np.broadcast_to(ids, (_QUESTIONS, len(rows)))], axis=1)
+            order = np.argsort(-scores, axis=1)[:, :10]
+            best, nearest = np.take_along_axis(scores, order, 1), np.take_along_axis(names, order, 1)
+        written = time.monotonic()
+        missing = "SELECT 1 FROM vector_signs WHERE signs IS NULL LIMIT 1 OFFSET ?"
+        while driver.scalar(writer, missing, signs.SLICE_ROWS - 1):
+            signs.make(writer, identity, _DIMS)
+        signed = time.monotonic()
+    return {"rows_s": written - began, "signs_s": signed - written, "exact": nearest.tolist()}
+
+
+def _rows(count: int, *, seed: int) -> Iterator[Rows]:
+    import numpy as np
+
+    weights = (np.arange(10, 10 + _DIMS) ** -0.65).astype(np.float32)
+    source = np.random.default_rng(seed)
+    for first in range(0, count, _AT_A_TIME):
+        size = min(_AT_A_TIME, count - first)
+        rows = source.standard_normal((size, _DIMS), np.float32) * weights + 0.5 * weights.mean()
+        yield (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("<f4")
+
+
+def sizes(text: str) -> list[int]:
+    """Read `10k,100k,1M`."""
+    units = {"k": 1_000, "m": 1_000_000}
+    return [int(each.rstrip("kKmM")) * units.get(each[-1].lower(), 1) for each in text.split(",")]
