@@ -190,15 +190,19 @@ def forget(
         every = sorted(set().union(*hashes.values()))
         with writer.session() as (connection, now):
             gone = erase.drop_vectors(connection, every, now)
+            erase.drop_errors(connection, now)
             also_in = _others(connection, every)
         writer.recover()
         with writer.session() as (connection, _):
             erase.erase(connection)
+    erase.drop_account_errors(agent.account_path)
     files, out_of_reach = _clean_home(agent, hashes, {each for each in needles if len(each) >= _MIN_NEEDLE})
     if queue_address and needles:
         from memline.shared.queue.dead_letters import drop_with
 
-        drop_with(queue_address, needles)
+        # By the hash its vector too, and by the path what is too short to be looked for.
+        named = {target.path.encode() for target in targets}
+        drop_with(queue_address, {each for each in needles if len(each) >= _MIN_NEEDLE} | {*every} | named)
     done = Forgotten(
         agent=agent.agent,
         targets=tuple(targets),

@@ -79,10 +79,10 @@ class AccountFile:
             self.close()
             found = driver.file_id(self.path)
             try:
-                self._connection = _connect(self.path)
+                self._connection = connect(self.path)
             except IndexCorrupt:
                 driver.move_aside(self.path, time.time(), found)
-                self._connection = _connect(self.path)
+                self._connection = connect(self.path)
             self._is_writer, self._file_id = True, driver.file_id(self.path)
         assert self._connection is not None
         return self._connection
@@ -136,7 +136,8 @@ def account_id(provider: str, mark: str) -> str:
     return f"{provider}:{mark}" if mark else provider
 
 
-def _connect(path: Path) -> Connection:
+def connect(path: Path) -> Connection:
+    """Open an account file to write, made when it is missing."""
     connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION)
     try:
         with driver.transaction(connection):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import batches, chunks
+from memline.shared.index import accounts, batches, chunks, driver, meta
 from memline.shared.index.driver import scalar, transaction
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
 #: Seconds to wait for readers of an old state before the WAL can be emptied, and between two attempts.
 _TRUNCATE_S = 60.0
 _ATTEMPT_EVERY_S = 0.05
+
+#: Stands where a provider's words were.
+FORGOTTEN_REASON = "its words were taken out by memline forget"
 
 
 def drop_vectors(connection: Connection, hashes: Sequence[bytes], now: float) -> int:
@@ -42,6 +47,28 @@ def drop_vectors(connection: Connection, hashes: Sequence[bytes], now: float) ->
     return removed
 
 
+def drop_errors(connection: Connection, now: float) -> None:
+    """Delete the words in which providers refused texts: an error of one text may quote another."""
+    with transaction(connection):
+        connection.execute("UPDATE vectors SET error = '' WHERE state <> 'ready' AND error <> ''")
+        connection.execute("UPDATE batches SET error = '' WHERE error <> ''")
+        connection.execute("UPDATE providers SET reason = ? WHERE reason <> ''", (FORGOTTEN_REASON,))
+        meta.put(connection, meta.LOOP_ERRORS, None)
+        if fallback := meta.get(connection, meta.FALLBACK):
+            meta.put(connection, meta.FALLBACK, {**fallback, "reason": FORGOTTEN_REASON})
+
+
+def drop_account_errors(path: Path) -> None:
+    """Delete them in the account file of the home too, if there is one."""
+    if not path.exists():
+        return
+    with driver.faults(path), closing(accounts.connect(path)) as connection:
+        connection.execute("PRAGMA secure_delete = ON")
+        with transaction(connection):
+            connection.execute("UPDATE health SET reason = ? WHERE reason <> ''", (FORGOTTEN_REASON,))
+        _compact(connection)
+
+
 def erase(connection: Connection) -> None:
     """Write the whole index anew without what was deleted, and empty its WAL.
 
@@ -55,6 +82,10 @@ def erase(connection: Connection) -> None:
     with transaction(connection):
         # Deleted words stay in its segments until they are merged.
         connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
+    _compact(connection)
+
+
+def _compact(connection: Connection) -> None:
     connection.execute("VACUUM")
     until = time.monotonic() + _TRUNCATE_S
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:

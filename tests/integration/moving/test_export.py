@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import stat
 from collections.abc import Callable
 from contextlib import closing
@@ -152,6 +154,60 @@ def test_an_import_that_was_killed_goes_on(
 
     assert (moved.vectors, moved.known_vectors) == (3 * NOTES - 5, 5)
     assert other.index().vectors["embedded"] == 0
+
+
+#: A slice of few rows, and an end by SIGKILL after so many of them: nothing is closed, nothing written back.
+KILLED_AFTER = """
+import os, signal
+from memline.producers.moving import export
+from memline.shared.clock import SystemClock
+export.SLICE_ROWS = 2
+def kill(done, slices=[0]):
+    slices[0] += 1
+    if slices[0] == {slices}:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+EXPORT = (
+    "write = export.export\nexport.export = lambda *a, on_progress, **k: write(*a, on_progress=kill, **k)"
+)
+IMPORT = (
+    "take = export.take_in\nexport.take_in = lambda *a, on_progress, **k: take(*a, on_progress=kill, **k)"
+)
+
+
+def test_processes_that_are_killed_at_any_slice_go_on_to_equal_answers(
+    place: Place, other: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "moved.memline"
+    question = "word2x1x7 word3x0x9"
+    here = place.search(question)
+    first, second, third = sorted(random.sample(range(1, 6), 3))
+
+    killed = [
+        place.run("export", str(file), before=KILLED_AFTER.format(slices=second) + EXPORT),
+        place.run("export", str(file), before=KILLED_AFTER.format(slices=first) + EXPORT),
+    ]
+    assert not file.exists()
+    exported = place.run("export", str(file), "--json")
+    killed += [
+        other.run("import", str(file), before=KILLED_AFTER.format(slices=slices) + IMPORT)
+        for slices in (first, third)
+    ]
+    imported = other.run("import", str(file), "--json")
+    sent = server.texts.copy()
+
+    assert {ran.status for ran in killed} == {-signal.SIGKILL}, (first, second, third)
+    assert exported.json["vectors"] == 3 * NOTES
+    # What was written before the kill was not written again.
+    assert imported.json["knownVectors"] == 2 * third
+    assert imported.json["vectors"] == 3 * NOTES - 2 * third
+    assert other.index().vectors["embedded"] == 0
+    assert server.texts == sent
+    assert other.contents() == place.contents()
+    there = other.search(question)
+    assert [(hit.path, hit.start_line, hit.score) for hit in there.hits] == [
+        (hit.path, hit.start_line, hit.score) for hit in here.hits
+    ]
 
 
 def test_no_note_is_overwritten(place: Place, other: Place, tmp_path: Path) -> None:

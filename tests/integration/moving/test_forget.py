@@ -8,6 +8,7 @@ from contextlib import closing
 from datetime import date
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from memline.producers.memory import Memory
@@ -22,12 +23,14 @@ from memline.producers.moving.forget import (
 )
 from memline.shared.clock import SystemClock
 from memline.shared.errors import ConfigError, PathNotAllowed
-from memline.shared.index import identities
+from memline.shared.index import identities, jobs
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.queue import redis_client
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import FileReader
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
+from tests.support.redis_server import RedisServer
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place, note, outside_reader, paths, remote, until
 
@@ -176,6 +179,58 @@ def test_a_late_result_is_not_kept(place: Place) -> None:
         writer.store_vectors(target.identity, "lease of a batch", rows, LearnedCaps())
 
     assert place.rows("SELECT count(*) FROM vectors WHERE text_hash = ?", digest) == [(0,)]
+
+
+def test_what_a_provider_said_of_it_is_forgotten_too(place: Place, server: EmbeddingServer) -> None:
+    """A refusal may quote the text, and is kept beside every text of its request and with the provider."""
+    place.write("memory/other.md", "# Other\n\nA text of the same request.\n")
+    place.index()
+    said = f"400 cannot read '{SECRET}'"
+    place.execute(
+        "UPDATE vectors SET state = 'failed', error = ?, due = 9e9 WHERE text_hash IN"
+        " (SELECT text_hash FROM chunks WHERE text LIKE '%same request%')",
+        said,
+    )
+    place.execute_accounts(
+        f"INSERT INTO health (account, mode, reason) VALUES ('openai:x', 'batch', \"{said}\")"
+    )
+    assert files_with(place.home) == ["accounts.sqlite", "memory/main.sqlite"]
+
+    forget_line(place)
+
+    assert files_with(place.home) == []
+    assert place.vector_states()["failed"] == 1
+
+
+def test_failed_messages_about_it_are_dropped_and_others_stay(place: Place, tmp_path: Path) -> None:
+    """By a line of it, by the hash that its vector goes by, and by the path of the file."""
+    digest = place.rows(f"SELECT text_hash FROM vectors WHERE text_hash IN ({OF_DOORS})")[0][0]
+    letters = {
+        "text": SECRET.encode(),
+        "vector": digest,
+        "path": b"memory/doors.md",
+        "other": b"} # memory/x.md",
+    }
+    with RedisServer(tmp_path / "redis") as server, redis_client.connected(server.url) as client:
+        dead = redis_client.key(client, "store.XQ")
+        for name, content in letters.items():
+            client.zadd(dead, {name: 1})
+            client.hset(f"{dead}.msgs", name, msgspec.msgpack.encode({"args": [content]}))
+
+        forget(place.agent, targets_of_path(place.agent, "memory/doors.md"), queue_address=server.url)
+
+        assert client.zrange(dead, 0, -1) == [b"other"]
+        assert client.hkeys(f"{dead}.msgs") == [b"other"]
+
+
+def test_what_jobs_keep_of_it_are_paths(place: Place) -> None:
+    with closing(IndexWriter.of(place.agent)) as writer, writer.transaction() as (connection, _):
+        jobs.create(connection, jobs.REINDEX, by="me@host", now_ns=1, files=[("memory/doors.md", 1)])
+
+    forget_line(place)
+
+    assert ("me@host",) in place.rows("SELECT asked_by FROM jobs")
+    assert files_with(place.home) == []
 
 
 def test_exports_backups_and_leftovers_in_the_home_lose_it_too(place: Place, tmp_path: Path) -> None:
