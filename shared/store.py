@@ -317,9 +317,14 @@ class IndexWriter:
             if target is None or not vectors.is_pending(connection, target.id):
                 self.budget.end_run()
                 self._note_ceiling(None)
-            vectors.prune_cache(connection, self._cache_entries, now)
             jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)
+        self.prune_cache()
+
+    def prune_cache(self) -> None:
+        """Keep as many of the vectors that no chunk needs as `cache` allows."""
+        with self.session() as (connection, now):
+            vectors.prune_cache(connection, self._cache_entries, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""

@@ -14,6 +14,7 @@ One that succeeds returns None; another exit status is returned, and an error ra
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -40,6 +41,9 @@ _META_KEY = "memline.options"
 #: What a terminal obeys: C0 but tab and line ends, DEL, and C1, among them the beginnings of CSI and OSC.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
+
+#: A command in a hint, and the global options that it has.
+_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 
 C = TypeVar("C", bound=click.Command)
 
@@ -73,6 +77,21 @@ class Invocation:
     def enabled_agents(self) -> list[AgentSettings]:
         """Return those of `agents` whose memory search is switched on."""
         return [settings for settings in self.agents() if settings.memory.enabled]
+
+    def as_typed(self, text: str) -> str:
+        """Put this command line's global options into the commands of a hint, so that they work as typed.
+
+        What a command names already stays.
+        """
+        options, names = self.options, ("config", "home", "workspace", "agent")
+        given = {f"--{name}": str(chosen) for name in names if (chosen := getattr(options, name)) is not None}
+
+        def fill(match: re.Match[str]) -> str:
+            named = match[1].split()
+            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in given.items() if name not in named]
+            return f"memline {''.join(words)}{match[1]}"
+
+        return _COMMAND.sub(fill, text)
 
     def log(self, *, default_level: str = "WARNING") -> None:
         """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""

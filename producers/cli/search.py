@@ -136,13 +136,10 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
     for line in (answer["notice"], answer["warning"]):
         if line:
             echo(line, err=True)
-    if answer["action"]:
-        echo(f"Try: {answer['action']}", err=True)
     if answer["stale"]:
         behind = answer["behind"]
         missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
         verb = "is" if behind["files"] + behind["vectors"] == 1 else "are"
-        echo(
-            f"Stale: {missing} {verb} not in the index yet (memline index, or leave memline up running).",
-            err=True,
-        )
+        echo(f"Stale: {missing} {verb} not in the index yet.", err=True)
+    if answer["action"]:
+        echo(f"Try: {answer['action']}", err=True)

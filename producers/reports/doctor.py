@@ -18,6 +18,8 @@ from memline.shared.errors import IndexFault, IndexMissing, MemlineError
 from memline.shared.flush import plan, request
 from memline.shared.flush import state as flush_state
 from memline.shared.index import chunks, driver
+from memline.shared.sources.discover import markdown_below
+from memline.shared.words import counted
 
 #: Free bytes below the index under which a backfill may fill the disk.
 LOW_DISK_BYTES = 200 * 1024 * 1024
@@ -68,8 +70,11 @@ def examine_installation() -> Iterator[Finding]:
         )
 
 
-def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
-    """Examine one agent: workspace, index, provider, and what is behind."""
+def examine_agent(settings: AgentSettings, *, deep: bool = False) -> Iterator[Finding]:
+    """Examine one agent: workspace, index, provider, and what is behind.
+
+    `deep` asks the provider for one vector, which may cost a little.
+    """
     name = f"agent {settings.agent}"
     if not settings.workspace.is_dir():
         yield _problem(f"{name}: there is no folder {settings.workspace}", "memline --workspace DIR index")
@@ -86,37 +91,71 @@ def examine_agent(settings: AgentSettings) -> Iterator[Finding]:
     except IndexFault as error:
         yield _problem(f"{name}: {error.message}", error.hint or index_again)
         return
-    status = collect(settings)
+    status = collect(settings, deep=deep)
     body = status["status"]
     vector, behind = body["vector"], body["behind"]
     if body.get("error"):
         yield _problem(f"{name}: {body['error']}", body["action"])
         return
     yield from _disk(settings)
-    counts = f"{body['files']} files, {body['chunks']} chunks, {vector['ready']} vectors"
+    counts = f"{counted(body['files'], 'file')}, {counted(body['chunks'], 'chunk')}"
+    counts += f", {counted(vector['ready'], 'vector')}"
     yield _ok(f"{name}: {counts} in {settings.index_path}")
     for issue in status["scan"]["issues"]:
         yield _warning(f"{name}: {issue}", "memline config show")
+    if not status["scan"]["totalFiles"]:
+        yield _no_notes(name, settings)
+    if vector["enabled"] and settings.memory.store.vector.extension_path and vector["loadError"]:
+        what = f"{name}: store.vector.extensionPath cannot be loaded: {vector['loadError']}"
+        yield _problem(what, "memline config show; without extensionPath the one of Memline is used")
+    if reached := body["ceiling"]:
+        yield _warning(f"{name}: {reached['reason']}", reached["action"])
     if body["modelDiffers"]:
         yield _warning(f"{name}: {body['modelDiffers']}", index_again)
     elif body["dirty"]:
-        late = f"{name}: {behind['files']} files and {behind['vectors']} vectors are behind"
+        late = f"{name}: {counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')} behind"
         yield _warning(late, index_again)
     if vector["failed"]:
-        yield _problem(f"{name}: {vector['failed']} texts got no vector", index_again)
+        yield _problem(f"{name}: {counted(vector['failed'], 'text')} got no vector", index_again)
     for each in body["loopErrors"]:
         what = f"{name}: memline up or watch cannot go on with its {each['part']}: {each['error']}"
         yield _problem(what, each["action"])
     yield from _breakers(name, body)
     yield from _flush(name, settings)
+    yield from _provider(name, settings, status)
+
+
+def _provider(name: str, settings: AgentSettings, status: dict[str, Any]) -> Iterator[Finding]:
+    """Say what embeds, whether it was asked, and which key is of no use."""
+    body = status["status"]
     if body["provider"] != "none":
+        probe = status.get("embeddingProbe")
+        if probe and not probe["ok"]:
+            yield _problem(f"{name}: {body['provider']} does not embed: {probe['error']}", probe["action"])
         # While a fallback embeds, the warning above names it.
-        if not (body["fallback"] and body["identity"]):
-            yield _ok(f"{name}: embeds with {body['provider']} {body['model']}")
+        elif not (body["fallback"] and body["identity"]):
+            asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
+            yield _ok(f"{name}: embeds with {body['provider']} {body['model']}, {asked}")
         return
     what = f"{name}: keyword search only: {body['providerReason']}"
     is_explicit = body["requestedProvider"] not in ("auto", "none")
-    yield _problem(what, body["providerAction"]) if is_explicit else _ok(what)
+    if is_explicit:
+        yield _problem(what, body["providerAction"])
+    elif unused := sorted(key for key, text in settings.environment_keys.items() if text.strip()):
+        keys = f"a key of {', '.join(unused)} is set and not used"
+        yield _warning(f"{what}, and {keys}", "set memorySearch.provider to auto, or unset the key")
+    else:
+        yield _ok(what)
+
+
+def _no_notes(name: str, settings: AgentSettings) -> Finding:
+    """Say that there is nothing to search, and where Markdown is."""
+    workspace = str(settings.workspace)
+    if count := markdown_below(workspace):
+        what = f"{name}: {counted(count, 'Markdown file')} below {workspace}, and none is read"
+        return _problem(what, shlex.join(["memline", "--workspace", workspace, "add", workspace]))
+    note = shlex.quote(str(settings.workspace / "MEMORY.md"))
+    return _warning(f"{name}: there is no Markdown in {workspace}", f"echo 'A note.' > {note}")
 
 
 def _flush(name: str, settings: AgentSettings) -> Iterator[Finding]:
@@ -143,7 +182,9 @@ def _flush(name: str, settings: AgentSettings) -> Iterator[Finding]:
     reason = last.reason
     if last.outcome == flush_state.ASKED:
         reason = "no worker took it; is memline up, or a worker of the queue flush, running?"
-    yield _warning(f"{name}: {len(lost)} sessions were not written down; the last: {reason}", "memline flush")
+    yield _warning(
+        f"{name}: {counted(len(lost), 'session')} not written down; the last: {reason}", "memline flush"
+    )
 
 
 def _breakers(name: str, body: dict[str, Any]) -> Iterator[Finding]:

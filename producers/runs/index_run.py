@@ -139,6 +139,9 @@ def bring_up_to_date(
                 files = run.share_with_jobs(plan.files(force=force), force=force)
                 if files or run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
                     run.work(files, on_progress=on_progress)
+                with closing(IndexWriter.of(agent, clock=clock)) as writer:
+                    # The sweep of a process that stays would come too late.
+                    writer.prune_cache()
                 return run.report()
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:

@@ -147,6 +147,8 @@ class MemorySearch:
             chunk_tokens=self._settings.memory.chunking.tokens,
             clock=self._clock,
         )
+        if answer.stale and not answer.action:
+            answer = replace(answer, action="memline index, or leave memline up running")
         if request.source in ("", *allowed):
             return answer
         why = f"the source {request.source} is switched off for this agent (memorySearch.sources)"

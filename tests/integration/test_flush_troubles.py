@@ -163,7 +163,7 @@ def test_doctor_reports_wrong_settings_and_sessions_that_were_given_up(
 
     assert "models.providers.anthropic has no address" in wrong
     assert "sessions are written down before they are compacted" in well
-    assert "1 sessions were not written down; the last: chat memory flush failed: 500 oops" in failing
+    assert "1 session not written down; the last: chat memory flush failed: 500 oops" in failing
 
 
 def test_a_redirect_is_not_followed_with_the_key(tmp_path: Path, chat: ChatServer) -> None:

@@ -82,3 +82,22 @@ def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
 
     assert (is_set_before, is_set_after) == (False, True)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("hint", "typed"),
+    [
+        ("memline index", "memline --config /c.json5 --agent work index"),
+        ("memline --agent main index", "memline --config /c.json5 --agent main index"),
+        (
+            "do it, then memline queue resume",
+            "do it, then memline --config /c.json5 --agent work queue resume",
+        ),
+        ("check the key", "check the key"),
+    ],
+)
+def test_a_hint_repeats_the_options_that_were_given(hint: str, typed: str) -> None:
+    invocation = Invocation(options=Options(config=Path("/c.json5"), agent="work"))
+
+    assert invocation.as_typed(hint) == typed
+    assert Invocation(options=Options()).as_typed(hint) == hint

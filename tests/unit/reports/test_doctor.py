@@ -10,6 +10,7 @@ from memline.producers.runs.loop_errors import FLUSH, LoopErrors
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_A
 from tests.support.workspace import Place, remote
 
@@ -40,7 +41,7 @@ def test_an_installation_with_everything_has_no_finding_to_fix() -> None:
 def test_a_healthy_agent_has_no_trouble(place: Place) -> None:
     assert [finding.what for finding in troubles(place)] == [
         f"agent main: nothing is indexed yet, {place.index_path} is missing",
-        "agent main: 1 files and 0 vectors are behind",
+        "agent main: 1 file and 0 vectors behind",
     ]
 
     place.index()
@@ -104,3 +105,50 @@ def test_a_disk_that_is_nearly_full_is_a_warning(place: Place, monkeypatch: pyte
     (finding,) = troubles(place)
 
     assert "MiB are free" in finding.what
+
+
+def test_a_provider_is_asked_only_on_demand(place: Place) -> None:
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url))
+        place.index()
+        sent = len(server.requests)
+
+        assert "agent main: embeds with openai stub, not asked (memline doctor --deep)" in {
+            each.what for each in examine_agent(place.agent)
+        }
+        assert len(server.requests) == sent
+        assert "agent main: embeds with openai stub, asked for one vector" in {
+            each.what for each in examine_agent(place.agent, deep=True)
+        }
+    (finding,) = (each for each in examine_agent(place.agent, deep=True) if each.level == "problem")
+    assert finding.what.startswith("agent main: openai does not embed: ")
+
+
+def test_a_broken_extension_path_is_a_problem(place: Place) -> None:
+    place.configure(store={"vector": {"extensionPath": str(place.folder / "none.so")}})
+    place.index()
+
+    (finding,) = troubles(place)
+
+    assert (finding.level, "store.vector.extensionPath cannot be loaded" in finding.what) == ("problem", True)
+
+
+def test_a_folder_without_notes_is_told(place: Place) -> None:
+    (place.workspace / "memory/notes.md").unlink()
+
+    (finding,) = (each for each in troubles(place) if "Markdown" in each.what)
+
+    assert finding.what == f"agent main: there is no Markdown in {place.workspace}"
+    place.write("docs/a.md", "A.")
+    (finding,) = (each for each in troubles(place) if "Markdown" in each.what)
+    assert finding.what == f"agent main: 1 Markdown file below {place.workspace}, and none is read"
+
+
+def test_a_key_that_is_not_used_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    place.configure(provider="none")
+    place.index()
+
+    (finding,) = troubles(place)
+
+    assert "a key of openai is set and not used" in finding.what

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from memline.producers.runs import index_run
 from memline.producers.runs.index_run import IndexRun, prepare
 from memline.shared.config import workspaces
 from memline.shared.errors import IndexReplaced
-from tests.support.workspace import Place
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.workspace import Place, remote
 
 
 def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Place) -> None:
@@ -100,3 +102,21 @@ def test_an_index_that_is_deleted_while_the_workers_run_is_built_again(
 
     assert "was deleted or replaced during the run" in notes[0]
     assert (report.failed, report.chunks) == (False, 1)
+
+
+@pytest.mark.parametrize(("cache", "kept"), [({"enabled": False}, 0), ({"maxEntries": 1}, 1), ({}, 3)])
+def test_one_run_keeps_the_cache_within_its_limit(
+    tmp_path: Path, cache: dict[str, object], kept: int
+) -> None:
+    place = Place(folder=tmp_path / "user")
+    with EmbeddingServer() as server:
+        place.configure(**remote(server.url), cache=cache)
+        for name in "abc":
+            place.write(f"memory/{name}.md", f"# {name}\n\nA note about {name}.\n")
+        place.index()
+        for name in "abc":
+            (place.workspace / f"memory/{name}.md").unlink()
+
+        place.index()
+
+    assert place.status()["cache"]["cached"] == kept
