@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memline.producers.qmd.updates import Updater
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, MemlineError, PathNotAllowed
@@ -319,7 +320,8 @@ def _clean_home(
     agent: AgentSettings, hashes: dict[str, set[bytes]], needles: set[bytes]
 ) -> tuple[list[str], list[str]]:
     """Clean exports, backups, logs and leftovers of the home; also name other files that hold the text."""
-    cleaned, others = [], []
+    # It holds whole notes, and is made again of what is left of them.
+    cleaned, others = Updater(agent).erase(), list[str]()
     for path in sorted(agent.home.rglob("*")):
         if path.is_symlink() or not path.is_file() or _is_left_alone(path, agent):
             continue

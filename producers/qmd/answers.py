@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from memline.shared.index import qmd as qmd_index
 from memline.shared.programs import Ran
 from memline.shared.search.dates import day_of_path, day_of_time
 from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.sources.forgetting import without
 from memline.shared.sources.paths import compile_pattern, is_private
 from memline.shared.values import value
 
@@ -98,7 +100,16 @@ def _found(row: dict[str, Any]) -> Found | None:
 class Reader:
     """Makes hits of results: those of the memory alone, that the request asks for."""
 
-    def __init__(self, collections: Collections, index_path: Path, *, max_chars: int) -> None:
+    def __init__(
+        self,
+        collections: Collections,
+        index_path: Path,
+        *,
+        max_chars: int,
+        forgotten: Callable[[str], AbstractSet[bytes]] = lambda _: frozenset(),
+    ) -> None:
+        """`forgotten`: the hashes of the lines of a file, by ledger path, that are not shown any more."""
+        self._forgotten = forgotten
         self._collections = collections
         self._index_path = index_path
         self._max_chars = max_chars
@@ -120,8 +131,11 @@ class Reader:
             ledger = self._collections.paths.ledger_path(absolute)
             day = day_of_path(path) or day_of_time(_changed_at(absolute))
             first, last, text = self._lines(result.text)
+            if gone := self._forgotten(ledger):
+                text = without(text, gone)
             if (
-                (path, first) in seen
+                not text.strip()
+                or (path, first) in seen
                 or request.source not in ("", collection.source)
                 or (not request.private and is_private(ledger))
                 or (pattern is not None and not pattern.matches(path.lstrip("/")))

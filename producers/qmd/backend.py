@@ -20,7 +20,8 @@ from memline.producers.qmd.home import QMD, QmdFailed, QmdHome
 from memline.producers.qmd.updates import EMBED, Updater
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import AccessDenied
+from memline.shared.errors import AccessDenied, IndexFault
+from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import Answer, Behind, SearchRequest
@@ -202,7 +203,12 @@ class QmdBackend:
             return Answer(backend=QMD, provider=QMD, model=QMD, behind=behind, notice=notice)
         is_filtered = bool(request.path_glob or request.since or request.until or not request.private)
         results, mode = self._results(request.query, limit * (_MORE if is_filtered else 1), names)
-        reader = answers.Reader(collections, updater.home.index_path, max_chars=qmd.limits.max_snippet_chars)
+        reader = answers.Reader(
+            collections,
+            updater.home.index_path,
+            max_chars=qmd.limits.max_snippet_chars,
+            forgotten=self._forgotten,
+        )
         hits = tuple(reader.hits(results, request, bounds, mode))[:limit]
         updater.home.remove(FAILED)
         return Answer(
@@ -234,6 +240,13 @@ class QmdBackend:
             if mode == "query" or not _UNKNOWN_OPTION.search(error.message):
                 raise
             return ask("query"), "query"
+
+    def _forgotten(self, path: str) -> frozenset[bytes]:
+        """Return the hashes of the lines of a note that `memline forget` kept in it and nowhere else."""
+        # Without a builtin index there is no list of them.
+        with suppress(IndexFault), driver.reading_if_any(self._settings.index_path) as index:
+            return forgotten.lines_of(index, path) if index else frozenset()
+        return frozenset()
 
     def _ready(self) -> Updater:
         """Return the updater, with an index of qmd there is something to ask of. Raises QmdFailed."""

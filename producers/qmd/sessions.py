@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.index import driver, forgotten
 from memline.shared.sources.discover import DiscoveredFile
 from memline.shared.sources.transcripts.files import transcript_folder_of
 from memline.shared.sources.transcripts.reading import read_transcript
@@ -22,7 +23,8 @@ _TITLE = "# Session "
 def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
     """Make `folder` agree with the transcripts: new and changed ones written, old and removed ones deleted.
 
-    An export has the time of its transcript, so one that did not change is not written again. Raises OSError.
+    An export has the time of its transcript, so one that did not change is not written again. Raises OSError,
+    and IndexFault when the list of what was forgotten cannot be read.
     """
     wanted: dict[str, DiscoveredFile] = {}
     source = transcript_folder_of(settings) if settings.qmd.sessions.enabled else None
@@ -34,24 +36,26 @@ def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
     if wanted:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in folder.glob("*.md"):
-        if path.name not in wanted and _is_export(path):
+        if path.name not in wanted and is_export(path):
             path.unlink(missing_ok=True)
-    for name, file in wanted.items():
-        with suppress(FileNotFoundError):
-            if (folder / name).stat().st_mtime_ns == file.mtime_ns:
-                continue
-        if source is not None:
-            _write(folder / name, source.anchor, file, clock)
+    with driver.reading_if_any(settings.index_path) as index:
+        for name, file in wanted.items():
+            with suppress(FileNotFoundError):
+                if (folder / name).stat().st_mtime_ns == file.mtime_ns:
+                    continue
+            gone = forgotten.lines_of(index, file.path) if index else frozenset()
+            if source is not None:
+                _write(folder / name, source.anchor, file, gone, clock)
 
 
-def _write(path: Path, anchor: str, file: DiscoveredFile, clock: Clock) -> None:
+def _write(path: Path, anchor: str, file: DiscoveredFile, gone: Collection[bytes], clock: Clock) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(opened, "w", encoding="utf-8") as out:
             out.write(f"{_TITLE}{path.stem}\n\n")
             written = 0
-            for text in _said(anchor, os.path.relpath(file.absolute, anchor), clock):
+            for text in _said(anchor, os.path.relpath(file.absolute, anchor), gone, clock):
                 out.write(text + "\n")
                 written += 1
             if not written:
@@ -62,17 +66,25 @@ def _write(path: Path, anchor: str, file: DiscoveredFile, clock: Clock) -> None:
         part.unlink(missing_ok=True)
 
 
-def _said(anchor: str, relative: str, clock: Clock) -> Iterator[str]:
-    """Yield what was said in a transcript, in the pieces that the builtin backend indexes."""
+def _said(anchor: str, relative: str, gone: Collection[bytes], clock: Clock) -> Iterator[str]:
+    """Yield what was said in a transcript, as the builtin backend reads it; `gone` is what was forgotten."""
     slices = read_transcript(
-        anchor, relative, known=None, known_digest="", max_tokens=400, overlap_tokens=0, clock=clock
+        anchor,
+        relative,
+        known=None,
+        known_digest="",
+        max_tokens=400,
+        overlap_tokens=0,
+        clock=clock,
+        forgotten=gone,
     )
     for part in slices:
         for chunk in part.chunks:
             yield chunk.text
 
 
-def _is_export(path: Path) -> bool:
+def is_export(path: Path) -> bool:
+    """Tell whether a file is an export of ours, which may be deleted."""
     try:
         with path.open(encoding="utf-8", errors="replace") as opened:
             return opened.readline().rstrip("\n") == f"{_TITLE}{path.stem}"

@@ -17,10 +17,11 @@ from typing import Any
 
 from memline.producers.qmd.collections import Collection, Collections
 from memline.producers.qmd.home import QmdFailed, QmdHome
-from memline.producers.qmd.sessions import export
+from memline.producers.qmd.sessions import export, is_export
 from memline.shared import programs
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
 from memline.shared.sources.discover import discover
 from memline.shared.sources.transcripts.files import transcript_folder_of
@@ -145,6 +146,23 @@ class Updater:
             else:
                 self.home.write(EMBED, {"triedAt": now, "embeddedAt": self._clock.now()})
 
+    def erase(self) -> list[str]:
+        """Delete qmd's index and the exports: the next update makes them of what is there. Returns the files.
+
+        What runs is waited for, so that it does not bring back what it has read. Raises QmdFailed.
+        """
+        home, erased = self.home, list[str]()
+        if not home.folder.is_dir():
+            return []
+        with self._locked("update", waits=True), self._locked("embed", waits=True), self._failing_on_disk():
+            exports = home.exports.glob("*.md") if home.exports.is_dir() else ()
+            for path in (*home.index_path.parent.glob("index.sqlite*"), *filter(is_export, exports)):
+                path.unlink(missing_ok=True)
+                erased.append(str(path))
+            for name in (UPDATE, EMBED):
+                home.remove(name)
+        return erased
+
     def behind(self) -> int:
         """Count the files that changed, came or went since the last update began."""
         state = self.state
@@ -239,6 +257,8 @@ class Updater:
     def _failing_on_disk(self) -> Iterator[None]:
         try:
             yield
+        except IndexFault as error:
+            raise QmdFailed(f"sessions are not exported: {error.message}", hint=error.hint) from None
         except OSError as error:
             raise QmdFailed(f"qmd's files cannot be written: {error.strerror} ({error.filename})") from None
 
