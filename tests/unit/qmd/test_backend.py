@@ -16,7 +16,7 @@ from memline.producers.memory import Memory
 from memline.shared.clock import ManualClock
 from memline.shared.errors import ConfigError
 from memline.shared.search.results import Answer
-from tests.support.process import memline
+from tests.support.process import end, memline, running_memline
 from tests.support.qmd import row
 from tests.support.workspace import until
 from tests.unit.qmd.conftest import Place
@@ -240,6 +240,24 @@ def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
     assert (owner["backend"], owner["truncated"]) == ("qmd", True)
     assert owner["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
     assert group["results"] == [] and group["disabled"] and "chat" in group["warning"]
+
+
+def test_up_updates_at_the_start_and_after_changes_and_ends_what_runs(place: Place, tmp_path: Path) -> None:
+    place.settings(update={"debounceMs": 0}, searchMode="query")
+    place.qmd.does(
+        embed={"python": f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"}
+    )
+    options = ("--config", str(place.folder / "c.json5"), "--home", str(place.folder / "home"))
+
+    with running_memline(*options, "up") as up:
+        until((tmp_path / "pid").exists)
+        updates = len(place.qmd.calls("update"))
+        (place.notes / "memory" / "new.md").write_text("new")
+        until(lambda: len(place.qmd.calls("update")) > updates)
+        end(up)
+
+    assert up.returncode == 0
+    until(lambda: not Path("/proc", (tmp_path / "pid").read_text()).exists())
 
 
 def test_the_command_line_does_not_ask_a_fleet(place: Place) -> None:
