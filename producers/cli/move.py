@@ -101,6 +101,8 @@ def openclaw_lines(taken: Taken) -> Iterator[str]:
         f"  {taken.files} notes taken over ({taken.known_files} were), {taken.chunks} chunks,"
         f" {taken.vectors} vectors, {taken.cached} more for its cache"
     )
+    if taken.sessions_taken:
+        yield f"  {taken.sessions_taken} transcripts came too"
     if taken.cost:
         yield f"  saved: about {taken.cost:.4f} {taken.currency} for {taken.tokens} tokens, and the time"
     yield from _named("changed since, left to index", taken.changed)
@@ -108,7 +110,7 @@ def openclaw_lines(taken: Taken) -> Iterator[str]:
     if taken.odd_vectors:
         yield f"  {taken.odd_vectors} vectors were not usable and were left out"
     if taken.sessions:
-        yield f"  {taken.sessions} transcripts are left to index"
+        yield f"  {taken.sessions} transcripts are left to index, which embeds them anew"
 
 
 def _export_lines(moved: Moved) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from memline.producers.moving import openclaw_sessions
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import LOCAL, Choice, choose
@@ -31,6 +32,7 @@ from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.sources.transcripts.files import transcript_folder_of
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import FileReader
 from memline.shared.values import value
@@ -62,7 +64,8 @@ class Taken:
     #: Vectors that serve chunks, and more out of its cache.
     vectors: int = 0
     cached: int = 0
-    #: Transcripts, which `index` reads itself: their texts are masked and cut in another way.
+    #: Transcripts that came too, and those that are left to `index`: what it has of them is not what we read.
+    sessions_taken: int = 0
     sessions: int = 0
     #: Tokens, estimated, of the texts whose vectors came; and what they would have cost.
     tokens: int = 0
@@ -86,6 +89,7 @@ class Taken:
             "vectors": self.vectors,
             "cached": self.cached,
             "sessions": self.sessions,
+            "sessionsTaken": self.sessions_taken,
             "tokens": self.tokens,
             "cost": self.cost,
             "currency": self.currency or None,
@@ -146,9 +150,8 @@ def estimate(
             row = _note(reader, places, file.path)
             if row is not None and row.hash == file.hash:
                 files += 1
-                texts |= {
-                    text_hash(each.text): estimate_tokens(each.text) for each in theirs.chunks(file.path)
-                }
+                for each in theirs.chunks(file.path, MEMORY):
+                    texts[text_hash(each.text)] = estimate_tokens(each.text)
     tokens = sum(texts.values())
     return _with_cost(replace(taken, files=files, chunks=len(texts), tokens=tokens), choice, prices)
 
@@ -233,6 +236,7 @@ class _TakeOver:
 
     def __init__(self, agent: AgentSettings, writer: IndexWriter, theirs: TheirIndex, clock: Clock) -> None:
         self._places = MemoryPaths.of(agent)
+        self._transcripts = transcript_folder_of(agent)
         self._reader = FileReader(agent, clock=clock)
         self._writer, self._theirs, self._clock = writer, theirs, clock
         row = identities.target(writer.connection)
@@ -242,7 +246,9 @@ class _TakeOver:
         self._odd_vectors = 0
 
     def run(self, taken: Taken, on_progress: Callable[[int], None]) -> Taken:
-        counts: dict[str, Any] = dict.fromkeys(("files", "known_files", "chunks", "vectors", "tokens"), 0)
+        counts: dict[str, Any] = dict.fromkeys(
+            ("files", "sessions_taken", "known_files", "chunks", "vectors", "tokens"), 0
+        )
         changed: list[str] = []
         odd: list[str] = []
         for number, file in enumerate(self._theirs.files(MEMORY), 1):
@@ -254,20 +260,14 @@ class _TakeOver:
             if self._is_known(row):
                 counts["known_files"] += 1
                 continue
-            found = self._theirs.chunks(file.path)
+            found = self._theirs.chunks(file.path, MEMORY)
             chunks = self._chunks(row, found)
             if chunks is None:
                 odd.append(file.path)
                 continue
-            rows = self._vectors([(text_hash(each.text), each) for each in found])
-            self._store(rows)
-            self._writer.store_file(replace(row, chunks=chunks), job=jobs.UNCOUNTED)
-            ready = {each.hash for each in rows}
             counts["files"] += 1
-            counts["chunks"] += len(chunks)
-            counts["vectors"] += len(ready)
-            texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
-            counts["tokens"] += sum(estimate_tokens(text) for each, text in texts.items() if each in ready)
+            self._take(replace(row, chunks=chunks), found, counts)
+        counts["sessions"] = self._take_sessions(counts)
         cached = self._take_cache()
         with self._writer.session() as (connection, _):
             model_change.switch_when_complete(connection)
@@ -278,8 +278,40 @@ class _TakeOver:
             changed=tuple(changed),
             odd_files=tuple(odd),
             odd_vectors=self._odd_vectors,
-            sessions=len(self._theirs.files(SESSIONS)),
         )
+
+    def _take(self, row: FileRow, found: Sequence[TheirChunk], counts: dict[str, Any]) -> None:
+        """Store a file with its chunks, after the vectors that serve them."""
+        rows = self._vectors([(text_hash(each.text), each) for each in found])
+        self._store(rows)
+        self._writer.store_file(row, job=jobs.UNCOUNTED)
+        ready = {each.hash for each in rows}
+        counts["chunks"] += len(row.chunks or ())
+        counts["vectors"] += len(ready)
+        texts = {text_hash(chunk.text): chunk.text for chunk in row.chunks or ()}
+        counts["tokens"] += sum(estimate_tokens(text) for each, text in texts.items() if each in ready)
+
+    def _take_sessions(self, counts: dict[str, Any]) -> int:
+        """Take transcripts over; returns how many are left to `index`."""
+        left = 0
+        for file in self._theirs.files(SESSIONS):
+            path = openclaw_sessions.path_of(file.path)
+            row = openclaw_sessions.read(self._reader, path) if self._transcripts else None
+            if row is not None and forgotten.lines_of(self._writer.connection, path):
+                row = None
+            if row is not None and self._is_known(row):
+                counts["known_files"] += 1
+                continue
+            found = self._theirs.chunks(file.path, SESSIONS)
+            taken = None
+            if row is not None and self._transcripts is not None:
+                taken = openclaw_sessions.with_chunks(row, found, self._transcripts, self._clock)
+            if taken is None:
+                left += 1
+                continue
+            counts["sessions_taken"] += 1
+            self._take(taken, found, counts)
+        return left
 
     def _is_known(self, row: FileRow) -> bool:
         """Tell whether the index has this content, cut as configured, with all its vectors."""

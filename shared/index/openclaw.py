@@ -99,12 +99,12 @@ class TheirIndex:
         )
         return [TheirFile(path=str(path), hash=str(digest)) for path, digest in rows]
 
-    def chunks(self, path: str) -> list[TheirChunk]:
-        """List the chunks of a note in the order of its lines."""
+    def chunks(self, path: str, source: str) -> list[TheirChunk]:
+        """List the chunks of a file in the order of its lines."""
         rows = self._connection.execute(
             f"SELECT start_line, end_line, text, model, embedding FROM {self._layout.chunks}"
-            " WHERE path = ? AND source = 'memory' ORDER BY start_line, rowid",
-            (path,),
+            " WHERE path = ? AND source = ? ORDER BY start_line, rowid",
+            (path, source),
         )
         return [
             TheirChunk(start_line=start, end_line=end, text=text, model=str(model), embedding=embedding)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from memline.shared.index import driver
 from tests.support.fake_embedder import FakeEmbedder
@@ -45,14 +46,14 @@ CREATE TABLE memory_embedding_cache (provider TEXT NOT NULL, model TEXT NOT NULL
 """
 
 
-def early(state_dir: Path, workspace: Path, *, agent: str = "main", **options: object) -> Path:
+def early(state_dir: Path, workspace: Path, *, agent: str = "main", **options: Any) -> Path:
     """Index the notes of a workspace as a release of early 2026 did."""
     path = state_dir / "memory" / f"{agent}.sqlite"
     names = ("meta", "files", "chunks", "embedding_cache")
     return _make(path, _EARLY, names, lambda numbers: json.dumps(list(numbers)), workspace, **options)
 
 
-def newest(state_dir: Path, workspace: Path, *, agent: str = "main", **options: object) -> Path:
+def newest(state_dir: Path, workspace: Path, *, agent: str = "main", **options: Any) -> Path:
     """Index the notes of a workspace as releases from 2026.9 on do: in the agent's database, in WAL mode."""
     path = state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite"
     names = ("memory_index_meta", "memory_index_sources", "memory_index_chunks", "memory_embedding_cache")
@@ -71,7 +72,9 @@ def _make(
     model: object = "stub",
     dims: object = 16,
     key: object = "",
+    sessions: Mapping[str, str] | None = None,
 ) -> Path:
+    """`sessions`: path of a transcript -> the lines that OpenClaw makes of its messages."""
     assert isinstance(dims, int)
     # As of a provider whose address is not recorded.
     bare = hashlib.sha256(f'{{"provider":"{provider}","model":"{model}"}}'.encode()).hexdigest()
@@ -86,8 +89,12 @@ def _make(
         about = {"model": model, "provider": provider, "providerKey": key, "vectorDims": dims}
         insert = connection.execute
         insert(f"INSERT INTO {meta} VALUES ('memory_index_meta_v1', ?)", (json.dumps(about),))
-        for note in sorted(workspace.rglob("*.md")):
-            name, content = note.relative_to(workspace).as_posix(), note.read_bytes().decode()
+        memory = [
+            (note.relative_to(workspace).as_posix(), note.read_bytes().decode(), "memory")
+            for note in sorted(workspace.rglob("*.md"))
+        ]
+        said = [(name, text, "sessions") for name, text in (sessions or {}).items()]
+        for name, content, source in memory + said:
             for first, last, text in _chunks(content):
                 digest = hashlib.sha256(text.encode()).hexdigest()
                 # Not of unit length: the early releases stored what the provider sent.
@@ -95,8 +102,8 @@ def _make(
                 columns = "id, path, source, start_line, end_line, hash, model, text, embedding, updated_at"
                 row_id = f"{name}:{first}:{digest}"
                 insert(
-                    f"INSERT INTO {chunks} ({columns}) VALUES (?, ?, 'memory', ?, ?, ?, ?, ?, ?, 1)",
-                    (row_id, name, first, last, digest, model, text, stored(numbers)),
+                    f"INSERT INTO {chunks} ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+                    (row_id, name, source, first, last, digest, model, text, stored(numbers)),
                 )
                 insert(
                     f"INSERT OR REPLACE INTO {cache} VALUES (?, ?, ?, ?, ?, ?, 1)",
@@ -104,8 +111,8 @@ def _make(
                 )
             digest = hashlib.sha256(content.encode()).hexdigest()
             insert(
-                f"INSERT INTO {files} (path, source, hash, mtime, size) VALUES (?, 'memory', ?, 1.5, ?)",
-                (name, digest, len(content)),
+                f"INSERT INTO {files} (path, source, hash, mtime, size) VALUES (?, ?, ?, 1.5, ?)",
+                (name, source, digest, len(content)),
             )
     return path
 

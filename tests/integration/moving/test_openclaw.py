@@ -16,6 +16,7 @@ from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.openclaw_index import early, newest
+from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place, note, paths, remote
 
 NOTES = 3
@@ -112,6 +113,94 @@ def test_another_models_vectors_never_serve(place: Place, tmp_path: Path, make: 
 
     assert "dearer" in taken.reason
     assert not place.index_path.exists()
+
+
+@pytest.fixture
+def sessions(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of transcripts, which are searched too."""
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    place.configure(**place.memory, sources=["memory", "sessions"], experimental={"sessionMemory": True})
+    return sessions_folder(tmp_path / "state")
+
+
+def turns(first: int, count: int) -> list[tuple[str, str]]:
+    return [
+        ("assistant" if number % 2 else "user", f"Turn {number} is about kiwi{number} and nothing else.")
+        for number in range(first, first + count)
+    ]
+
+
+def theirs(turns: list[tuple[str, str]]) -> str:
+    """What OpenClaw makes of messages: a line each."""
+    return "\n".join(f"{role.capitalize()}: {text}" for role, text in turns)
+
+
+def transcript(turns: list[tuple[str, str]]) -> str:
+    return opening() + "".join(said(role, text) for role, text in turns)
+
+
+def test_transcripts_come_without_a_request_and_grow_behind_what_came(
+    place: Place, server: EmbeddingServer, sessions: Path, tmp_path: Path, make: Make
+) -> None:
+    file = sessions / "abc.jsonl"
+    file.write_text(transcript(turns(0, 20)))
+    name = "sessions/abc.jsonl" if make is early else "sessions/main/abc.jsonl"
+    index = make(tmp_path / "state", place.workspace, sessions={name: theirs(turns(0, 20))})
+
+    taken = take_over(place.agent, index)
+    again = take_over(place.agent, index)
+    report = place.index()
+    assert (taken.sessions_taken, taken.sessions, again.sessions_taken, again.sessions) == (1, 0, 0, 0)
+    assert (report.vectors["embedded"], server.requests) == (0, [])
+    query = (
+        "SELECT start_line, end_line, text, heading FROM chunks WHERE text LIKE '%kiwi%' ORDER BY start_line"
+    )
+    before = place.rows(query)
+    assert before[0] == (
+        2,
+        7,
+        theirs(turns(0, 6)),
+        "2026-02-10 10 February 2026 > Turn 0 is about kiwi0 and nothing else.",
+    )
+    assert paths(place.search("kiwi13"))[0] == "sessions/abc.jsonl"
+
+    with file.open("a") as end:
+        end.write(said("user", "And then something about quinces."))
+    grown = place.index()
+
+    assert grown.vectors["embedded"] == 1
+    assert place.rows(query) == before
+    assert place.rows("SELECT start_line, text FROM chunks WHERE text LIKE '%quinces%'") == [
+        (22, "User: And then something about quinces.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "their"),
+    [
+        (turns(0, 20), turns(0, 19)),
+        (turns(0, 20), turns(1, 19)),
+        (turns(0, 20), turns(0, 6) + turns(7, 13)),
+        # A secret that OpenClaw kept and we mask.
+        ([*turns(0, 5), ("user", "API_KEY=abcdefghijklmnopqrstuvwxyz0123456789")],) * 2,
+    ],
+    ids=["grown", "its beginning", "its middle", "secret"],
+)
+def test_a_transcript_of_which_it_says_something_else_is_left_to_index(
+    place: Place,
+    sessions: Path,
+    tmp_path: Path,
+    make: Make,
+    ours: list[tuple[str, str]],
+    their: list[tuple[str, str]],
+) -> None:
+    (sessions / "abc.jsonl").write_text(transcript(ours))
+    index = make(tmp_path / "state", place.workspace, sessions={"sessions/abc.jsonl": theirs(their)})
+
+    taken = take_over(place.agent, index)
+
+    assert (taken.sessions_taken, taken.sessions, taken.files) == (0, 1, NOTES + 1)
+    assert place.rows("SELECT text FROM chunks WHERE text LIKE '%kiwi%' OR text LIKE '%abcdefgh%'") == []
 
 
 def key_of(url: str, headers: str) -> str:
