@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.cli import terminal
-from memline.producers.cli.options import json_line, printable
+from memline.producers.cli.options import json_line, one_line, printable
 from memline.shared.sources.tokens import has_dense
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
@@ -25,7 +25,7 @@ _FRONT_MATTER = re.compile(r"\A---\n.*?\n---(?:\n|\Z)", re.DOTALL)
 def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: Path) -> Iterator[str]:
     """Yield the lines of a hit: citation and scores, headings, and the best rows of its snippet."""
     width = terminal.width()
-    citation = printable(hit.get("citation", hit["path"]))
+    citation = one_line(hit.get("citation", hit["path"]))
     scores = f"(vector {hit['vectorScore']:.2f}, " * with_vectors or "("
     scores += f"text {hit['textScore']:.2f})"
     head = f"{hit['score']:.3f} {citation}"
@@ -66,11 +66,11 @@ def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> 
         return
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
-        yield from dict.fromkeys(map(printable, names.values()))
+        yield from dict.fromkeys(map(one_line, names.values()))
         return
     for hit in hits:
         line, column, text = _place(hit, Path(names[hit["path"]]))
-        yield printable(f"{names[hit['path']]}:{line}:{column}:{text}")
+        yield one_line(f"{names[hit['path']]}:{line}:{column}:{text}")
 
 
 def _absolute(path: str, workspace: Path) -> str:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_json, printable
+from memline.producers.cli.options import (
+    Invocation,
+    command,
+    echo,
+    once_a_minute,
+    one_line,
+    print_json,
+    printable,
+)
 
 if TYPE_CHECKING:
     from memline.producers.runs.index_run import IndexReport, RunProgress
@@ -214,7 +222,7 @@ def _print(report: IndexReport) -> None:
         grouped.setdefault(failure["reason"], {})[failure["path"] or failure["textHash"]] = None
     for reason, paths in ((reason, list(names)) for reason, names in grouped.items()):
         more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-        _note(f"  failed: {', '.join(paths[:NAMED_PATHS])}{more}: {reason}")
+        _note(f"  failed: {', '.join(map(one_line, paths[:NAMED_PATHS]))}{more}: {reason}")
     for issue in report.issues:
         _note(f"  note: {issue}")
     if report.warning:

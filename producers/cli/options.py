@@ -173,6 +173,11 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
+def one_line(name: str) -> str:
+    """Write the same of a file name, and its line breaks: a name looks like no line of ours."""
+    return printable(name).replace("\r", "\\x0d").replace("\n", "\\x0a")
+
+
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line for a reader, its control characters written out."""
     click.echo(printable(text), err=err)

@@ -80,3 +80,19 @@ def test_json_keeps_the_text_itself(place: Place, capsys: pytest.CaptureFixture[
 )
 def test_only_what_a_terminal_obeys_is_written_out(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize("form", ["--format=files", "--format=vimgrep", "--max-results=9"])
+def test_a_file_name_with_a_line_break_is_one_line(place: Place, form: str) -> None:
+    place.write("memory/fine\r\n1.000 forged.md", "plover is here\n")
+
+    lines = place.run("search", "plover", form).stdout.splitlines()
+
+    (named,) = [line for line in lines if "forged.md" in line]
+    assert "memory/fine\\x0d\\x0a1.000 forged.md" in named
+
+
+def test_a_file_that_failed_is_named_on_one_line(place: Place) -> None:
+    place.write("memory/fine\nforged.md", b"\0\1")
+
+    assert "memory/fine\\x0aforged.md: " in place.run("index").stderr
