@@ -22,7 +22,7 @@ nothing. Other forms of a word count a third, a term that is nowhere gives way t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from heapq import nlargest
 from itertools import groupby, islice
@@ -214,14 +214,17 @@ class _KeywordSearch:
         for lookup in lookups:
             among = None
             if rows_read > FOUND_ENOUGH:
-                among = json_ids(nlargest(SCORED, strength, key=strength.__getitem__))
+                among = json_ids(_strongest(SCORED, strength, strength))
             holders: dict[int, float] = {}
             for way in reversed(lookup.ways):
                 rows = self._rows(way.match, among)
                 rows_read += len(rows)
                 worth = way.weight * _idf(self._total, way.df) / self._fts_idf(way.df)
-                for chunk_id, bm25 in rows:
-                    strength[chunk_id] = strength.get(chunk_id, 0.0) - worth * bm25
+                if strength:
+                    for chunk_id, bm25 in rows:
+                        strength[chunk_id] = strength.get(chunk_id, 0.0) - worth * bm25
+                else:
+                    strength = {chunk_id: -worth * bm25 for chunk_id, bm25 in rows}
                 # Forms first, the term itself last: the greater weight stays.
                 holders |= dict.fromkeys([row[0] for row in rows], way.weight)
             if lookup.term.literal:
@@ -230,9 +233,9 @@ class _KeywordSearch:
         if len(strength) > limit:
             # What may be lifted is not among the best by its sum alone.
             certain = [holders for holders, lookup in zip(held, lookups, strict=True) if lookup.term.is_exact]
-            kept = set(nlargest(limit, strength, key=strength.__getitem__))
+            kept = set(_strongest(limit, strength, strength))
             for holders in (*held[:1], *certain):
-                kept.update(nlargest(limit, holders, key=strength.__getitem__))
+                kept.update(_strongest(limit, holders, strength))
             strength = {chunk_id: strength[chunk_id] for chunk_id in kept}
         return strength, held
 
@@ -300,6 +303,14 @@ class _KeywordSearch:
         ids = json_ids(islice((chunk for chunk, weight in holders.items() if weight == 1.0), SPELLED))
         rows = self._connection.execute(_SPELLINGS, (ids,))
         return {row[0] for row in rows if any(map(term.literal.search, map(fold, row[1:])))}
+
+
+def _strongest(count: int, chunk_ids: Collection[int], strength: dict[int, float]) -> list[int]:
+    """Return the best chunks, the first ones among equals."""
+    if len(chunk_ids) > 20 * count:
+        return nlargest(count, chunk_ids, key=strength.__getitem__)
+    # The same in C: a third of the time for a few times as many as are wanted.
+    return sorted(chunk_ids, key=strength.__getitem__, reverse=True)[:count]
 
 
 def _least(strength: dict[int, float], masks: dict[int, int]) -> dict[int, float]:

@@ -159,14 +159,15 @@ def _run(
     seen: set[str] = set()
     stop = start
     while stop < len(lengths) and (stop == start or size + lengths[stop] - 1 <= MAX_CHARS):
-        line = 0.0
-        for word in words[stop]:
-            weight = weights.get(word, 0.0)
-            value += weight * (AGAIN if word in seen else 1.0)
-            line += weight
-            seen.add(word)
-        moment += line * (size + lengths[stop] / 2)
-        mass += line
+        if in_line := words[stop]:
+            line = 0.0
+            for word in in_line:
+                weight = weights.get(word, 0.0)
+                value += weight * (AGAIN if word in seen else 1.0)
+                line += weight
+                seen.add(word)
+            moment += line * (size + lengths[stop] / 2)
+            mass += line
         size += lengths[stop]
         stop += 1
     off_centre = abs(moment / mass / size - 0.5) if mass else 0.0
