@@ -12,6 +12,7 @@ import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
 from memline.shared.config.schema import FALLBACKS
+from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.shared.queue.dead_letters import DeadLetter
@@ -121,7 +122,7 @@ def dead(invocation: Invocation, match: str, limit: int | None, page: int | None
     _, letters = _dead_letters(invocation, match, first=first, count=limit + 1 if has_pages else None)
     shown = letters[:limit] if has_pages else letters
     lines = [
-        f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {each.age_s:.0f} s ago\n    {each.error}"
+        f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {span(each.age_s)} ago\n    {each.error}"
         for each in shown
     ]
     print_result(
@@ -140,7 +141,7 @@ def requeue(invocation: Invocation, match: str, as_json: bool) -> None:
     from memline.shared.queue import dead_letters
 
     count = dead_letters.requeue(*_dead_letters(invocation, match))
-    print_result({"requeued": count}, as_json, [f"{count} messages are back on their queues."])
+    print_result({"requeued": count}, as_json, [f"{counted(count, 'message')} put back on the queues."])
 
 
 @command("memline queue drop --match '*unknown agent*'", parent=queue, json=True)
@@ -150,7 +151,7 @@ def drop(invocation: Invocation, match: str, as_json: bool) -> None:
     from memline.shared.queue import dead_letters
 
     count = dead_letters.drop(*_dead_letters(invocation, match))
-    print_result({"dropped": count}, as_json, [f"{count} messages are removed."])
+    print_result({"dropped": count}, as_json, [f"{counted(count, 'message')} removed."])
 
 
 def _dead_letters(
@@ -239,12 +240,10 @@ def _tables(report: dict[str, Any]) -> list[Any]:
     queues = Table("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per minute", title="Queues")
     for each in report["queues"]:
         counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
-        queues.add_row(
-            each["name"], *counts, f"{each['oldestSeconds']:.0f} s", f"{each['ratePerMinute']:.0f}"
-        )
+        queues.add_row(each["name"], *counts, span(each["oldestSeconds"]), f"{each['ratePerMinute']:.0f}")
     workers = Table("worker", "host", "pid", "version", "last seen", title="Workers")
     for each in report["workers"]:
-        seen = f"{each['lastSeenSeconds']:.0f} s ago"
+        seen = f"{span(each['lastSeenSeconds'])} ago"
         workers.add_row(each["role"], each["host"], str(each["pid"]), each["version"], seen)
     return [queues, *map(printable, _backlog_lines(report)), workers]
 
@@ -254,13 +253,17 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     from memline.producers.reports.fleet_state import spent_words
 
     backlog = report["backlog"]
-    eta = "" if backlog["etaSeconds"] is None else f", about {backlog['etaSeconds']:.0f} s left"
+    eta = "" if backlog["etaSeconds"] is None else f", about {span(backlog['etaSeconds'])} left"
     files = f"{backlog['files']} files to read, " if backlog["files"] else ""
     counts = f"{backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed"
     paused = f", {backlog['paused']} paused" if backlog["paused"] else ""
     yield f"Backlog: {files}{counts}{paused}{eta}"
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
+    alive = {worker["role"] for worker in report["workers"]}
+    for each in report["queues"]:
+        if each["waiting"] and each["name"] not in alive:
+            yield f"No worker takes messages from the queue {each['name']} (memline worker {each['name']})"
     if report["workerFailure"]:
         yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
     if text := spent_words(report["spending"]):

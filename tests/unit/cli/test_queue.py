@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.queue import PAGE
+from memline.producers.cli.queue import PAGE, _backlog_lines
 from memline.producers.reports import fleet_state
 from memline.shared.queue import dead_letters
 from memline.shared.queue.dead_letters import DeadLetter
@@ -182,7 +182,7 @@ def test_dead_messages_are_put_back_or_removed(
     monkeypatch.setattr(dead_letters, "drop", lambda _url, letters: len(letters))
 
     assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 1}
-    assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 messages are removed.\n"
+    assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 message removed.\n"
 
 
 def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,3 +191,11 @@ def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.Capt
 
     assert shown == "main: embedding by batches with openai is paused.\n"
     assert (resumed[0]["agentId"], resumed[0]["paused"]) == ("main", False)
+
+
+def test_a_queue_without_a_worker_is_named() -> None:
+    report = {**REPORT, "workers": []}
+
+    missing = "No worker takes messages from the queue embed (memline worker embed)"
+    assert missing in list(_backlog_lines(report))
+    assert missing not in list(_backlog_lines(REPORT))
