@@ -169,6 +169,11 @@ class SignMatrix(VectorMatrix):
         differing = signs.distances(self._rows, signs.words(own[None])[0])
         return SignScores(self._connection, self, query, differing, self._ids, self._row_of)
 
+    def signs_of(self, rows: np.ndarray[Any, np.dtype[np.intp]]) -> signs.Bytes:
+        """Return the signs of some rows, as bytes."""
+        found: signs.Bytes = self._rows[rows].view(np.uint8)
+        return found
+
     def _add(self, connection: Connection, wanted: str) -> None:
         width = -(-self.dims // 8)
         made = connection.execute(_SIGNS, (wanted, self.identity_id, width)).fetchall()
@@ -211,12 +216,21 @@ class SignScores:
             rows = np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
         depth = self._known.depth_for(len(self._row_of), limit) if self._known else 0
         if depth and len(rows) > depth:
-            differing = self._differing[rows]
+            differing = self._differing if len(rows) == len(self._differing) else self._differing[rows]
             # By counting how many differ in how many bits: sorting a million takes longer.
             within = np.searchsorted(np.cumsum(np.bincount(differing)), depth)
             rows = rows[differing <= within]
+            rows = self._weighed(rows, limit)
         scored = self.of(self._ids[rows].tolist())
         return sorted(scored.items(), key=lambda each: (-each[1], each[0]))[:limit]
+
+    def _weighed(self, rows: np.ndarray[Any, np.dtype[np.intp]], limit: int) -> Any:
+        """Keep of these rows those that are nearest when their signs are weighed by the question."""
+        count = self._known.weighed_for(len(self._row_of), limit) if self._known else 0
+        if not count or len(rows) <= count:
+            return rows
+        found = signs.nearness(self._matrix.signs_of(rows), self._query.tobytes(), self._matrix.centre)
+        return rows[np.argpartition(-found, count - 1)[:count]]
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, float]:
         """Map vectors.id to cosine, for those that are active."""

@@ -86,6 +86,9 @@ class Signs:
     depth: int = 0
     #: How that grows: with this power of the number of vectors.
     growth: float = 1.0
+    #: The same of the nearest by `nearness`, which weighs the signs; 0 while that was not measured.
+    weighed: int = 0
+    weighed_growth: float = 1.0
     #: Active vectors when it was measured.
     of: int = 0
 
@@ -93,9 +96,16 @@ class Signs:
         """Return how many of `count` vectors to compare exactly for the best `limit`; 0: all."""
         if not self.depth:
             return 0
-        needed = MARGIN * self.depth * max(1.0, count / self.rows) ** self.growth
-        needed = max(needed, MIN_DEPTH, 5 * limit)
-        return 0 if needed > max(MAX_SHARE * count, MIN_DEPTH) else math.ceil(needed)
+        needed = self._needed(self.depth, self.growth, count, limit)
+        return 0 if needed > max(MAX_SHARE * count, MIN_DEPTH) else needed
+
+    def weighed_for(self, count: int, limit: int) -> int:
+        """Return how many of those to compare exactly after they were weighed; 0: all."""
+        return self._needed(self.weighed, self.weighed_growth, count, limit) if self.weighed else 0
+
+    def _needed(self, depth: int, growth: float, count: int, limit: int) -> int:
+        needed = MARGIN * depth * float(max(1.0, count / self.rows) ** growth)
+        return math.ceil(max(needed, MIN_DEPTH, 5 * limit))
 
 
 def read(connection: Connection, identity_id: int) -> Signs | None:
@@ -168,36 +178,84 @@ def _check(connection: Connection, identity_id: int, dims: int, centre: bytes, a
     if found < SAMPLE_QUESTIONS * 8:
         return
     rows = rows[:found]
-    part, whole = needed_depth(rows[::8], centre), needed_depth(rows, centre)
-    growth = min(1.0, max(0.25, math.log(whole / part, 8)))
-    check = {"rows": len(rows), "depth": whole, "growth": round(growth, 3), "of": active}
+    parts, wholes = needed_depths(rows[::8], centre), needed_depths(rows, centre)
+    growth, weighed_growth = (
+        round(min(1.0, max(0.25, math.log(whole / part, 8))), 3)
+        for part, whole in zip(parts, wholes, strict=True)
+    )
+    check = {
+        "rows": len(rows),
+        "depth": wholes[0],
+        "growth": growth,
+        "weighed": wholes[1],
+        "weighed_growth": weighed_growth,
+        "of": active,
+    }
     with transaction(connection):
         connection.execute(
             "UPDATE identities SET signs_check = ? WHERE id = ?", (json.dumps(check), identity_id)
         )
 
 
-def needed_depth(rows: Floats, centre: bytes) -> int:
-    """Return how many of the nearest by signs hold RECALL of the ten nearest, when some of `rows` ask."""
+def needed_depths(rows: Floats, centre: bytes) -> tuple[int, int]:
+    """Return how many of the nearest hold RECALL of the ten nearest, when some of `rows` ask.
+
+    The nearest by signs, and the nearest by `nearness`.
+    """
     import numpy as np
 
     asking = np.arange(0, len(rows), max(1, len(rows) // SAMPLE_QUESTIONS))
     cosines = rows @ rows[asking].T
-    slices = (of_rows(rows[first : first + 512], centre) for first in range(0, len(rows), 512))
-    signs = words(np.concatenate(list(slices)))
-    ranks: list[int] = []
+    turned = _turned(rows[asking], centre)
+    made, weighed = [], []
+    for first in range(0, len(rows), 512):
+        made.append(of_rows(rows[first : first + 512], centre))
+        bits = np.unpackbits(made[-1], axis=1, count=rows.shape[1]).astype(np.float32)
+        weighed.append(bits @ turned.T)
+    signs, weights = words(np.concatenate(made)), np.concatenate(weighed)
+    ranks: tuple[list[int], list[int]] = ([], [])
     for column, own in enumerate(asking):
-        near, differing = -cosines[:, column], distances(signs, signs[own])
+        far = -cosines[:, column]
         # A vector does not find itself.
-        near[own], differing[own] = 2, 65_535
-        nearest = np.argpartition(near, 10)[:10]
-        # Of equals all: any of them may be left out.
-        ranks += (differing[None, :] <= differing[nearest][:, None]).sum(axis=1).tolist()
-    return sorted(ranks)[math.ceil(RECALL * len(ranks)) - 1]
+        far[own] = 2
+        nearest = np.argpartition(far, 10)[:10]
+        by_signs = distances(signs, signs[own]).astype(np.int32), -weights[:, column]
+        for found, away in zip(ranks, by_signs, strict=True):
+            away[own] = np.iinfo(np.int32).max
+            # Of equals all: any of them may be left out.
+            found += (away[None, :] <= away[nearest][:, None]).sum(axis=1).tolist()
+    by_depth, by_weight = (sorted(found)[math.ceil(RECALL * len(found)) - 1] for found in ranks)
+    return by_depth, by_weight
 
 
 def of_rows(rows: Floats, centre: bytes) -> Bytes:
     """Return the signs of vectors, a row each."""
+    import numpy as np
+
+    return np.packbits(_turned(rows, centre) > 0, axis=1)
+
+
+def nearness(signs: Bytes, question: bytes, centre: bytes) -> Floats:
+    """Weigh the signs of each row by the turned question itself: says more than its signs, 1 us a row.
+
+    A table has the sum of each of the 256 values of each byte.
+    """
+    import numpy as np
+
+    turned = _turned(np.frombuffer(question, "<f4")[None], centre)[0]
+    width = -(-len(turned) // 8)
+    padded = np.zeros(8 * width, np.float32)
+    padded[: len(turned)] = turned
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+    table = (padded.reshape(width, 8) @ bits.T).ravel()
+    found = np.empty(len(signs), np.float32)
+    for first in range(0, len(signs), _SCANNED):
+        places = signs[first : first + _SCANNED, :width].astype(np.intp) + 256 * np.arange(width)
+        found[first : first + _SCANNED] = table.take(places).sum(axis=1)
+    return found
+
+
+def _turned(rows: Floats, centre: bytes) -> Floats:
     import numpy as np
 
     count, dims = rows.shape
@@ -205,12 +263,12 @@ def of_rows(rows: Floats, centre: bytes) -> Bytes:
     mix = np.ones((1, 1), np.float32)
     while len(mix) < block:
         mix = np.block([[mix, mix], [mix, -mix]])
-    turned = rows - np.frombuffer(centre, "<f4")
+    turned: Floats = rows - np.frombuffer(centre, "<f4")
     for flips in _flips(dims):
         turned *= np.array(flips, np.float32)
         turned = (turned.reshape(-1, block) @ mix).reshape(count, -1, block)
         turned = np.ascontiguousarray(turned.transpose(0, 2, 1)).reshape(count, dims)
-    return np.packbits(turned > 0, axis=1)
+    return turned
 
 
 def words(signs: Bytes) -> Words:
