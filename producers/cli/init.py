@@ -140,7 +140,7 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
 
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
     """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
-    from memline.producers.cli.move import openclaw_lines
+    from memline.producers.cli.moving import openclaw_lines
     from memline.producers.moving import openclaw
     from memline.shared.embedders.choice import choose
     from memline.shared.errors import MemlineError

@@ -1,10 +1,40 @@
-"""`memline serve`: the memory of all agents over HTTP, as an API and as MCP."""
+"""`memline mcp`, `serve` and `metrics`: memory for agents, figures for Prometheus, until they are stopped."""
 
 from __future__ import annotations
 
 import click
 
 from memline.producers.cli.options import Invocation, command, stop_event
+
+
+@command(
+    "memline mcp", "memline --workspace ~/notes mcp", "memline mcp --agent work --session-key agent:work:main"
+)
+@click.option(
+    "--session-key",
+    metavar="KEY",
+    default="",
+    help="Session that the client serves, agent:<id>:<rest>: it decides about citations and access.",
+)
+def mcp(invocation: Invocation, session_key: str) -> None:
+    """Serve an agent's memory as MCP tools on standard input and output.
+
+    For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
+    """
+    import os
+    import signal
+    from contextlib import closing
+
+    from memline.producers.agents.mcp import run_stdio
+    from memline.producers.agents.tools import Caller, MemoryTools
+
+    invocation.log()
+    # The thread that waits for a line cannot be ended otherwise; what is written, is.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    agent = invocation.agent()
+    tools = MemoryTools(invocation.settings, (agent.agent,))
+    with closing(tools):
+        run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))
 
 
 @command(
@@ -42,3 +72,30 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
         api = Api(tools, wanted, default_agent=default if default in agents else agents[0])
         click.echo(f"memline: {url_of(opened)} (MCP at /mcp)", err=True)
         run(api.app, opened, stop)
+
+
+#: The usual one of Prometheus exporters inside applications.
+DEFAULT_PORT = 9464
+
+
+@command("memline metrics", "memline metrics --port 9500", "memline metrics --once")
+@click.option("--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, help="Port.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address; every client that reaches it may read."
+)
+@click.option("--once", is_flag=True, help="Print the metrics and end.")
+def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
+    """Serve metrics of queues, backlog, workers and providers for Prometheus, until it is stopped.
+
+    One process a host is enough; run it beside the index. The metrics are read anew at each scrape.
+    """
+    from memline.producers.reports.metrics import FleetCollector, page, serve
+
+    invocation.log()
+    collector = FleetCollector(invocation.settings, invocation.enabled_agents())
+    if once:
+        click.echo(page(collector), nl=False)
+        return
+    with stop_event() as stop, serve(collector, host=host, port=port) as url:
+        click.echo(f"memline: metrics at {url}", err=True)
+        stop.wait()

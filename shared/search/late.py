@@ -19,6 +19,7 @@ import numpy as np
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.token_vectors import SCALE, Floats
+from memline.shared.sources.folding import fold
 from memline.shared.values import value
 
 #: Characters of half a window: a window of two such steps begins at each.
@@ -49,7 +50,7 @@ def question_tokens(
     places, rows = token_vectors.unpack(packed)
     if not len(rows):
         return None
-    starts = {match.start(): match[0].lower() for match in _WORD.finditer(text)}
+    starts = {match.start(): fold(match[0]).lower() for match in _WORD.finditer(text)}
     firsts = np.array(sorted(starts))
     words = tuple(starts[int(firsts[at])] for at in np.searchsorted(firsts, places, side="right") - 1)
     rarest = max(rarity.values(), default=1.0)
