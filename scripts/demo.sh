@@ -24,7 +24,7 @@ run 'export MEMLINE_CONFIG=examples/config.json5 MEMLINE_HOME=.demo'
 run 'memline index'
 
 say 'A question in plain words'
-run "memline search 'why did we choose Redis for the queue?' --max-results 1"
+run "memline search 'why did we choose Redis for the queue?' --max-results 1 --full"
 
 say 'A commit, found by its id'
 run 'memline search a828e60 --max-results 1'
@@ -33,13 +33,13 @@ say 'An error code, and how each score came about'
 run 'memline search ERR_CONN_42 --max-results 2 --explain'
 
 say 'Chinese: why is the disk full?'
-run "memline search '磁盘为什么满了' --max-results 1"
+run "memline search '磁盘为什么满了' --max-results 1 --full"
 
 say 'A day: its file is found by name'
 run "memline search 'what happened on 2026-02-10' --max-results 1"
 
 say 'The same answers for a program (its first lines)'
-run "memline search 'cafe on the ferry' --since 2026-02-01 --max-results 1 --json | head -14"
+run "memline search 'cafe on the ferry' --since 2026-02-01 --max-results 1 --json | head -13"
 
 say 'The lines behind a citation'
 run "memline get 'memory/runbooks/restore.md#L5-L12'"

@@ -134,6 +134,8 @@ def bring_up_to_date(
         try:
             started_ns = clock.now_ns()
             plan = prepare(agent, re_embed=re_embed, clock=clock)
+            # A first run has made it by now.
+            found = found or file_id(agent.index_path)
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 files = run.share_with_jobs(plan.files(force=force), force=force)

@@ -54,7 +54,8 @@ def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.
             if damaged is None:
                 raise
             path = damaged.index_path
-            aside = move_aside(path, SystemClock().now(), found[path])
+            # A file that was not there before is the one this process made.
+            aside = move_aside(path, SystemClock().now(), found[path] or file_id(path))
             then = f"it was moved to {aside} and" if aside else "it"
             on_note(f"{error.message}; {then} is built again from the files.")
 

@@ -115,9 +115,9 @@ def test_the_tour_explains_a_score(tour: dict[str, str]) -> None:
 
 
 def test_the_tour_shows_the_beginning_of_the_json(tour: dict[str, str]) -> None:
-    begin = answer(tour, "--json").strip().rpartition("],")[0]
+    begin = answer(tour, "--json").strip().rpartition(",")[0]
 
-    (hit,) = json.loads(begin + "]}")["results"]
+    (hit,) = json.loads(begin + "}]}")["results"]
     assert hit["path"] == "memory/2026-02-17.md"
     assert "café on the ferry" in hit["snippet"]
 

@@ -112,7 +112,7 @@ def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index
     report = place.index(force=True, on_note=notes.append)
 
     (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
-    assert len(notes) == 1
+    assert len(notes) == 1, "\n".join(notes)
     assert str(aside) in notes[0]
     assert not report.failed
     assert place.contents().chunks == right.chunks
@@ -138,7 +138,7 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
     report = place.index(on_progress=damage, on_note=notes.append)
 
     assert damaged
-    assert len(notes) == 1
+    assert len(notes) == 1, "\n".join(notes)
     assert not report.failed
     assert len(place.contents().vectors) == 91
 
