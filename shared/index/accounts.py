@@ -77,12 +77,10 @@ class AccountFile:
     def _open_writer(self) -> Connection:
         if not (self._is_open and self._is_writer):
             self.close()
-            found = driver.file_id(self.path)
             try:
                 self._connection = connect(self.path)
             except IndexCorrupt:
-                driver.move_aside(self.path, time.time(), found)
-                self._connection = connect(self.path)
+                self._connection = driver.connect_anew(self.path, time.time(), connect)
             self._is_writer, self._file_id = True, driver.file_id(self.path)
         assert self._connection is not None
         return self._connection

@@ -256,7 +256,11 @@ class TlsServer:
             try:
                 with self._context.wrap_socket(connection, server_side=True) as trusted:
                     trusted.recv(65536)
-                    trusted.sendall(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
+                    head = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+                    trusted.sendall(head)
+                    # Closed with the body of the request unread, it would be reset before it is answered.
+                    while trusted.recv(65536):
+                        pass
             except OSError:
                 connection.close()
 
