@@ -213,6 +213,7 @@ class IndexRun:
         self._accounts = Accounts.of_agent(self._reader, agent)
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
+        self._switching_since = math.inf
         self._is_stalled = False
         self._timeout_s = agent.memory.remote.timeout_seconds
         #: The most files of jobs that were to be read at a moment of this run.
@@ -423,7 +424,15 @@ class IndexRun:
         is_over = backlog.in_progress <= in_jobs + queued and not batches.is_busy
         is_stopped = backlog.leased <= in_jobs and self._is_stopped(rows, now)
         is_read = feeder.done == feeder.total and not job_files
+        is_over = is_over and not (is_read and self._is_switching(rows))
         return progress, is_read and (is_over or is_stopped or not self._is_embedding)
+
+    def _is_switching(self, rows: _Rows) -> bool:
+        """Tell whether another model was just named, and its texts are about to be wanted."""
+        if rows.target is None or not model_change.is_any_text_missing(self._reader, rows.target.id):
+            return False
+        self._switching_since = min(self._switching_since, time.monotonic())
+        return time.monotonic() - self._switching_since <= TAKE_OVER_S
 
     def _is_stopped(self, rows: _Rows, now: float) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""

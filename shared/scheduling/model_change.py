@@ -65,7 +65,7 @@ def retarget(accounts: Accounts, wanted: Identity | None, base_url: str, now: fl
             # Nothing to blind: the first vectors are searched as they come.
             meta.put(connection, meta.ACTIVE, row.id)
     # Also after a crash half-way through, and after a time without any provider.
-    if _is_any_text_missing(connection, row.id):
+    if is_any_text_missing(connection, row.id):
         _want_all(connection, row, jobs.MODEL, now)
     switch_when_complete(connection)
 
@@ -88,7 +88,7 @@ def _complete(connection: Connection) -> IdentityRow | None:
     target, active = identities.target(connection), identities.active(connection)
     if target is None or (active is not None and active.id == target.id):
         return None
-    if vectors.is_pending(connection, target.id) or _is_any_text_missing(connection, target.id):
+    if vectors.is_pending(connection, target.id) or is_any_text_missing(connection, target.id):
         return None
     new = vectors.backlog(connection, target.id)
     old = vectors.backlog(connection, active.id) if active else new
@@ -153,7 +153,7 @@ def _want_all(connection: Connection, row: IdentityRow, kind: str, now: float) -
             vectors.want(connection, row, texts, priority=priority, job=job_id, now=now)
 
 
-def _is_any_text_missing(connection: Connection, identity_id: int) -> bool:
+def is_any_text_missing(connection: Connection, identity_id: int) -> bool:
     """Tell whether some chunk's text has no active row for the identity."""
     query = (
         "SELECT 1 FROM chunks WHERE NOT EXISTS (SELECT 1 FROM vectors"

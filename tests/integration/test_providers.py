@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from memline.producers.runs.index_run import RunProgress
+from memline.shared.scheduling import model_change
 from tests.support.embedding_server import EmbeddingServer, Received
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
@@ -224,6 +227,33 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
     assert (report.provider, report.warning) == (first, "")
     assert (answer.provider, answer.fallback, answer.mode) == (first, None, "hybrid")
     assert place.status()["fallback"] is None
+
+
+def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(
+    place: Place, servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(place, servers, provider="voyage", fallback="gemini")
+    servers["voyage"].control({"fault": "401"})
+    named, looked = threading.Event(), threading.Event()
+    want_all = model_change._want_all
+    looks: list[RunProgress] = []
+
+    def want_all_late(*arguments: Any) -> None:
+        named.set()
+        looked.wait(30)
+        want_all(*arguments)
+
+    def look(progress: RunProgress) -> None:
+        looks.extend([progress] if named.is_set() else [])
+        if len(looks) == 3:
+            looked.set()
+
+    monkeypatch.setattr(model_change, "_want_all", want_all_late)
+
+    report = place.index(on_progress=look)
+
+    assert looked.is_set()
+    assert report.vectors == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
 
 
 def test_a_fallback_that_has_no_key_either_is_told_with_both_reasons(place: Place, servers: Servers) -> None:
