@@ -231,7 +231,7 @@ def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbe
 
     def work() -> None:
         begun.set()
-        embedder.embed_documents([LONG] * 20)
+        embedder.embed_documents([LONG] * 6)
         done.append("request")
 
     thread = threading.Thread(target=work)
