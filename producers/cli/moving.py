@@ -184,6 +184,10 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
         yield f"  … and {len(names) - MAX_NAMED} more"
 
 
+#: Characters of a line that are shown before the question whether to forget it.
+MAX_SHOWN = 80
+
+
 @command(
     "memline forget 'memory/2026-02-10.md#L5-L7'",
     "memline forget memory/old.md --keep-note --yes",
@@ -192,7 +196,7 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
     json=True,
 )
 @click.argument("path", required=False)
-@click.option("--query", help="Lines that a search for this finds by its words.")
+@click.option("--query", help="Each line that holds all these words, in any form.")
 @click.option("--session", metavar="KEY", help="A session, by its key or the name of its transcript.")
 @click.option("--before", metavar="DATE", help="Dated notes and sessions before this day (2025-01-01, 90d).")
 @click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
@@ -217,43 +221,55 @@ def forget(
     go out of the note, the index, its vectors and cache, the batches at the provider and every file of
     Memline's home; what stays in a kept note or a transcript is not read again.
     """
-    from memline.producers.moving import forget as forgetting
+    from memline.producers.moving import targets as resolve
+    from memline.producers.moving.forget import forget as do_forget
+    from memline.shared.words import counted
 
     agent = invocation.agent()
     if sum(each is not None for each in (path, query, session, before)) != 1:
         raise ConfigError("say what to forget", hint="one of: PATH, --query, --session, --before")
     if path is not None:
-        targets = forgetting.targets_of_path(agent, path)
+        targets = resolve.targets_of_path(agent, path)
     elif session is not None:
-        targets = forgetting.targets_of_session(agent, session)
+        targets = resolve.targets_of_session(agent, session)
     elif before is not None:
         from datetime import UTC, datetime
 
         from memline.shared.search.dates import parse_bound
 
         today = datetime.now(UTC).date()
-        targets = forgetting.targets_before(agent, parse_bound(before, today, option="--before"))
+        targets = resolve.targets_before(agent, parse_bound(before, today, option="--before"))
     else:
-        from memline.producers.memory import Memory
+        from memline.producers.ask import catch_up
+        from memline.shared.clock import SystemClock
+        from memline.shared.embedders.choice import choose
 
-        with Memory.of(invocation.settings, agent) as memory:
-            targets = forgetting.targets_of_query(memory.search(query or "").hits)
+        catch_up(agent, choose(agent), clock=SystemClock())
+        targets = resolve.targets_of_query(agent, query or "")
     if not targets:
         echo("Nothing to forget.", err=True)
+        if query is not None:
+            echo(f"No {resolve.MAX_RUN} lines in a row hold all these words.", err=True)
+            echo("Try: memline search QUERY, then memline forget PATH#L5   (the lines to forget)", err=True)
         return 1
     for target in targets:
-        echo(f"  {target}", err=True)
+        is_short = target.first and target.last - target.first < resolve.MAX_RUN
+        lines = resolve.lines_of(agent, target.path)[target.first - 1 : target.last] if is_short else []
+        text = " ".join(" ".join(lines).split())
+        shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+        echo(f"  {target}  {shown}".rstrip(), err=True)
     if dry_run:
         print_result({"agentId": agent.agent, "wouldForget": [str(each) for each in targets]}, as_json, ())
         return None
     where = "Memline (the notes stay)" if keep_note else "the notes and Memline"
     if not confirm(f"Forget this in {where} for good?", is_answered=yes):
         return 1
-    done = forgetting.forget(
+    done = do_forget(
         agent, targets, keep_note=keep_note, backup=backup, queue_address=invocation.settings.queue.address
     )
+    counts = ((done.lines, "line"), (done.chunks, "chunk"), (done.vectors, "vector"))
     lines = [
-        f"Forgotten: {done.lines} lines, {done.chunks} chunks, {done.vectors} vectors.",
+        f"Forgotten: {', '.join(counted(count, noun) for count, noun in counts)}.",
         *(f"  cleaned: {name}" for name in done.files),
         *(f"  holds a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  the same text also stands in {name}" for name in done.also_in),

@@ -10,24 +10,20 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memline.producers.moving.targets import Target, lines_of
 from memline.producers.qmd.updates import Updater
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexFault, MemlineError, PathNotAllowed
+from memline.shared.errors import ConfigError, IndexFault, MemlineError
 from memline.shared.index import archive, copies, driver, erase, forgotten
 from memline.shared.index.chunks import FullText
-from memline.shared.search.dates import day_of_path
 from memline.shared.sources import note_files
-from memline.shared.sources.discover import discover
-from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.forgetting import line_hash
-from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths, is_transcript
-from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.transcripts.files import transcript_folder_of
 from memline.shared.store import IndexWriter
@@ -48,19 +44,6 @@ _BLOCK = 1 << 20
 
 #: Files of the home that hold no text of notes and may be large.
 _MODELS = (".gguf", ".onnx")
-
-
-@value
-class Target:
-    """Lines of a note, or a whole transcript."""
-
-    path: str
-    #: 1-based, inclusive; of a transcript 0 for all.
-    first: int = 0
-    last: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
 
 
 @value
@@ -94,68 +77,6 @@ class Forgotten:
             "keptNotes": self.kept_notes,
             "backup": self.backup or None,
         }
-
-
-def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
-    """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
-    citation = parse_citation(cited)
-    if is_transcript(citation.path):
-        return [Target(path=citation.path)]
-    located = MemoryPaths.of(agent).locate(citation.path)
-    if located is None:
-        raise PathNotAllowed(
-            f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
-        )
-    count = len(_lines(agent, located.path))
-    first = citation.first or 1
-    last = min(count, first + (citation.lines or count) - 1) if citation.first else count
-    return [Target(path=located.path, first=first, last=last)] if first <= last else []
-
-
-def targets_before(agent: AgentSettings, day: date) -> list[Target]:
-    """List the dated notes and the sessions that ended before a day."""
-    found = []
-    for file in discover(MemoryPaths.of(agent)).files:
-        dated = day_of_path(file.path)
-        if file.problem is None and dated is not None and dated < day:
-            found += targets_of_path(agent, file.path)
-    with driver.reading_if_any(agent.index_path) as reader:
-        if reader is not None:
-            query = (
-                "SELECT path FROM files JOIN transcripts ON file_id = files.id"
-                " WHERE last_day <> '' AND last_day < ? ORDER BY path"
-            )
-            found += [Target(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
-    return found
-
-
-def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
-    """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
-    from memline.shared.flush.plan import read_registry
-
-    folder = transcript_folder_of(agent)
-    if folder is None:
-        raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")
-    names = [name for name, entry in read_registry(Path(folder.folder)).items() if entry.key == key]
-    ids = {name.partition(".jsonl")[0] for name in names} or {key.partition(".jsonl")[0]}
-    files = [file.path for file in folder.discover().files if file.problem is None]
-    return [
-        Target(path=path) for path in files if path.removeprefix("sessions/").partition(".jsonl")[0] in ids
-    ]
-
-
-def targets_of_query(hits: Sequence[Any]) -> list[Target]:
-    """Turn hits of a search that hold words of the question into lines of notes and whole sessions."""
-    found: dict[str, Target] = {}
-    for hit in hits:
-        if hit.text_score <= 0:
-            continue
-        whole = is_transcript(hit.path)
-        target = (
-            Target(path=hit.path) if whole else Target(path=hit.path, first=hit.start_line, last=hit.end_line)
-        )
-        found[str(target)] = target
-    return list(found.values())
 
 
 def forget(
@@ -242,7 +163,7 @@ def _forget_one(
         needles = {line.strip().encode() for _, text in rows for line in text.split("\n") if line.strip()}
         line_hashes = {line_hash(line) for line in raw if line.strip()}
     else:
-        chosen = _lines(agent, target.path)[target.first - 1 : target.last]
+        chosen = lines_of(agent, target.path)[target.first - 1 : target.last]
         needles = {line.strip().encode() for line in chosen if line.strip()}
         line_hashes = {line_hash(line) for line in chosen if line.strip()}
     stays = whole or keep_note
@@ -287,14 +208,6 @@ def _keep_copies(agent: AgentSettings, targets: Sequence[Target], folder: Path) 
         opened = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(opened, "wb") as file:
             file.write(data)
-
-
-def _lines(agent: AgentSettings, path: str) -> list[str]:
-    located = MemoryPaths.of(agent).locate(path)
-    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
-    if not reading or reading.outcome not in (INDEXED, EMPTY):
-        return []
-    return reading.text.removesuffix("\n").split("\n") if reading.text else []
 
 
 def _transcript_lines(agent: AgentSettings, path: str) -> list[bytes]:

@@ -17,8 +17,11 @@ from memline.producers.moving.export import export, take_in
 from memline.producers.moving.forget import (
     AUDIT,
     forget,
+)
+from memline.producers.moving.targets import (
     targets_before,
     targets_of_path,
+    targets_of_query,
     targets_of_session,
 )
 from memline.shared.clock import SystemClock
@@ -349,6 +352,42 @@ def test_old_notes_and_sessions_are_named_by_their_day(sessions: Path, place: Pl
     assert [str(target) for target in found] == ["memory/2025-12-31.md#L1-L3", "sessions/abc.jsonl"]
 
 
+QUESTIONS = {
+    "all words, in other forms, on one line": ("door codes", ["memory/doors.md#L5-L5"]),
+    "not the lines that hold some of them": ("green door code", []),
+    "a sentence over two lines": ("blue cellar key", ["memory/wrapped.md#L3-L4"]),
+    "every line that holds them": ("attic", ["memory/doors.md#L7-L7", "memory/wrapped.md#L6-L6"]),
+    "an id is one word": ("8841-frobnitz-vexahedral", ["memory/doors.md#L5-L5"]),
+    "part of an id": ("8841-frobnitz", []),
+    "a word in no note": ("door code zanzibar", []),
+    "nothing to look for": ("?!", []),
+    "a line of a note that is not indexed yet": ("parrot", ["memory/new.md#L2-L2"]),
+}
+
+
+@pytest.mark.parametrize(("query", "expected"), QUESTIONS.values(), ids=QUESTIONS)
+def test_a_query_names_only_the_lines_that_hold_all_its_words(
+    place: Place, query: str, expected: list[str]
+) -> None:
+    place.write("memory/wrapped.md", "# Keys\n\nThe key of the\nblue cellar is lost.\n\nMind the attic.\n")
+    place.write("memory/new.md", "# New\nThe parrot moved.\n")
+    place.index()
+    place.write("memory/new.md", "# New\nThe parrot moved in.\n")
+
+    assert [str(target) for target in targets_of_query(place.agent, query)] == expected
+
+
+def test_lines_that_moved_since_the_index_was_made_are_named_where_they_are(place: Place) -> None:
+    place.write("memory/doors.md", "\n".join(["An older line.", *LINES]) + "\n")
+
+    found = place.run("forget", "--query", "door code", "--dry-run", "--json")
+    nothing = place.run("forget", "--query", "green door code", "--yes")
+
+    assert found.json["wouldForget"] == ["memory/doors.md#L6-L6"]
+    assert nothing.status == 1
+    assert "memline forget PATH#L5" in nothing.stderr
+
+
 @pytest.mark.parametrize("path", ["../x.md", "/etc/passwd", "notes.txt"])
 def test_nothing_but_memory_files_can_be_forgotten(place: Place, path: str) -> None:
     with pytest.raises(PathNotAllowed):
@@ -362,7 +401,8 @@ def test_the_command_lists_asks_and_does_nothing_before(place: Place) -> None:
     asked = place.run("forget", "memory/doors.md#L5")
     neither = place.run("forget", "--yes")
 
-    assert dry.json["wouldForget"] == ["memory/doors.md#L1-L7"]
+    assert dry.json["wouldForget"] == ["memory/doors.md#L5-L5"]
+    assert f"memory/doors.md#L5-L5  {SECRET}" in dry.stderr
     assert asked.status == 2
     assert "memory/doors.md#L5-L5" in asked.stderr
     assert neither.status == 2

@@ -11,7 +11,8 @@ import pytest
 
 from memline.producers.moving.backup import back_up, backups_at, restore
 from memline.producers.moving.export import export, take_in
-from memline.producers.moving.forget import forget, targets_of_path
+from memline.producers.moving.forget import forget
+from memline.producers.moving.targets import targets_of_path
 from memline.shared.embedders import token_vectors
 from memline.shared.index import driver, identities, token_rows
 from memline.shared.index.archive import ArchiveRefused

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers.memory import Memory
-from memline.producers.moving.forget import forget, targets_of_path
+from memline.producers.moving.forget import forget
+from memline.producers.moving.targets import targets_of_path
 from memline.producers.qmd.updates import Updater
 from tests.support.qmd import row
 from tests.support.transcripts import opening, said, sessions_folder
