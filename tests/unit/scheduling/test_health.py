@@ -248,7 +248,7 @@ EVENTS = st.tuples(
 
 
 @given(events=st.lists(EVENTS, min_size=40, max_size=60))
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_no_sequence_of_events_sends_two_probes(
     events: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,7 +338,7 @@ BATCH_EVENTS = st.tuples(
 
 
 @given(events=st.lists(BATCH_EVENTS, min_size=20, max_size=80))
-@settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 def test_no_sequence_of_batches_makes_two_probes(events: list[tuple[str, int]], tmp_path: Path) -> None:
     now = NOW
     with Processes(tmp_path / str(uuid.uuid4()) / "main.sqlite", ManualClock()) as writers:

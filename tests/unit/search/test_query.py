@@ -125,7 +125,7 @@ ANYTHING = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=ANYTHING)
 @example(question='" OR text:*')
 @example(question="a\x00b")

@@ -51,7 +51,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(LINES, st.integers(1, 60), st.integers(0, 40))
 @example(["---", "title: x", "---"], 1, 0)
 @example(["# a"] * 50, 2, 1)
@@ -81,7 +81,7 @@ KINDS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(KINDS, st.integers(40, 90), st.integers(0, 30))
 @example([("# ", 32), ("\n", 1)], 40, 0)
 @example([("", 42), ("```\n", 18), ("", 14)], 40, 18)

@@ -34,7 +34,7 @@ PLANTED = st.sampled_from(
 WORDS = st.text(alphabet="aeiou ,.;\n中é\"'", max_size=600)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(SECRETS, PLANTED, WORDS, WORDS, st.sampled_from(["user", "assistant"]), st.sampled_from([400, 20]))
 def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
     tmp_path_factory: pytest.TempPathFactory,
