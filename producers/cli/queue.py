@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +16,7 @@ from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.shared.queue.dead_letters import DeadLetter
+    from memline.shared.queue.message_list import Filter
 
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
@@ -38,7 +39,31 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
 }
 
 _GLOB = "Glob over queue, actor, agent, error and id"
-_MATCH = click.option("--match", default="*", help=f"{_GLOB}.  [default: *]")
+_MATCH = click.option("--match", help=f"{_GLOB}.  [default: *]")
+
+#: Options of `message_list.Filter`; the agent is that of `--agent`.
+_FILTERS = {
+    "queue": "Messages of this queue.",
+    "actor": "Messages of this actor.",
+    "path": "Messages about a file whose path holds this.",
+    "error": "Messages whose error holds this.",
+}
+
+
+def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose messages."""
+    for name, text in reversed(_FILTERS.items()):
+        function = click.option(f"--{name}", default="", help=text)(function)
+    return function
+
+
+_STATE = click.option(
+    "--state",
+    type=click.Choice(["dead", "delayed", "waiting"]),
+    default="dead",
+    help="Dead, to be retried, or waiting for a worker.  [default: dead]",
+)
+_IDS = click.option("--id", "ids", multiple=True, help="Only messages of these ids.")
 
 #: What is paused and resumed.
 _PROVIDER = click.option(
@@ -113,13 +138,15 @@ def queue(
     "--limit", type=click.IntRange(min=1), help=f"Messages of a page.  [default: {PAGE}; with --json all]"
 )
 @click.option("--page", type=click.IntRange(min=1), help="Which page.  [default: 1]")
-def dead(invocation: Invocation, match: str, limit: int | None, page: int | None, as_json: bool) -> None:
+def dead(
+    invocation: Invocation, match: str | None, limit: int | None, page: int | None, as_json: bool
+) -> None:
     """List messages that failed, with their last error, a page at a time: of each queue oldest first."""
     has_pages = not as_json or limit is not None or page is not None
     limit, page = limit or PAGE, page or 1
     first = (page - 1) * limit
     # One more tells whether there is another page.
-    _, letters = _dead_letters(invocation, match, first=first, count=limit + 1 if has_pages else None)
+    _, letters = _dead_letters(invocation, match or "*", first=first, count=limit + 1 if has_pages else None)
     shown = letters[:limit] if has_pages else letters
     lines = [
         f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {span(each.age_s)} ago\n    {each.error}"
@@ -134,24 +161,111 @@ def dead(invocation: Invocation, match: str, limit: int | None, page: int | None
         echo(f"There are more: --page {page + 1}", err=True)
 
 
-@command("memline queue requeue", "memline queue requeue --match 'store'", parent=queue, json=True)
-@_MATCH
-def requeue(invocation: Invocation, match: str, as_json: bool) -> None:
-    """Put dead messages back on their queues. Safe: every actor may run twice."""
-    from memline.shared.queue import dead_letters
+@command(
+    "memline queue messages",
+    "memline queue messages --state waiting --queue chunk --path memory/",
+    "memline queue messages --error 'disk' --json",
+    parent=queue,
+    json=True,
+)
+@_STATE
+@filtered
+@click.option("--limit", type=click.IntRange(1, 500), default=PAGE, show_default=True, help="Of a page.")
+@click.option("--after", "cursor", default="", help="Where the page before said that the next one begins.")
+def messages(
+    invocation: Invocation, state: str, limit: int, cursor: str, as_json: bool, **where: str
+) -> None:
+    """List messages, a page at a time: dead ones, delayed ones (to be retried), or those that wait."""
+    from memline.producers.reports.fleet_state import queue_url
+    from memline.shared.queue import message_list
 
-    count = dead_letters.requeue(*_dead_letters(invocation, match))
+    chosen = _filter(invocation, state, where)
+    page = message_list.page(queue_url(invocation.settings), chosen, cursor=cursor, limit=limit)
+    found = [message.to_json() for message in page.messages]
+    lines = [
+        f"{each['id']}  {each['queue']}/{each['actor']}  {each['agent']}  {each['path']}  {_when(each)}"
+        + f"\n    {each['error']}" * bool(each["error"])
+        for each in found
+    ]
+    print_result(
+        {"messages": found, "after": page.cursor or None}, as_json, lines or [f"No {state} messages here."]
+    )
+    if page.cursor and not as_json:
+        echo(f"There may be more: --after {page.cursor}", err=True)
+
+
+@command(
+    "memline queue requeue",
+    "memline queue requeue --match 'store'",
+    "memline queue requeue --queue store --error 'disk is full'",
+    "memline queue requeue --state delayed",
+    parent=queue,
+    json=True,
+)
+@_MATCH
+@click.option("--state", type=click.Choice(["dead", "delayed"]), default="dead", help="[default: dead]")
+@filtered
+@_IDS
+def requeue(invocation: Invocation, match: str | None, as_json: bool, **where: Any) -> None:
+    """Put dead messages back on their queues. Safe: every actor may run twice."""
+    from memline.shared.queue import message_list
+
+    count = message_list.requeue(*_chosen(invocation, match, **where))
     print_result({"requeued": count}, as_json, [f"{counted(count, 'message')} put back on the queues."])
 
 
-@command("memline queue drop --match '*unknown agent*'", parent=queue, json=True)
-@click.option("--match", required=True, help=f"{_GLOB}; '*' for all.")
-def drop(invocation: Invocation, match: str, as_json: bool) -> None:
-    """Remove dead messages for good. Nothing is lost: what they were about is in the rows."""
-    from memline.shared.queue import dead_letters
+@command(
+    "memline queue drop --match '*unknown agent*'",
+    "memline queue drop --state waiting --queue chunk --path drafts/",
+    parent=queue,
+    json=True,
+)
+@_MATCH
+@_STATE
+@filtered
+@_IDS
+def drop(invocation: Invocation, match: str | None, as_json: bool, **where: Any) -> None:
+    """Remove dead messages for good, or with --state others. What they were about is in the rows.
 
-    count = dead_letters.drop(*_dead_letters(invocation, match))
+    Name which: with --match '*' all dead ones.
+    """
+    from memline.shared.queue import message_list
+
+    if match is None and not where["ids"] and not any(where[name] for name in _FILTERS):
+        raise click.UsageError("name the messages: --match GLOB, --id, --queue, --actor, --path or --error")
+    count = message_list.drop(*_chosen(invocation, match, **where))
     print_result({"dropped": count}, as_json, [f"{counted(count, 'message')} removed."])
+
+
+def _chosen(
+    invocation: Invocation, match: str | None, *, state: str, ids: tuple[str, ...], **where: str
+) -> tuple[str, str, list[tuple[str, str]]]:
+    """Return the URL of the queue, and state, queue and id of the messages that the options mean."""
+    from memline.producers.reports.fleet_state import queue_url
+    from memline.shared.queue import message_list
+
+    if match is not None or not (ids or any(where.values()) or state != "dead"):
+        if ids or any(where.values()) or state != "dead":
+            raise click.UsageError("--match goes over all fields of dead messages: use it alone")
+        url, letters = _dead_letters(invocation, match or "*")
+        return url, state, [(letter.queue, letter.id) for letter in letters]
+    url, chosen = queue_url(invocation.settings), _filter(invocation, state, where)
+    found = message_list.matching(url, chosen)
+    return url, state, [each for each in found if not ids or each[1] in ids]
+
+
+def _filter(invocation: Invocation, state: str, where: Mapping[str, str]) -> Filter:
+    from memline.shared.queue.message_list import Filter
+
+    return Filter(state=state, agent=invocation.options.agent or "", **where)
+
+
+def _when(message: dict[str, Any]) -> str:
+    if message["deadSeconds"] is not None:
+        return f"{span(message['deadSeconds'])} ago"
+    if message["retryInSeconds"] is not None:
+        return f"again in {span(message['retryInSeconds'])}"
+    return "" if message["ageSeconds"] is None else f"sent {span(message['ageSeconds'])} ago"
 
 
 def _dead_letters(

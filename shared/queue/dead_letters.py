@@ -1,4 +1,4 @@
-"""Keep messages that failed, with their error, until an operator requeues or drops them.
+"""Read messages that failed, with their error; `message_list` requeues and drops them.
 
 dramatiq keeps a dead letter for a week (`shared.queue.redis_broker` names the keys).
 """
@@ -68,36 +68,6 @@ def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[st
     return [letter.error for letter in read(client, queue, dead[:PAGE]) if letter.agent == agent]
 
 
-def requeue(url: str, chosen: list[DeadLetter]) -> int:
-    """Put dead letters back on their queues; returns how many were still there."""
-    moved = 0
-    with redis_client.connected(url) as client:
-        for letter in chosen:
-            base = key(client, letter.queue)
-            content: Any = client.hget(f"{base}.XQ.msgs", letter.id)
-            if content is None:
-                continue
-            pipe = client.pipeline(transaction=True)
-            pipe.hset(f"{base}.msgs", letter.id, _as_new(content))
-            pipe.rpush(base, letter.id)
-            pipe.zrem(f"{base}.XQ", letter.id)
-            pipe.hdel(f"{base}.XQ.msgs", letter.id)
-            pipe.execute()
-            moved += 1
-    return moved
-
-
-def drop(url: str, chosen: list[DeadLetter]) -> int:
-    """Remove dead letters for good; returns how many were still there."""
-    dropped = 0
-    with redis_client.connected(url) as client:
-        for letter in chosen:
-            base = key(client, letter.queue)
-            dropped += int(bool(client.zrem(f"{base}.XQ", letter.id)))
-            client.hdel(f"{base}.XQ.msgs", letter.id)
-    return dropped
-
-
 def drop_with(url: str, needles: Collection[bytes]) -> int:
     """Remove the dead letters whose message holds one of these bytes; returns how many."""
     dropped = 0
@@ -132,16 +102,3 @@ def read(client: Redis, queue: str, dead: list[tuple[bytes, float]]) -> list[Dea
         age_s = round(max(0.0, time.time() - dead_ms / 1000), 1)
         found.append(DeadLetter(id=raw_id.decode(), queue=queue, age_s=age_s, **fields))
     return found
-
-
-def _as_new(content: bytes) -> bytes:
-    """Forget the error of a message and how often it was tried."""
-    try:
-        message = msgspec.msgpack.decode(content)
-        if "refused" in message:
-            return bytes(message["refused"])
-        for name in ("error", "retries"):
-            message["options"].pop(name, None)
-    except (msgspec.DecodeError, AttributeError, LookupError, TypeError):
-        return content
-    return msgspec.msgpack.encode(message)

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, cast
@@ -40,6 +41,9 @@ from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF
 
 #: Characters of an error that are kept.
 MAX_ERROR_CHARS = 2_000
+
+#: Characters of a traceback that are kept: its end.
+MAX_TRACE_CHARS = 4_000
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue.
 #: Every fetch is a heartbeat and happens at least every `BLOCK_S`; dramatiq's default of 60 s made a killed
@@ -204,6 +208,7 @@ class FleetBroker(RedisBroker):
         The same rule as in one process (`shared.queue.routes.is_retried`).
         """
         error = message._exception
+        failure = _failure(message.options, error) if error else {}
         if isinstance(error, ModelMismatch):
             # Nothing is wrong with the message: another worker may be set up for its model.
             self.put_back(queue, [message_id])
@@ -211,13 +216,12 @@ class FleetBroker(RedisBroker):
         retries = message.options.get("retries", 0)
         if error is not None and retries < MAX_RETRIES and is_retried(message.actor_name, error):
             _, delay_ms = compute_backoff(retries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
-            content = message.copy(options={"retries": retries + 1}).encode()
+            content = message.copy(options={**failure, "retries": retries + 1}).encode()
             stored = f"{self.key(queue)}.msgs"
             keys = [self.taken_key(queue), stored, f"{self.key(queue)}.delayed", stored]
             self._move(keys=keys, args=[message_id, content, delay_ms])
         else:
-            options = {"error": _error_text(error)} if error else {}
-            self.dead_letter(queue, message_id, message.copy(options=options).encode())
+            self.dead_letter(queue, message_id, message.copy(options=failure).encode())
 
     def dead_letter(self, queue: str, message_id: str, content: bytes) -> None:
         """Move a message that this process has taken to the dead letters."""
@@ -414,9 +418,23 @@ class FailMessages(Middleware):
             message.fail()
 
 
+def _failure(options: Mapping[str, Any], error: BaseException) -> dict[str, Any]:
+    """Say how a message failed: what it keeps among its options (`message_list.FAILURE_OPTIONS`)."""
+    text = _error_text(error)
+    trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
+    first = {name: options[name] for name in ("first_error", "first_failed_at") if name in options}
+    at_ms = int(time.time() * 1000)
+    return {"first_error": text, "first_failed_at": at_ms, **first, "error": text, "trace": _encodable(trace)}
+
+
 def _error_text(error: BaseException) -> str:
     """Say an error as a dead letter keeps it."""
-    return f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS]
+    return _encodable(f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
+
+
+def _encodable(text: str) -> str:
+    """Replace what UTF-8 cannot say: half a letter of a file name would keep a message from being moved."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _problem(message: Message[Any], queue: str, fleet: str) -> str:

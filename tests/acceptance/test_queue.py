@@ -20,7 +20,7 @@ from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import TextRow
-from memline.shared.queue import dead_letters, depth, redis_broker, redis_client
+from memline.shared.queue import dead_letters, depth, message_list, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.limits import RedisLimits
@@ -404,8 +404,8 @@ def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
         until(lambda: embed_queue(process).dead == 3)
     url = process.broker.url
 
-    moved = dead_letters.requeue(url, dead_letters.letters(url, match="message-1"))
-    dropped = dead_letters.drop(url, dead_letters.letters(url, match="message-2"))
+    moved = message_list.requeue(url, "dead", [("embed", "message-1")])
+    dropped = message_list.drop(url, "dead", [("embed", "message-2")])
 
     assert (moved, dropped) == (1, 1)
     assert [letter.id for letter in dead_letters.letters(url)] == ["message-0"]

@@ -11,7 +11,7 @@ import pytest
 from memline.producers.cli import run
 from memline.producers.cli.queue import PAGE, _backlog_lines
 from memline.producers.reports import fleet_state
-from memline.shared.queue import dead_letters
+from memline.shared.queue import dead_letters, message_list
 from memline.shared.queue.dead_letters import DeadLetter
 from tests.support.workspace import Place, remote
 
@@ -178,11 +178,28 @@ def test_dead_messages_come_in_pages_and_json_is_whole_unless_a_page_is_asked_fo
 def test_dead_messages_are_put_back_or_removed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letters, "requeue", lambda _url, letters: len(letters))
-    monkeypatch.setattr(dead_letters, "drop", lambda _url, letters: len(letters))
+    monkeypatch.setattr(message_list, "requeue", lambda _url, _state, chosen: len(chosen))
+    monkeypatch.setattr(message_list, "drop", lambda _url, _state, chosen: len(chosen))
 
     assert json.loads(output(capsys, "queue", "requeue", "--json")) == {"requeued": 1}
     assert output(capsys, "queue", "drop", "--match", "*disk*") == "1 message removed.\n"
+
+
+@pytest.mark.usefixtures("fleet")
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("drop",), "name the messages"),
+        (("drop", "--match", "*", "--path", "a.md"), "use it alone"),
+        (("requeue", "--match", "*", "--state", "delayed"), "use it alone"),
+    ],
+)
+def test_which_messages_are_meant_is_said_in_one_way(
+    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str
+) -> None:
+    assert run(["queue", *args]) == 2
+
+    assert words in capsys.readouterr().err
 
 
 def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

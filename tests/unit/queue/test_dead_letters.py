@@ -73,31 +73,6 @@ def test_a_letter_that_cannot_be_decoded_is_listed_too(redis_server: redis.Redis
     }
 
 
-def test_a_letter_that_is_put_back_waits_at_the_end_of_its_queue_and_is_dead_no_more(
-    redis_server: redis.Redis,
-) -> None:
-    dead_letter(redis_server, "store", "one", error="OSError: disk full")
-    dead_letter(redis_server, "store", "two")
-    redis_server.rpush("memline:store", "before")
-    letters = dead_letters.letters(URL, match="one")
-
-    first, second = dead_letters.requeue(URL, letters), dead_letters.requeue(URL, letters)
-
-    assert (first, second) == (1, 0)
-    assert redis_server.lrange("memline:store", 0, -1) == [b"before", b"one"]
-    stored = msgspec.msgpack.decode(redis_server.hget("memline:store.msgs", "one"))
-    assert stored["options"] == {}
-    assert names() == ["two"]
-
-
-def test_a_letter_that_is_dropped_leaves_nothing(redis_server: redis.Redis) -> None:
-    dead_letter(redis_server, "store", "one", error="OSError: disk full")
-    letters = dead_letters.letters(URL)
-
-    assert (dead_letters.drop(URL, letters), dead_letters.drop(URL, letters)) == (1, 0)
-    assert redis_server.keys() == []
-
-
 def test_errors_of_one_agent_since_a_moment(redis_server: redis.Redis) -> None:
     began = time.time()
     dead_letter(redis_server, "store", "before", error="old", ago_s=60)

@@ -1,0 +1,214 @@
+"""Messages listed, filtered, requeued and dropped on a real redis-server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from memline.shared.errors import QueueError
+from memline.shared.queue import message_list, messages, redis_broker, redis_client
+from memline.shared.queue.message_list import DEAD, DELAYED, WAITING, Filter
+from memline.shared.queue.messages import ChunkFiles, FlushMemory, Wire
+from tests.support.redis_server import RedisServer
+
+
+class Server:
+    """A client of the fleet `memline:t`, and messages put on it as the broker leaves them."""
+
+    def __init__(self, url: str) -> None:
+        self.url = f"{url}#t"
+        self.client: redis.Redis = redis_client.client(self.url)
+
+    def put(
+        self, state: str, queue: str, name: str, message: Wire | bytes, *, ago_s: float = 0, **options: Any
+    ) -> None:
+        ids, contents = message_list._KEYS[state]
+        base, at_ms = f"memline:t:{queue}", (time.time() - ago_s) * 1000
+        content = message
+        if not isinstance(message, bytes):
+            fields = {
+                "actor_name": f"{queue}_it",
+                "args": [messages.encode(message)],
+                "options": options,
+                "message_timestamp": int(at_ms),
+            }
+            content = msgspec.msgpack.encode(fields)
+        if state == WAITING:
+            self.client.rpush(base, name)
+        else:
+            self.client.zadd(f"{base}{ids}", {name: at_ms})
+        self.client.hset(f"{base}{contents}", name, content)  # type: ignore[arg-type]
+
+    def names(self, state: str = DEAD, **where: str) -> list[str]:
+        return [each.id for each in message_list.page(self.url, Filter(state=state, **where)).messages]
+
+    def stored(self, queue: str, name: str) -> dict[str, Any]:
+        raw: Any = self.client.hget(f"memline:t:{queue}.msgs", name)
+        return dict(msgspec.msgpack.decode(raw))
+
+
+@pytest.fixture
+def server(redis_server: RedisServer) -> Iterator[Server]:
+    server = Server(redis_server.url)
+    yield server
+    server.client.close()
+
+
+def files(*paths: str, agent: str = "main") -> ChunkFiles:
+    return ChunkFiles(agent=agent, source="memory", paths=paths)
+
+
+def test_messages_are_found_by_queue_actor_agent_path_and_error(server: Server) -> None:
+    server.put(DEAD, "chunk", "one", files("a.md", "deep/b.md"), ago_s=9, error="OSError: disk", retries=3)
+    server.put(DEAD, "chunk", "two", files("c.md", agent="work"), error="no", first_error="OSError: disk")
+    server.put(DEAD, "flush", "three", FlushMemory(agent="main", session="s.jsonl", cycle="1"))
+
+    assert server.names() == ["one", "two", "three"]
+    assert server.names(queue="flush") == server.names(actor="flush_it") == ["three"]
+    assert server.names(path="s.js") == ["three"]
+    assert server.names(agent="work") == ["two"]
+    assert server.names(path="deep/") == ["one"]
+    assert server.names(error="disk") == ["one", "two"]
+    assert server.names(error="d.sk") == server.names(path="%w") == []
+    (found,) = message_list.page(server.url, Filter(path="deep/")).messages
+    assert (found.path, found.paths, found.retries, found.agent) == ("deep/b.md", 2, 3, "main")
+    assert found.dead_seconds is not None and 8 < found.dead_seconds < 600
+
+
+def test_a_page_ends_and_the_next_one_goes_on_over_all_queues(server: Server) -> None:
+    for number in range(5):
+        queue = "chunk" if number < 3 else "store"
+        server.put(DEAD, queue, f"m{number}", files("a.md" if number != 1 else "b.md"), ago_s=60 - number)
+
+    seen, cursor, is_first = [], "", True
+    while cursor or is_first:
+        page = message_list.page(server.url, Filter(path="a.md"), cursor=cursor, limit=2)
+        seen.append([each.id for each in page.messages])
+        cursor, is_first = page.cursor, False
+
+    assert [name for names in seen for name in names] == ["m0", "m2", "m3", "m4"]
+    assert max(map(len, seen)) == 2
+
+
+@pytest.mark.parametrize("cursor", ["chunk", "no.1", "chunk.-1", "chunk.9999999999", "x" * 500])
+def test_a_place_that_is_none_is_refused(server: Server, cursor: str) -> None:
+    with pytest.raises(QueueError, match="not a place"):
+        message_list.page(server.url, Filter(), cursor=cursor)
+
+
+def test_a_queue_that_does_not_exist_is_refused(server: Server) -> None:
+    with pytest.raises(QueueError, match="no queue 'no'"):
+        message_list.page(server.url, Filter(queue="no"))
+    with pytest.raises(QueueError, match="no queue 'no'"):
+        message_list.drop(server.url, DEAD, [("no", "one")])
+
+
+def test_a_long_list_is_examined_a_part_at_a_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_list, "_EXAMINED", 4)
+    monkeypatch.setattr(message_list, "MAX_EXAMINED", 8)
+    for number in range(20):
+        server.put(DEAD, "chunk", f"m{number:02}", files(f"{number}.md"), ago_s=60 - number)
+
+    first = message_list.page(server.url, Filter(path="19"))
+    assert (first.messages, first.cursor) == ((), "chunk.8")
+    last = message_list.page(server.url, Filter(path="19"), cursor="chunk.16")
+    assert [each.id for each in last.messages] == ["m19"]
+    assert message_list.matching(server.url, Filter(path="19")) == [("chunk", "m19")]
+    assert len(message_list.matching(server.url, Filter())) == 20
+    assert len(message_list.matching(server.url, Filter(), limit=7)) == 7
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xc1",
+        b"\x90",
+        b"\x80",
+        msgspec.msgpack.encode({"actor_name": 3, "args": 5, "options": "x", "message_timestamp": "y"}),
+        msgspec.msgpack.encode({"actor_name": "a", "args": [{"agent": 1, "paths": [1, [2]], "files": [3]}]}),
+        msgspec.msgpack.encode({"actor_name": "a", "args": [{"paths": 7, "files": None, "session": 1}]}),
+        msgspec.msgpack.encode({"refused": b"\xff\xfe", "options": {"error": "it is odd"}}),
+    ],
+)
+def test_what_is_no_message_is_listed_and_shown_all_the_same(server: Server, data: bytes) -> None:
+    server.put(DEAD, "chunk", "odd", data)
+
+    (found,) = message_list.page(server.url, Filter()).messages
+    shown = message_list.details(server.url, DEAD, "chunk", "odd")
+
+    assert found.id == "odd" and shown is not None
+    assert message_list.requeue(server.url, DEAD, [("chunk", "odd")]) == 1
+    assert server.client.lrange("memline:t:chunk", 0, -1) == [b"odd"]
+
+
+def test_an_error_that_is_cut_within_a_letter_is_listed(server: Server) -> None:
+    server.put(DEAD, "chunk", "one", files("ä" * 400), error="ä" * 400)
+    server.put(DEAD, "chunk", "two", files("a"), error="aä" * 400)
+
+    assert server.names() == ["one", "two"]
+
+
+def test_a_message_that_is_put_back_waits_as_new_and_only_once(server: Server) -> None:
+    server.put(DEAD, "store", "one", files("a.md"), error="no", first_error="f", trace="t", retries=3)
+    server.put(WAITING, "store", "before", files("b.md"))
+
+    chosen = [("store", "one")]
+    done = [message_list.requeue(server.url, DEAD, chosen), message_list.requeue(server.url, DEAD, chosen)]
+
+    assert done == [1, 0]
+    assert server.client.lrange("memline:t:store", 0, -1) == [b"before", b"one"]
+    assert server.stored("store", "one")["options"] == {}
+    assert server.names() == []
+
+
+def test_a_delayed_message_is_retried_at_once(server: Server) -> None:
+    server.put(DELAYED, "store", "one", files("a.md"), ago_s=-600, error="no", retries=1)
+    (listed,) = message_list.page(server.url, Filter(state=DELAYED)).messages
+
+    assert message_list.requeue(server.url, DELAYED, [("store", "one"), ("store", "gone")]) == 1
+
+    assert listed.retry_in_seconds is not None and listed.retry_in_seconds > 1
+    assert server.names(WAITING) == ["one"]
+    # Its tries still count.
+    assert server.stored("store", "one")["options"]["retries"] == 1
+
+
+@pytest.mark.parametrize("state", [DEAD, DELAYED, WAITING])
+def test_what_is_dropped_leaves_nothing(server: Server, state: str) -> None:
+    server.put(state, "store", "one", files("a.md"))
+
+    chosen = [("store", "one")]
+    done = [message_list.drop(server.url, state, chosen), message_list.drop(server.url, state, chosen)]
+
+    assert (done, server.client.keys("memline:t:*")) == ([1, 0], [])
+
+
+def test_a_message_that_a_worker_has_taken_is_not_dropped(server: Server) -> None:
+    server.put(WAITING, "store", "one", files("a.md"))
+    server.client.lpop("memline:t:store")
+
+    assert message_list.drop(server.url, WAITING, [("store", "one")]) == 0
+
+    assert server.client.hexists("memline:t:store.msgs", "one")
+    assert message_list.details(server.url, WAITING, "store", "one") is None
+
+
+def test_details_have_the_first_and_the_last_error_with_its_trace(server: Server) -> None:
+    first = redis_broker._failure({}, OSError("disk"))
+    try:
+        raise ValueError("half a letter: \udc80")
+    except ValueError as error:
+        last = redis_broker._failure(first, error)
+    server.put(DEAD, "chunk", "one", files("a.md", "b.md"), retries=3, **last)
+
+    shown = message_list.details(server.url, DEAD, "chunk", "one")
+
+    assert shown is not None
+    assert (shown.first_error, shown.error) == ("OSError: disk", "ValueError: half a letter: ?")
+    assert "test_details_have" in shown.trace and shown.paths == ["a.md", "b.md"]
+    assert shown.first_failed_at is not None
