@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import BadRequest, IndexFault, IndexMissing, PathNotAllowed
+from memline.shared.errors import AccessDenied, BadRequest, IndexFault, IndexMissing, PathNotAllowed
 from memline.shared.search.results import Answer, SearchRequest
 
 if TYPE_CHECKING:
     from memline.producers.runs.index_run import IndexReport
     from memline.shared.search.service import MemorySearch
     from memline.shared.search.staleness import Staleness
-    from memline.shared.sources.excerpt import Excerpt
+    from memline.shared.sources.excerpt import Excerpt, Part
 
 
 class Backend(Protocol):
@@ -26,8 +26,8 @@ class Backend(Protocol):
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request. Raises IndexFaults, and ConfigError for a bad date."""
 
-    def get(self, path: str, *, first: int, lines: int | None, private: bool) -> Excerpt:
-        """Read lines of a note. Raises PathNotAllowed, AccessDenied and BadRequest."""
+    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
+        """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
 
     def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
         """Bring everything up to date and wait for it. Raises IndexFaults."""
@@ -72,12 +72,22 @@ class Builtin:
             # Moved away since the last look; another look builds it again from the files.
             return search.ask(request, staleness.look_now())
 
-    def get(self, path: str, *, first: int, lines: int | None, private: bool) -> Excerpt:
+    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         from memline.shared.sources.excerpt import read_excerpt
-        from memline.shared.sources.paths import MemoryPaths
+        from memline.shared.sources.paths import TRANSCRIPT_PREFIX, MemoryPaths
 
-        paths = MemoryPaths.of(self._agent)
-        read = partial(read_excerpt, paths, first=first, lines=lines, private=private, clock=self._clock)
+        name = path.strip().removeprefix("./")
+        if name.startswith(TRANSCRIPT_PREFIX) and not name.lower().endswith(".md"):
+            if not private:
+                raise AccessDenied(
+                    "past conversations are private: they are not read in a group, nor by a subagent",
+                    hint="ask in a direct chat; memory.privateInGroups opens them to all",
+                )
+            if (said := self._said(name, part)) is not None:
+                return said
+        read = partial(
+            read_excerpt, MemoryPaths.of(self._agent), part=part.widened(), private=private, clock=self._clock
+        )
         try:
             excerpt = read(path)
         except PathNotAllowed:
@@ -86,6 +96,16 @@ class Builtin:
             return read(note)
         note = self._note_named(path) if excerpt.status == "not_found" else None
         return read(note) if note else excerpt
+
+    def _said(self, path: str, part: Part) -> Excerpt | None:
+        """Return what was said in a past conversation; None when it is not in the index, or not searched."""
+        from memline.shared.index import driver
+        from memline.shared.search.turns import read_turns
+
+        if "sessions" not in self._agent.memory.sources:
+            return None
+        with driver.reading_if_any(self._agent.index_path) as reader:
+            return read_turns(reader, path, part) if reader else None
 
     def _note_named(self, name: str) -> str | None:
         """Return the path of the one note with this title; None when there is none, or no index."""

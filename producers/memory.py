@@ -167,21 +167,30 @@ class Memory:
         return self._backend.ask(request)
 
     def get(
-        self, path: str, *, first: int | None = None, lines: int | None = None, chat: Chat | None = None
+        self,
+        path: str,
+        *,
+        first: int | None = None,
+        lines: int | None = None,
+        around: int = 0,
+        max_chars: int | None = None,
+        chat: Chat | None = None,
     ) -> Excerpt:
         """Read lines of a note by its path, its citation (`path#L5-L7`), or its title.
 
-        `first` wins over the citation. A note that does not exist has the status `not_found`. Raises
-        PathNotAllowed for every other file, AccessDenied for the long-term note in a `chat` that is not
-        private, and BadRequest for a title that several notes have.
+        `first` wins over the citation. `around` adds so many lines before and after. The citation of a past
+        conversation gives what was said, and `around` counts turns. At most `max_chars` characters, by
+        default 12,000. A note that does not exist has the status `not_found`. Raises PathNotAllowed for every
+        other file, AccessDenied for the long-term note and conversations in a `chat` that is not private, and
+        BadRequest for a title that several notes have.
         """
-        from memline.shared.sources.excerpt import parse_citation
+        from memline.shared.sources.excerpt import MAX_CHARS, Part, parse_citation
 
         cited = parse_citation(path)
         if first is None:
             first, lines = cited.first or 1, cited.lines if lines is None else lines
-        private = sees_private(self.settings, chat)
-        return self._backend.get(cited.path, first=first, lines=lines, private=private)
+        part = Part(first=first, lines=lines, around=around, max_chars=max_chars or MAX_CHARS)
+        return self._backend.get(cited.path, part, private=sees_private(self.settings, chat))
 
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None

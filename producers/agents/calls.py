@@ -19,8 +19,19 @@ from memline.shared.errors import BadRequest
 
 Schema = dict[str, Any]
 
-_NOUNS = {"boolean": "true or false", "string": "text", "integer": "a whole number", "number": "a number"}
-_LIMITS = {"minimum": " from {:g}", "maximum": " to {:g}", "maxLength": " of at most {} characters"}
+_NOUNS = {
+    "boolean": "true or false",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "array": "a list of texts",
+}
+_LIMITS = {
+    "minimum": " from {:g}",
+    "maximum": " to {:g}",
+    "maxLength": " of at most {} characters",
+    "maxItems": " of at most {}",
+}
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -125,6 +136,10 @@ def _fits(schema: Schema, raw: object) -> bool:
     if kind == "string":
         is_text = isinstance(raw, str) and len(raw) <= schema.get("maxLength", math.inf)
         return is_text and raw in schema.get("enum", [raw])
+    if kind == "array":
+        if not isinstance(raw, list) or not schema["minItems"] <= len(raw) <= schema["maxItems"]:
+            return False
+        return all(_fits(schema["items"], each) for each in raw)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return False
     # Whole numbers may be too large for a float, and then cannot be asked whether they are finite.
@@ -134,7 +149,10 @@ def _fits(schema: Schema, raw: object) -> bool:
 
 
 def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Turn texts, as in the query of a URL, into arguments; `read` refuses what cannot be turned."""
+    """Turn texts, as in the query of a URL, into arguments; `read` refuses what cannot be turned.
+
+    A text for a list is its only item.
+    """
     types = {name: each.schema["type"] for each in parameters for name in (each.name, *each.aliases)}
     return {name: _from_text(types.get(name), text) for name, text in texts.items()}
 
@@ -147,6 +165,8 @@ def _from_text(kind: str | None, text: str) -> object:
             return float(text)
         if kind == "boolean":
             return _FLAGS[text.lower()]
+        if kind == "array":
+            return [text]
     return text
 
 

@@ -18,6 +18,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
+from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
 from mcp.server.stdio import stdio_server
@@ -52,6 +53,10 @@ from memline.shared.version import own_version
 
 #: Where what a session starts with can be read without a tool.
 CONTEXT_URI = "memory://context"
+
+#: Where a note can be read without a tool, and the most that is given of it, in characters.
+NOTE_TEMPLATE = "memory://note/{+path}"
+MAX_NOTE_CHARS = 100_000
 
 #: Calls at a time of a client on standard input; it has rarely more than one running.
 STDIO_THREADS = 4
@@ -100,12 +105,24 @@ class MemoryTool(Tool):
 
 
 class MemoryServer(MCPServer[Any]):
-    """Knows for which request a resource is read: the SDK tells tools and prompts alone."""
+    """Knows for which request a resource is read, and refuses what is not there as a slip of the client's."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> Any:
+        """Call a tool; the SDK would answer for one that is not there as if it had failed."""
+        names = [tool.name for tool in await self.list_tools()]
+        if name not in names:
+            raise MCPError(
+                INVALID_PARAMS,
+                _error_text(f"there is no tool {name[:80]!r}", f"the tools are: {', '.join(names)}"),
+            )
+        return await super().call_tool(name, arguments, context)
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> Any:
-        """Return a prompt; one that is not there is a slip of the client's, which the SDK logs as ours."""
+        """Return a prompt; the SDK logs one that is not there as a fault of ours."""
         if name not in {prompt.name for prompt in await self.list_prompts()}:
             raise MCPError(INVALID_PARAMS, f"there is no prompt {name[:80]!r}")
         return await super().get_prompt(name, arguments, context)
@@ -174,7 +191,36 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[
             raise ResourceError(_error_text(error.message, error.hint)) from error
         return str(answer["text"])
 
+    @made.resource(
+        NOTE_TEMPLATE,
+        name="note",
+        title="A note",
+        description="A note of this memory by its path, as memory_search gives it: memory/2026-02-10.md.",
+        mime_type="text/markdown",
+        # What may be read is decided by the same rules as for memory_get.
+        security=ResourceSecurity(exempt_params={"path"}),
+    )
+    async def note(path: str) -> str:
+        try:
+            return await pool.run(partial(_whole_note, tools, caller_of(_READ_FOR.get()), path))
+        except MemlineError as error:
+            raise MCPError(INVALID_PARAMS, _error_text(error.message, error.hint)) from error
+
     return made
+
+
+def _whole_note(tools: MemoryTools, caller: Caller, path: str) -> str:
+    """Read a note as memory_get does, on and on. Raises a MemlineError, also when there is no such note."""
+    parts: list[str] = []
+    first: int | None = 1
+    while first is not None and sum(map(len, parts)) < MAX_NOTE_CHARS:
+        part = tools.get(caller, {"path": path, "from": first, "lines": MAX_NOTE_CHARS})
+        if part["status"] != "ok":
+            raise BadRequest(f"there is no note {path[:200]!r}", hint="use a path as memory_search gives it")
+        parts.append(part["text"])
+        first = part["nextFrom"]
+    rest = "" if first is None else f"\n[cut here: memory_get {path} from {first} has the rest]"
+    return "\n".join(parts) + rest
 
 
 def http_endpoint(

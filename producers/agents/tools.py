@@ -24,6 +24,7 @@ from memline.shared.errors import (
     ConfigError,
     IndexFault,
     IndexMissing,
+    PathNotAllowed,
     QueueError,
     UnknownAgent,
 )
@@ -88,7 +89,7 @@ class MemoryTools:
     def search(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_search`. Raises BadRequest."""
         memory = self.memory(caller.agent)
-        settings, chat = memory.settings, chat_of(caller.session_key)
+        settings, chat = memory.settings, chat_for(memory.settings, caller.session_key)
         request = self._request(read(CALLS["search"].parameters, arguments))
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
@@ -107,17 +108,41 @@ class MemoryTools:
     def get(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_get`.
 
-        Raises BadRequest, PathNotAllowed for every file outside the memory, and AccessDenied.
+        Raises BadRequest, PathNotAllowed for every file outside the memory, and AccessDenied. Of several
+        paths one that is refused keeps none of the others back.
         """
         values = read(CALLS["get"].parameters, arguments)
         memory, chat = self._allowed(caller)
-        first, lines = values.get("from"), values.get("lines")
-        return memory.get(values["path"], first=first, lines=lines, chat=chat).to_json()
+        several = values.get("paths", [])
+        if ("path" in values) == bool(several):
+            hint = "path: a path or citation of a hit of memory_search; paths: several of them"
+            raise BadRequest("give path or paths, not both" if several else "path is missing", hint=hint)
+        options: Json = {"lines": values.get("lines"), "around": values.get("around", 0), "chat": chat}
+        if not several:
+            return memory.get(values["path"], first=values.get("from"), **options).to_json()
+        if "from" in values:
+            raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
+        from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
+
+        excerpts: list[Json] = []
+        for number, path in enumerate(several):
+            # What the short ones leave is for those behind them.
+            left = MAX_CHARS - sum(len(each["text"]) for each in excerpts)
+            share = max(left // (len(several) - number), 1)
+            try:
+                excerpts.append(memory.get(path, max_chars=share, **options).to_json())
+            except (BadRequest, PathNotAllowed, AccessDenied) as error:
+                refused = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
+                excerpts.append({**refused.to_json(), "status": "refused", "error": error.message})
+        is_cut = any(each["truncated"] for each in excerpts)
+        whole = Excerpt(path="", text="", first=1, lines=0, truncated=is_cut, next_from=None)
+        return {**whole.to_json(), "excerpts": excerpts}
 
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""
         memory = self.memory(caller.agent)
         read(CALLS["status"].parameters, arguments)
+        chat_for(memory.settings, caller.session_key)
         return memory.status().summary
 
     def append(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
@@ -181,10 +206,22 @@ class MemoryTools:
 
     def _allowed(self, caller: Caller) -> tuple[Memory, Chat]:
         """Return memory and chat of a caller. Raises AccessDenied when it may not use the agent's memory."""
-        memory, chat = self.memory(caller.agent), chat_of(caller.session_key)
+        memory = self.memory(caller.agent)
+        chat = chat_for(memory.settings, caller.session_key)
         if (denied := denied_answer(memory.settings, chat)) is not None:
             raise AccessDenied(denied["warning"], hint=denied["action"])
         return memory, chat
+
+
+def chat_for(settings: AgentSettings, session_key: str) -> Chat:
+    """Return the chat behind a session key. Raises AccessDenied for a key of another agent."""
+    chat = chat_of(session_key)
+    if chat.agent and chat.agent != settings.agent.lower():
+        raise AccessDenied(
+            f"the session key is of agent {chat.agent[:80]!r}, not of {settings.agent!r}",
+            hint=f"give a key that begins with agent:{settings.agent}:, or ask for that agent",
+        )
+    return chat
 
 
 def denied_answer(settings: AgentSettings, chat: Chat) -> Json | None:

@@ -12,20 +12,30 @@ from memline.producers.cli.options import Invocation, command, echo, echo_file, 
     "memline get memory/2026-02-10.md --from 40 --lines 20",
     "memline get 'Deploy plan'",
     "memline get memory/2026-02-10.md --json",
+    "memline get 'sessions/4f9c2e1a.jsonl#L4-L9' --around 3",
     json=True,
 )
 @click.argument("path")
 @click.option("--from", "first", type=click.IntRange(min=0), help="First line.  [default: 1]")
 @click.option("--lines", type=click.IntRange(min=1), help="How many lines.  [default: 120]")
-def get(invocation: Invocation, path: str, first: int | None, lines: int | None, as_json: bool) -> int:
-    """Print a memory file, or some of its lines.
+@click.option(
+    "--around",
+    type=click.IntRange(min=0, max=200),
+    default=0,
+    help="Lines of a note, or turns of a past conversation, before and after.",
+)
+def get(
+    invocation: Invocation, path: str, first: int | None, lines: int | None, around: int, as_json: bool
+) -> int:
+    """Print a memory file, some of its lines, or what was said in a past conversation.
 
     PATH is a path as `memline search` cites it, `path#L5-L7`, or the title, an alias or the file name of a
     note.
     """
     from memline.producers.memory import Memory
 
-    excerpt = Memory.of(invocation.settings, invocation.agent()).get(path, first=first, lines=lines)
+    memory = Memory.of(invocation.settings, invocation.agent())
+    excerpt = memory.get(path, first=first, lines=lines, around=around)
     if as_json:
         print_json(excerpt.to_json())
     elif excerpt.status == "not_found":
@@ -56,13 +66,12 @@ def context(invocation: Invocation, private: bool, session_key: str, as_json: bo
     Cut to context.maxChars characters in all; where something was cut, the text says so.
     """
     from memline.producers.agents.context import session_context
-    from memline.producers.agents.tools import denied_answer
+    from memline.producers.agents.tools import chat_for, denied_answer
     from memline.shared.clock import SystemClock
     from memline.shared.errors import AccessDenied
-    from memline.shared.search.agent_view import chat_of
 
     settings = invocation.agent()
-    chat = chat_of(session_key)
+    chat = chat_for(settings, session_key)
     # Without a session it is the owner who asks, and memory.scope is about chats.
     if (session_key or not settings.memory.enabled) and (denied := denied_answer(settings, chat)) is not None:
         raise AccessDenied(denied["warning"], hint=denied["action"])

@@ -66,7 +66,6 @@ def search(
     Files that changed are brought into the keyword index first (sync.onSearch).
     """
     from memline.producers.memory import Memory, sees_private
-    from memline.shared.search.agent_view import chat_of
     from memline.shared.search.results import SearchRequest
 
     question = query_option if query_option is not None else query
@@ -82,7 +81,11 @@ def search(
         else:
             echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
         return
-    chat = None if session_key is None else chat_of(session_key)
+    chat = None
+    if session_key is not None:
+        from memline.producers.agents.tools import chat_for
+
+        chat = chat_for(settings, session_key)
     request = SearchRequest(
         query=question,
         max_results=max_results,

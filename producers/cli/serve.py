@@ -26,12 +26,14 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     from contextlib import closing
 
     from memline.producers.agents.mcp import run_stdio
-    from memline.producers.agents.tools import Caller, MemoryTools
+    from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 
     invocation.log()
+    agent = invocation.agent()
+    # A wrong one would be refused at every call.
+    chat_for(agent, session_key)
     # The thread that waits for a line cannot be ended otherwise; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    agent = invocation.agent()
     tools = MemoryTools(invocation.settings, (agent.agent,))
     with closing(tools):
         run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))

@@ -31,7 +31,7 @@ from memline.shared.sources.paths import is_private
 if TYPE_CHECKING:
     from memline.producers.backends import Builtin
     from memline.producers.runs.index_run import IndexReport
-    from memline.shared.sources.excerpt import Excerpt
+    from memline.shared.sources.excerpt import Excerpt, Part
 
 #: Seconds after a failure in which the builtin index answers.
 RETRY_S = 60.0
@@ -98,9 +98,9 @@ class QmdBackend:
             action=answer.action or str(self._home.read(FAILED).get("action", "")) or "memline status",
         )
 
-    def get(self, path: str, *, first: int, lines: int | None, private: bool) -> Excerpt:
+    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         if not path.startswith(PREFIX):
-            return self._builtin.get(path, first=first, lines=lines, private=private)
+            return self._builtin.get(path, part, private=private)
         from memline.shared.sources.excerpt import read_file_excerpt
 
         root, absolute, ledger = Collections(self._settings, self._home).readable(path)
@@ -109,7 +109,7 @@ class QmdBackend:
                 "the long-term note is private: it is not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
-        return read_file_excerpt(absolute, root=root, shown=path, first=first, lines=lines, clock=self._clock)
+        return read_file_excerpt(absolute, root=root, shown=path, part=part.widened(), clock=self._clock)
 
     def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
         report = self._builtin.sync(force=force, re_embed=re_embed, **hooks)

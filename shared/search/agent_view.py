@@ -28,6 +28,8 @@ class Chat:
 
     #: The whole key, in lower case.
     raw_key: str = ""
+    #: The agent that the key names, in lower case.
+    agent: str = ""
     #: The same without `agent:<id>:`.
     key: str = ""
     #: direct, group or channel.
@@ -53,14 +55,16 @@ def chat_of(session_key: str) -> Chat:
     if not raw:
         return Chat()
     parts = raw.split(":")
-    rest = parts[2:] if parts[0] == "agent" and len(parts) > 2 else parts
+    agent, rest = "", parts
+    if parts[0] == "agent" and len(parts) > 2:
+        agent, rest = parts[1], parts[2:]
     key = ":".join(rest)
     if rest[0] == "subagent":
         # A helper of some session: the key does not say of which.
-        return Chat(raw_key=raw, key=key)
+        return Chat(raw_key=raw, agent=agent, key=key)
     kind = "group" if "group" in rest else "channel" if "channel" in rest else "direct"
     has_channel = len(rest) > 1 and rest[1] in ("group", "channel", "direct", "dm")
-    return Chat(raw_key=raw, key=key, kind=kind, channel=rest[0] if has_channel else "")
+    return Chat(raw_key=raw, agent=agent, key=key, kind=kind, channel=rest[0] if has_channel else "")
 
 
 def may_use_memory(scope: ChatScope | None, chat: Chat) -> bool:

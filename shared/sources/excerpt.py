@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
@@ -23,8 +23,8 @@ READABLE = "use a path as a search gives it (memory_search, or memline search QU
 
 _CITATION = re.compile(r"(.+)#L(\d{1,9})(?:-L(\d{1,9}))?", re.DOTALL)
 
-#: For the path of a hit in a session.
-TRANSCRIPT = "session transcripts cannot be read, only searched: the snippet of a hit is what there is"
+#: For a transcript that is not in the index: what was said is read from there, masked.
+TRANSCRIPT = "there is no such past conversation in the index"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,24 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which part of a note or a past conversation is read."""
+
+    first: int = 1
+    #: None: DEFAULT_LINES.
+    lines: int | None = None
+    #: Lines of a note, or turns of a conversation, before and after.
+    around: int = 0
+    max_chars: int = MAX_CHARS
+
+    def widened(self) -> Part:
+        """Return the part with the lines around it."""
+        first = max(1, self.first - self.around)
+        lines = (self.lines or DEFAULT_LINES) + (max(1, self.first) - first) + self.around
+        return replace(self, first=first, lines=lines, around=0) if self.around else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
     """The parts of `path#L5-L7`; a plain path names no lines."""
 
@@ -79,20 +97,19 @@ def read_excerpt(
     memory_paths: MemoryPaths,
     path: str,
     *,
-    first: int = 1,
-    lines: int | None = None,
+    part: Part | None = None,
     private: bool = True,
-    max_chars: int = MAX_CHARS,
     clock: Clock | None = None,
 ) -> Excerpt:
-    """Read lines `first` and following of a memory file: whole lines up to `max_chars`, at least one.
+    """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
 
     Raises PathNotAllowed for everything but a readable regular Markdown file of the memory, with the same
-    words whether it exists or not; transcripts have words of their own. A memory file that does
-    not exist is an empty excerpt. `private`: False refuses the long-term note, with AccessDenied.
+    words whether it exists or not; transcripts have words of their own, since their file is never read. A
+    memory file that does not exist is an empty excerpt. `private`: False refuses the long-term note, with
+    AccessDenied.
     """
     if is_transcript(path.strip().removeprefix("./")):
-        # Refused by the name alone: whether there is such a session must not be learned here.
+        # Refused by the name alone: whether there is such a file must not be learned here.
         raise PathNotAllowed(TRANSCRIPT, hint="memline search QUERY --source sessions")
     located = memory_paths.locate(path.strip())
     if located is None:
@@ -106,9 +123,7 @@ def read_excerpt(
         located.absolute,
         root=located.anchor,
         shown=located.path,
-        first=first,
-        lines=lines,
-        max_chars=max_chars,
+        part=part or Part(),
         clock=clock,
     )
 
@@ -118,9 +133,7 @@ def read_file_excerpt(
     *,
     root: str,
     shown: str,
-    first: int,
-    lines: int | None,
-    max_chars: int = MAX_CHARS,
+    part: Part,
     clock: Clock | None = None,
 ) -> Excerpt:
     """Read lines of a file that may be read, following no link below the trusted folder `root`.
@@ -132,8 +145,8 @@ def read_file_excerpt(
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
-    first = max(1, first)
-    wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if lines is None else max(1, lines))]
+    first, max_chars = max(1, part.first), part.max_chars
+    wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if part.lines is None else max(1, part.lines))]
     whole: list[str] = []
     chars = 0
     for line in wanted:

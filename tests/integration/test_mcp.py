@@ -98,7 +98,6 @@ WRONG = [
     ("memory_get", {"path": "/etc/nothing"}, "path is not an allowed Markdown memory file"),
     ("memory_get", {"path": ["MEMORY.md"]}, "path: found an array"),
     ("memory_status", {"verbose": True}, "there is no parameter 'verbose'"),
-    ("memory_append", {"text": "x"}, "Unknown tool"),
 ]
 
 
@@ -108,8 +107,60 @@ def test_a_wrong_call_is_an_error_with_a_hint(notes: Place) -> None:
             result = await call(client, tool, **arguments)
             assert result.is_error
             assert said in words(result)
+        for name in ("memory_append", "memory_forget"):
+            with pytest.raises(MCPError, match=f"there is no tool '{name}'") as error:
+                await client.call_tool(name, {})
+            assert error.value.error.code == -32602
 
     talk(notes, conversation)
+
+
+def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_back(notes: Place) -> None:
+    async def conversation(client: Client) -> None:
+        cited = ["MEMORY.md#L3", "memory/2026-02-10.md", "../../etc/passwd", "memory/gone.md"]
+        read = await call(client, "memory_get", paths=cited)
+        validate(read.structured_content, ANSWERS["get"])
+        excerpts = read.structured_content["excerpts"]
+        assert [each["text"] for each in excerpts[:2]] == [
+            "Invoices are whole cents.",
+            "Deploy failed with ERR_CONN_42.",
+        ]
+        assert [each["status"] for each in excerpts] == ["ok", "ok", "refused", "not_found"]
+        assert "not an allowed" in excerpts[2]["error"]
+
+    talk(notes, conversation)
+
+
+def test_notes_are_resources_under_the_rules_of_memory_get(notes: Place) -> None:
+    notes.write("memory/long note.md", "\n".join(f"Line {number} of a long note." for number in range(2000)))
+
+    async def private(client: Client) -> None:
+        (template,) = (await client.list_resource_templates()).resource_templates
+        assert (template.uri_template, template.mime_type) == ("memory://note/{+path}", "text/markdown")
+        whole = await client.read_resource("memory://note/MEMORY.md")
+        (content,) = whole.contents
+        assert content.text == "# Facts\n\nInvoices are whole cents."
+        (content,) = (await client.read_resource("memory://note/memory/long%20note.md")).contents
+        assert content.text.endswith("Line 1999 of a long note.")
+        for path in ("../../etc/passwd", "/etc/passwd", "memory/gone.md", "%2e%2e/x.md"):
+            with pytest.raises(MCPError) as error:
+                await client.read_resource(f"memory://note/{path}")
+            assert error.value.error.code == -32602
+
+    async def group(client: Client) -> None:
+        with pytest.raises(MCPError, match="private"):
+            await client.read_resource("memory://note/MEMORY.md")
+        assert "ERR_CONN" in str(await client.read_resource("memory://note/memory/2026-02-10.md"))
+
+    talk(notes, private)
+    talk(notes, group, "--session-key", "agent:main:discord:group:1")
+
+
+def test_a_session_of_another_agent_is_refused_before_anything_is_served(notes: Place) -> None:
+    ran = notes.run("mcp", "--session-key", "agent:work:main")
+
+    assert (ran.status, ran.stdout) == (1, "")
+    assert "the session key is of agent 'work', not of 'main'" in ran.stderr
 
 
 def test_an_agent_that_may_write_has_one_tool_more(notes: Place) -> None:

@@ -105,6 +105,27 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
         assert httpx.post(f"{url}/mcp", json={}).status_code == 401
 
 
+def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> None:
+    place.write("MEMORY.md", "Invoices are whole cents.\n")
+
+    async def is_refused(client: Client) -> None:
+        for tool, arguments in (
+            ("search", {"query": "cents"}),
+            ("get", {"path": "MEMORY.md"}),
+            ("status", {}),
+        ):
+            refused = await call(client, f"memory_{tool}", **arguments)
+            assert refused.is_error and "is of agent 'work', not of 'main'" in words(refused)
+        for resource in ("memory://context", "memory://note/MEMORY.md"):
+            with pytest.raises(MCPError, match="is of agent 'work'"):
+                await client.read_resource(resource)
+
+    with serving(place.settings) as url:
+        talk(f"{url}/mcp", is_refused, **{"x-memline-session-key": "agent:Work:main"})
+        answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md", "around": 1})
+        assert answer.json()["excerpts"][0]["text"] == "Invoices are whole cents."
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

@@ -15,6 +15,7 @@ from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.backends import Builtin
 from memline.shared.config.load import Options, load
 from memline.shared.errors import AccessDenied, BadRequest, PathNotAllowed
+from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import until
 
 Maker = Callable[..., MemoryTools]
@@ -188,6 +189,103 @@ def test_a_note_is_read_by_path_by_citation_and_by_line_number(made: Maker) -> N
     for answer in (whole, cited, asked):
         validate(answer, ANSWERS["get"])
     assert (whole["lines"], cited["text"], asked["text"]) == (3, "Invoices are whole cents.", "# Facts")
+
+
+def test_lines_around_a_citation_are_added(made: Maker, workspace: Path) -> None:
+    (workspace / "memory" / "long.md").write_text("\n".join(f"Line {number}." for number in range(1, 31)))
+    tools = made()
+
+    read = tools.get(MAIN, {"path": "memory/long.md#L10-L11", "around": 2})
+    assert (read["from"], read["lines"], read["text"].split("\n")[0]) == (8, 6, "Line 8.")
+    # There is nothing above the first line.
+    assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["from"] == 1
+    assert tools.get(MAIN, {"path": "memory/long.md#L2", "around": 5})["lines"] == 7
+
+
+def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> None:
+    (workspace / "memory" / "a.md").write_text("word " * 10 + "\n" + ("x" * 99 + "\n") * 500)
+
+    answer = made().get(MAIN, {"paths": ["memory/a.md", "MEMORY.md", "memory/a.md"], "lines": 500})
+
+    validate(answer, ANSWERS["get"])
+    first, short, last = answer["excerpts"]
+    assert sum(len(each["text"]) for each in answer["excerpts"]) <= 12_000
+    assert (first["truncated"], short["truncated"], last["truncated"], answer["truncated"]) == (1, 0, 1, 1)
+    assert len(last["text"]) > len(first["text"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "path is missing"),
+        ({"path": "a.md", "paths": ["b.md"]}, "not both"),
+        ({"paths": ["a.md"], "from": 3}, "from is of one path"),
+        ({"paths": []}, "allowed: a list of texts of at most 20"),
+        ({"paths": ["a.md"] * 21}, "a list of texts of at most 20"),
+        ({"paths": [7]}, "allowed: a list of texts"),
+        ({"paths": "a.md"}, "allowed: a list of texts"),
+    ],
+)
+def test_a_reading_that_is_none_is_refused(made: Maker, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadRequest, match=said):
+        made().get(MAIN, given)
+
+
+def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(
+    made: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
+    folder = sessions_folder(tmp_path / "state")
+    key = "sk-" + "a1B2" * 12
+    said_there = [f"We spoke of topic{number} for a while, {'at length ' * 30}." for number in range(12)]
+    (folder / "s.jsonl").write_text(
+        opening()
+        + "".join(said("user" if n % 2 == 0 else "assistant", text) for n, text in enumerate(said_there))
+        + said("user", f"My key is {key}.")
+    )
+    sources = {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
+    tools = made({**sources, "chunking": {"tokens": 200, "overlap": 40}})
+    (hit,) = tools.search(MAIN, {"query": "topic5", "maxResults": 1})["results"]
+
+    alone = tools.get(MAIN, {"path": hit["citation"]})
+    wide = tools.get(MAIN, {"path": hit["citation"], "around": 2})
+    last = tools.get(MAIN, {"path": "sessions/s.jsonl#L14"})
+
+    validate(wide, ANSWERS["get"])
+    assert "topic5" in alone["text"] and alone["from"] == hit["startLine"]
+    assert alone["text"] in wide["text"]
+    assert wide["text"].count("\n") == alone["text"].count("\n") + 4
+    assert (wide["truncated"], wide["status"]) == (True, "ok")
+    # Every turn once, in its order, however chunks overlap.
+    whole, at = "", 1
+    while at:
+        read = tools.get(MAIN, {"path": "sessions/s.jsonl", "from": at, "lines": 4})
+        whole, at = f"{whole}\n{read['text']}", read["nextFrom"]
+    assert all(f"topic{number} " in whole for number in range(12))
+    assert key not in last["text"] and "My key is" in last["text"]
+
+    with pytest.raises(AccessDenied, match="private"):
+        tools.get(Caller(agent="main", session_key="agent:main:discord:group:1"), {"path": hit["citation"]})
+    with pytest.raises(PathNotAllowed, match="no such past conversation"):
+        tools.get(MAIN, {"path": "sessions/none.jsonl#L1-L2"})
+    with pytest.raises(PathNotAllowed, match="no such past conversation"):
+        made({"sources": ["memory"]}).get(MAIN, {"path": hit["citation"]})
+
+
+def test_a_session_key_of_another_agent_is_refused_by_every_call(made: Maker) -> None:
+    tools = made({"append": {"enabled": True}})
+    other = Caller(agent="main", session_key="agent:work:main")
+
+    for call, arguments in (
+        (tools.search, {"query": "cents"}),
+        (tools.get, {"path": "MEMORY.md"}),
+        (tools.status, {}),
+        (tools.context, {}),
+        (tools.append, {"text": "x"}),
+    ):
+        with pytest.raises(AccessDenied, match="is of agent 'work', not of 'main'"):
+            call(other, arguments)
+    assert tools.search(Caller(agent="main", session_key="Agent:Main:main"), {"query": "cents"})["results"]
 
 
 def test_the_index_and_other_files_cannot_be_read(made: Maker, tmp_path: Path) -> None:

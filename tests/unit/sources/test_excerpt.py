@@ -16,6 +16,7 @@ from memline.shared.sources.excerpt import (
     READABLE,
     TRANSCRIPT,
     Excerpt,
+    Part,
     parse_citation,
     read_excerpt,
 )
@@ -55,8 +56,8 @@ def workspace(tmp_path: Path) -> Path:
     return workspace
 
 
-def read(workspace: Path, path: str, **options: int) -> Excerpt:
-    return read_excerpt(MemoryPaths(workspace), path, **options)
+def read(workspace: Path, path: str, **part: int) -> Excerpt:
+    return read_excerpt(MemoryPaths(workspace), path, part=Part(**part))
 
 
 def test_lines_are_given_from_where_they_are_asked_for(workspace: Path) -> None:

@@ -1,0 +1,142 @@
+"""Read a past conversation around a hit, from the index: its texts are masked, whatever they came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memline.shared.sources.excerpt import DEFAULT_LINES, Excerpt, Part
+from memline.shared.sources.paths import SESSIONS
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+_SPEAKER = re.compile(r"(?:User|Assistant): ")
+
+#: More lines than a transcript has; SQLite refuses what is much larger.
+_MOST_LINES = 1 << 40
+
+#: Chunks that are read for an excerpt at most: more never fit.
+_MOST_CHUNKS = 500
+
+#: Chunks before and after that are read for the turns around: a turn may have several.
+_MOST_AROUND = 50
+
+#: Chunks of a transcript from line ? to line ?, and those so many before and after.
+_CITED = """
+SELECT min(ordinal), max(ordinal) FROM chunks JOIN files ON files.id = chunks.file_id
+WHERE path = ? AND source = ? AND end_line >= ? AND start_line <= ?
+"""
+_CHUNKS = """
+SELECT ordinal, start_line, end_line, text FROM chunks JOIN files ON files.id = chunks.file_id
+WHERE path = ? AND source = ? AND ordinal BETWEEN ? AND ? ORDER BY ordinal
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """A line of the conversation, in the order in which it was said."""
+
+    text: str
+    is_cited: bool
+    #: Lines of the transcript that its chunk comes from.
+    start_line: int
+    end_line: int
+
+
+def read_turns(connection: Connection, path: str, part: Part) -> Excerpt | None:
+    """Read what was said on these lines of a transcript; None when it is not in the index.
+
+    Given are whole chunks, as a search cites them, and the turns around them as far as `max_chars` reaches.
+    `first` and `lines` of the excerpt are those of the chunks that it comes from.
+    """
+    around, max_chars = part.around, part.max_chars
+    first = min(max(1, part.first), _MOST_LINES)
+    last = min(first + (part.lines or DEFAULT_LINES) - 1, _MOST_LINES)
+    wanted = (path, SESSIONS)
+    known = connection.execute("SELECT 1 FROM files WHERE path = ? AND source = ?", wanted).fetchone()
+    if known is None:
+        return None
+    lowest, highest = connection.execute(_CITED, (*wanted, first, last)).fetchone()
+    if lowest is None:
+        return Excerpt(path=path, text="", first=first, lines=0, truncated=False, next_from=None)
+    highest = min(highest, lowest + _MOST_CHUNKS)
+    reach = _MOST_AROUND if around else 0
+    # One more, to tell whether something follows.
+    rows = connection.execute(_CHUNKS, (*wanted, lowest - reach, highest + reach + 1)).fetchall()
+    chars, most = 0, lowest
+    for ordinal, _, _, text in rows:
+        chars += len(text) + 1 if ordinal >= lowest else 0
+        if lowest <= ordinal <= highest and chars <= max_chars:
+            most = ordinal
+    turns = list(_turns(_lines(rows, lowest, most)))
+    cited = [number for number, turn in enumerate(turns) if any(line.is_cited for line in turn)]
+    start, stop = cited[0], cited[-1] + 1
+    room = max_chars - _chars(turns[start:stop])
+    for distance in range(1, around + 1):
+        # What followed explains more than what came before. Nothing is left out in between.
+        after, before = cited[-1] + distance, cited[0] - distance
+        if most == highest and after == stop < len(turns) and _chars([turns[after]]) <= room:
+            room -= _chars([turns[after]])
+            stop += 1
+        if 0 <= before == start - 1 and _chars([turns[before]]) <= room:
+            room -= _chars([turns[before]])
+            start -= 1
+    shown = [line for turn in turns[start:stop] for line in turn]
+    text = "\n".join(line.text for line in shown)
+    begin, end = shown[0].start_line, max(line.end_line for line in shown)
+    has_more = most < highest or rows[-1][2] > end
+    next_from = end + 1
+    if most < highest:
+        # What did not fit begins with the next chunk, but the line that was asked for is over.
+        next_from = max(first + 1, next(row[1] for row in rows if row[0] > most))
+    return Excerpt(
+        path=path,
+        text=text[:max_chars],
+        first=begin,
+        lines=end - begin + 1,
+        truncated=has_more or len(text) > max_chars,
+        next_from=next_from if has_more else None,
+    )
+
+
+def _lines(rows: list[tuple[int, int, int, str]], lowest: int, highest: int) -> list[_Line]:
+    """Join chunks, which repeat the end of the one before; those from `lowest` to `highest` are cited."""
+    joined: list[_Line] = []
+    for ordinal, start_line, end_line, text in rows:
+        is_cited, texts = lowest <= ordinal <= highest, text.split("\n")
+        if joined and start_line <= joined[-1].end_line:
+            both = next(
+                (
+                    count
+                    for count in range(min(len(joined), len(texts)), 0, -1)
+                    if [line.text for line in joined[len(joined) - count + 1 :]] == texts[1:count]
+                    and joined[-count].text in (texts[0], _SPEAKER.sub("", texts[0], count=1))
+                ),
+                0,
+            )
+            for line in joined[len(joined) - both :]:
+                line.is_cited |= is_cited
+            # A message goes on: its chunk names the speaker once more.
+            texts = texts[both:] if both else [_SPEAKER.sub("", texts[0], count=1), *texts[1:]]
+        joined += (
+            _Line(text=each, is_cited=is_cited, start_line=start_line, end_line=end_line) for each in texts
+        )
+    return joined
+
+
+def _turns(lines: list[_Line]) -> Iterator[list[_Line]]:
+    turn: list[_Line] = []
+    for line in lines:
+        if turn and _SPEAKER.match(line.text):
+            yield turn
+            turn = []
+        turn.append(line)
+    if turn:
+        yield turn
+
+
+def _chars(turns: list[list[_Line]]) -> int:
+    return sum(len(line.text) + 1 for turn in turns for line in turn)
