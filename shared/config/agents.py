@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config import environment, schema, workspaces
+from memline.shared.config import environment, openclaw_newest, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, values
@@ -34,6 +34,8 @@ class AgentList(Block):
     default: str = MAIN
     #: False: the file has no `agents.list`, and any valid id has the defaults.
     is_listed: bool = False
+    #: Whether they come from `agents.entries`: then other agents are below the common workspace.
+    is_newest: bool = False
     entries: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
     #: `memorySearch` of each agent that has one, by dotted path.
     overrides: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict, repr=False)
@@ -62,17 +64,15 @@ def is_agent_id(text: str) -> bool:
 
 
 def read_agents(raw: RawConfig) -> AgentList:
-    """Read `agents.list`."""
-    entries, at, issues = raw.get("agents").get("list"), raw.at("agents.list"), raw.issues
-    if entries is not None and not isinstance(entries, list):
-        issues.mismatch(at, entries, "an array", "[ … ]")
-        entries = None
-    if not entries:
+    """Read `agents.list`, or `agents.entries` of the original's newest releases, which wins."""
+    issues = raw.issues
+    newest = openclaw_newest.entries_of(raw)
+    items = newest or _listed(raw)
+    if not items:
         return AgentList()
     by_id: dict[str, dict[str, Setting]] = {}
     overrides: dict[str, Mapping[str, Setting]] = {}
-    for number, item in enumerate(entries):
-        place = f"{at}[{number}]"
+    for place, item in items:
         entry = check_block(schema.AgentEntry, item, at=place, issues=issues)
         if "id" not in entry:
             continue
@@ -86,10 +86,35 @@ def read_agents(raw: RawConfig) -> AgentList:
             overrides[agent] = check_block(
                 schema.MemorySearch, item["memorySearch"], at=f"{place}.memorySearch", issues=issues
             )
+        elif isinstance(memory := item.get("memory"), dict) and "search" in memory:
+            overrides[agent] = openclaw_newest.read_search(raw, memory["search"], at=f"{place}.memory.search")
     ids = tuple(by_id) or (MAIN,)
     marked = (agent for agent, entry in by_id.items() if "default" in entry and entry["default"].value)
-    default = next(marked, ids[0])
-    return AgentList(ids=ids, default=default, is_listed=True, entries=by_id, overrides=overrides)
+    default = next(marked, _system_agent(raw, ids) if newest else ids[0])
+    return AgentList(
+        ids=ids,
+        default=default,
+        is_listed=True,
+        is_newest=bool(newest),
+        entries=by_id,
+        overrides=overrides,
+    )
+
+
+def _listed(raw: RawConfig) -> list[tuple[str, Any]]:
+    """List the entries of `agents.list` with their places."""
+    entries, at = raw.get("agents").get("list"), raw.at("agents.list")
+    if entries is not None and not isinstance(entries, list):
+        raw.issues.mismatch(at, entries, "an array", "[ … ]")
+        return []
+    return [(f"{at}[{number}]", item) for number, item in enumerate(entries or ())]
+
+
+def _system_agent(raw: RawConfig, ids: Sequence[str]) -> str:
+    """Return the agent of the newest releases that owns what names none: the system agent, else `main`."""
+    named = raw.get("agents", "defaults").get("systemAgent")
+    owner = named.get("agentId") if isinstance(named, dict) else ""
+    return next((agent for agent in ids if agent == owner), MAIN if MAIN in ids else ids[0])
 
 
 class ResolveContext(Block):
@@ -156,7 +181,10 @@ class ResolveContext(Block):
         usual = environment.user_home(self.env) / ".openclaw" / "workspace"
         if self.file.agents.defaults.workspace:
             text, origin = self.shared["agents.defaults.workspace"]
-            return self._beside(Setting(self.path(text), origin), agent)
+            common = Setting(self.path(text), origin)
+            if self.agents.is_newest and agent != self.agents.default:
+                return common._replace(value=common.value / agent)
+            return self._beside(common, agent)
         return self._beside(Setting(usual, _USUAL), agent) if usual.is_dir() else None
 
     def _follows_named(self, agent: str) -> bool:

@@ -29,6 +29,8 @@ from memline.shared.errors import ConfigError
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1
 
+_BYTES = r"(\d{1,9}(?:\.\d{1,9})?)\s*(k|m|g)?b?"
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _DURATION = r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d)?"
 _MINUTES = {"ms": 1 / 60_000, "s": 1 / 60, "m": 1.0, "h": 60.0, "d": 1440.0}
 
@@ -203,6 +205,14 @@ def minutes(duration: object) -> float | None:
     return float(match[1]) * _MINUTES[match[2] or "m"] if match else None
 
 
+def size(raw: object) -> int | None:
+    """Return the bytes of `512kb`, `2mb` or a bare number; None for anything else, and what is too large."""
+    is_size = isinstance(raw, str | int | float) and not isinstance(raw, bool)
+    match = re.fullmatch(_BYTES, str(raw).strip().lower()) if is_size else None
+    found = round(float(match[1]) * _UNITS[match[2] or ""]) if match else HIGHEST + 1
+    return found if found <= HIGHEST else None
+
+
 def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
     """Return the value in the type of its key, None when it does not fit; and what is allowed, in words."""
     choices = limits.get("choices", ())
@@ -222,6 +232,8 @@ def fit(raw: Any, kind: str, limits: Mapping[str, Any]) -> tuple[Any, str]:
             near = max(low, min(raw, high))
             fits = near == raw or limits.get("clamp")
             return (int(near) if kind == "int" else float(near)) if fits else None, allowed
+        case "Bytes":
+            return size(raw), "a number of bytes, or a text such as 512kb or 2mb"
         case "Duration":
             return minutes(raw), "minutes, or a text such as 90s, 5m or 1h"
         case "str":

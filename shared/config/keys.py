@@ -20,6 +20,9 @@ REFUSE, WARN, WARN_IF_NEAR, IGNORE = "refuse", "warn", "warn-if-near", "ignore"
 #: Minutes; in the file a number of minutes, or a text with a unit: `90s`, `5m`, `1h`.
 Duration = float
 
+#: Bytes; in the file a number of them, or a text with a unit: `512kb`, `2mb`.
+Bytes = int
+
 
 class Setting(NamedTuple):
     """A value and where it comes from: `<file>: <path>`, a variable, an option, or `default`."""

@@ -1,7 +1,7 @@
 """Read the configuration: file, environment and options become the settings of all agents.
 
 From the weakest to the strongest: defaults, `memory.qmd`, the old place `memorySearch`,
-`agents.defaults.memorySearch`, the agent's own `memorySearch`, environment variables, options.
+`agents.defaults.memorySearch`, `memory.search`, the agent's own block, environment variables, options.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, values
 from memline.shared.config.layers import adjust, expand_references, merge
+from memline.shared.config.openclaw_newest import read_search
 from memline.shared.errors import ConfigError
 
 #: Variables that win over a key of the file.
@@ -145,7 +146,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     if chosen and not agents.is_listed and not options.new_agent:
         _check_known(context, chosen)
     check_index_paths(context, issues)
-    openclaw.warn_of_other_places(raw)
+    openclaw.warn_of_includes(raw)
     return Loaded(
         settings=schema.Settings(
             agents=Agents(context),
@@ -251,6 +252,8 @@ def _merge_memory(
         if "memorySearch" in block:
             at = raw.at(place)
             layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, issues=raw.issues))
+    if "search" in (memory := raw.get("memory")):
+        layers.append(read_search(raw, memory["search"], at=raw.at("memory.search")))
     merged: dict[str, Mapping[str, Setting]] = {}
     own: dict[str, Mapping[str, Setting]] = {
         "": {},

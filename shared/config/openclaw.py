@@ -10,6 +10,7 @@ from typing import Any
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.keys import Setting
 from memline.shared.config.layers import expand_references
+from memline.shared.config.openclaw_newest import secret
 from memline.shared.config.schema import ChatMatch, ChatRule, ChatScope, ExtraPath, ProviderEntry, Qmd
 from memline.shared.providers import PROVIDERS
 
@@ -87,10 +88,8 @@ def read_providers(raw: RawConfig) -> dict[str, dict[str, Setting]]:
         at = raw.at(f"models.providers.{name}")
         issues = raw.issues if name in USED_PROVIDERS else Issues()
         if isinstance(entry, dict) and isinstance(entry.get("apiKey"), dict):
-            issues.warn(
-                f"{at}.apiKey: a reference to a secret store is not read; the environment's key counts"
-            )
-            entry = {key: value for key, value in entry.items() if key != "apiKey"}
+            key = secret(entry["apiKey"], f"{at}.apiKey", issues)
+            entry = {name: value for name, value in {**entry, "apiKey": key}.items() if value is not None}
         settings = check_block(ProviderEntry, entry, at=at, issues=issues)
         providers[name] = expand_references(ProviderEntry, settings, raw.env, issues, drop=True)
     return providers
@@ -112,12 +111,8 @@ def context_windows(raw: RawConfig) -> dict[str, int]:
     return windows
 
 
-def warn_of_other_places(raw: RawConfig) -> None:
-    """Warn of settings that newer versions of the original keep elsewhere."""
-    for block, path, advice in (
-        (raw.get("memory"), "memory.search", "not read, move it to agents.defaults.memorySearch"),
-        (raw.get("agents"), "agents.entries", "not read, move it to agents.list"),
-        (raw.content, "$include", "not followed, put the keys that Memline reads into this file"),
-    ):
-        if path.rpartition(".")[2] in block:
-            raw.issues.warn(f"{raw.at(path)}: {advice}")
+def warn_of_includes(raw: RawConfig) -> None:
+    """Warn of settings that the original keeps in other files."""
+    if "$include" in raw.content:
+        advice = "not followed, put the keys that Memline reads into this file"
+        raw.issues.warn(f"{raw.at('$include')}: {advice}")

@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, Duration, key
+from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, Bytes, Duration, key
 from memline.shared.providers import PROVIDERS
 
 FALLBACKS = (*PROVIDERS, "none")
@@ -237,7 +237,7 @@ class MemoryFlush(Block):
 
     enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
     soft_threshold_tokens: int = key(4000, low=0, doc="a session is flushed this far before the reserve")
-    force_flush_transcript_bytes: int = key(2_097_152, low=0, doc="bytes after a compaction; 0: never")
+    force_flush_transcript_bytes: Bytes = key(2_097_152, doc="bytes after a compaction; 0: never")
     prompt: str = key("", doc="the request after the conversation; empty: Memline's own")
     system_prompt: str = key("", doc="the system prompt; empty: Memline's own")
     model: str = key("", doc="chat model, at a server that speaks OpenAI's protocol")

@@ -312,8 +312,6 @@ def test_a_problem_of_the_defaults_is_reported_once(home: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "key"),
     [
-        ({"memory": {"search": {}}}, "memory.search"),
-        ({"agents": {"entries": {}}}, "agents.entries"),
         ({"$include": "x.json"}, "$include"),
         ({"queue": {"ulr": ""}}, "did you mean url"),
     ],
