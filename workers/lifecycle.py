@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -29,6 +30,7 @@ from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, send
+from memline.shared.systemd import Systemd
 from memline.workers.context import Context, use
 
 #: Roles that work on the index itself: they are of its home, and others may run on another host.
@@ -51,11 +53,22 @@ SHUTDOWN_MS = 15_000
 #: Milliseconds an idle thread sleeps before it looks whether it should stop.
 IDLE_CHECK_MS = 1_000
 
+#: Seconds within which the consumer of a queue looks for a message, also while Redis is away; and those that
+#: no message takes. Past them the process hangs: systemd is told nothing any more, and starts it again.
+MAX_LOOK_S = 60.0
+MAX_MESSAGE_S = 3_600.0
+
 #: Seconds between two tries of a second store process to become the only one.
 LOCK_EVERY_S = 0.5
 
 
-def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event) -> None:
+def run(
+    settings: Settings,
+    threads_of: Mapping[str, int],
+    stop: threading.Event,
+    *,
+    systemd: Systemd | None = None,
+) -> None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
 
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
@@ -64,7 +77,7 @@ def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event
     # redis takes 45 ms to import, which the workers of one process never need.
     from memline.shared.queue.redis_broker import FailMessages, SkipRevoked
 
-    url = settings.queue.address
+    url, systemd = settings.queue.address, systemd or Systemd()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = Heartbeat()
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
@@ -81,7 +94,9 @@ def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event
     )
     use(context)
     declare_actors(threads_of)
-    with only_store(settings.home, stop) if "store" in threads_of else nullcontext():
+    # One that waits for its turn is ready too, else its start fails after some time.
+    systemd.ready()
+    with only_store(settings.home, stop, systemd) if "store" in threads_of else nullcontext():
         if stop.is_set():
             return
         if "store" in threads_of:
@@ -94,7 +109,12 @@ def run(settings: Settings, threads_of: Mapping[str, int], stop: threading.Event
             for agent in settings.agents:
                 send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-        stop.wait()
+        while not stop.wait(systemd.every_s):
+            if reason := hangs(workers.values(), broker.looked_at, heartbeat):
+                Log("worker").error("worker.hangs", reason=reason)
+            else:
+                systemd.alive()
+        systemd.stopping()
         broker.stop_waiting(LAST_TRIES_S)
         heartbeat.stop(context.failure.message if context.failure else "")
         store = workers.pop("store", None)
@@ -128,6 +148,20 @@ def start(
     return workers
 
 
+def hangs(workers: Iterable[dramatiq.Worker], looked_at: Mapping[str, float], heartbeat: Heartbeat) -> str:
+    """Say why this process does no work any more; empty while it does, or waits for some or for Redis."""
+    for worker in workers:
+        for thread in (*worker.workers, *worker.consumers.values()):
+            if not thread.is_alive():
+                return f"the thread {thread.name} has ended"
+    now = time.monotonic()
+    for queue, looked in looked_at.items():
+        if now - looked > MAX_LOOK_S:
+            return f"nothing has looked for messages of {queue} for {now - looked:.0f} s"
+    taken_s = heartbeat.longest_s()
+    return f"a message has been worked on for {taken_s:.0f} s" if taken_s > MAX_MESSAGE_S else ""
+
+
 def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> None:
     """Stop workers at the same time; `store` comes later, so that what the others bring is stored."""
     with ThreadPoolExecutor(max_workers=len(QUEUES)) as pool:
@@ -136,7 +170,7 @@ def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> Non
 
 
 @contextmanager
-def only_store(home: Path, stop: threading.Event) -> Iterator[None]:
+def only_store(home: Path, stop: threading.Event, systemd: Systemd) -> Iterator[None]:
     """Wait until this process is the only one that dispatches the indexes of a home, or `stop` is set."""
     path = home / "store.lock"
     try:
@@ -154,6 +188,7 @@ def only_store(home: Path, stop: threading.Event) -> Iterator[None]:
                 if not is_told:
                     Log("store").warning("store.waits", holder=lock.read().strip(), lock=str(path))
                     is_told = True
+                systemd.alive()
                 stop.wait(LOCK_EVERY_S)
                 continue
             lock.truncate()

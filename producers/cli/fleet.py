@@ -36,16 +36,25 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     settings, options, tell = invocation.settings, invocation.options, partial(echo, err=True)
     names = {"config": environment.CONFIG, "home": environment.HOME, "workspace": environment.WORKSPACE}
     chosen = {variable: getattr(options, name) for name, variable in names.items()}
-    variables = {**os.environ, **{name: str(path) for name, path in chosen.items() if path is not None}}
+    variables = environment.without_systemd(os.environ)
+    variables |= {name: str(path) for name, path in chosen.items() if path is not None}
     url = settings.queue.url
     name = settings.queue.name or environment.fleet_name(settings.home)
     with stop_event() as stop, nullcontext() if url else supervisor.private_redis(settings.home) as redis:
         if redis is not None:
             url = redis.url
             tell(f"memline: other commands reach this fleet with {environment.QUEUE_URL}={url}")
-        variables[environment.QUEUE_URL] = url
+        variables = environment.with_secret(variables, environment.QUEUE_URL, url)
         processes = supervisor.commands(invocation.enabled_agents(), with_api=api)
-        is_good = supervisor.run(processes, variables, stop=stop, tell=tell, redis=redis, fleet=name)
+        is_good = supervisor.run(
+            processes,
+            variables,
+            stop=stop,
+            tell=tell,
+            redis=redis,
+            fleet=name,
+            systemd=invocation.systemd(),
+        )
     return 0 if is_good else 1
 
 

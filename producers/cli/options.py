@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
+    from memline.shared.systemd import Systemd
 
 #: Where a click context keeps the global options of the command line.
 _META_KEY = "memline.options"
@@ -92,6 +93,13 @@ class Invocation:
             return f"memline {''.join(words)}{match[1]}"
 
         return _COMMAND.sub(fill, text)
+
+    def systemd(self) -> Systemd:
+        """Return what tells systemd how this process is doing, where it was started by that."""
+        from memline.shared.config import environment
+        from memline.shared.systemd import Systemd
+
+        return Systemd(*environment.systemd())
 
     def log(self, *, default_level: str = "WARNING") -> None:
         """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""

@@ -73,7 +73,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     with closing(tools), stop_event() as stop, listen(wanted) as opened:
         api = Api(tools, wanted, default_agent=default if default in agents else agents[0])
         click.echo(f"memline: {url_of(opened)} (MCP at /mcp)", err=True)
-        run(api.app, opened, stop)
+        run(api.app, opened, stop, systemd=invocation.systemd())
 
 
 #: The usual one of Prometheus exporters inside applications.
@@ -100,4 +100,4 @@ def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
         return
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
         click.echo(f"memline: metrics at {url}", err=True)
-        stop.wait()
+        invocation.systemd().run_until(stop)

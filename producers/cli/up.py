@@ -21,7 +21,8 @@ def up(invocation: Invocation) -> None:
     for agent in agents:
         fetch_model(agent)
     with stop_event() as stop:
-        run(invocation.settings, agents, stop=stop, on_note=partial(echo, err=True))
+        note = partial(echo, err=True)
+        run(invocation.settings, agents, stop=stop, on_note=note, systemd=invocation.systemd())
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -38,4 +39,5 @@ def watch(invocation: Invocation) -> None:
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     with stop_event() as stop:
-        follow(invocation.settings, invocation.enabled_agents(), stop=stop)
+        agents = invocation.enabled_agents()
+        follow(invocation.settings, agents, stop=stop, systemd=invocation.systemd())

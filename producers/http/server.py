@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from memline.producers.http.responses import error_response
 from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.systemd import Systemd
 
 #: Connections at a time; more are answered 503.
 MAX_CONNECTIONS = 512
@@ -89,7 +90,9 @@ def url_of(opened: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
+def run(
+    app: ASGIApp, opened: socket.socket, stop: threading.Event, *, systemd: Systemd | None = None
+) -> None:
     """Serve until `stop` is set, then end after the running requests.
 
     Raises MemlineError for a uvicorn whose inside is not the one that the time limit of heads builds on.
@@ -114,7 +117,7 @@ def run(app: ASGIApp, opened: socket.socket, stop: threading.Event) -> None:
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
-    _Server(config, stop).run(sockets=[opened])
+    _Server(config, stop, systemd or Systemd()).run(sockets=[opened])
 
 
 #: What `_HeadTimeoutProtocol` overrides; uvicorn promises none of it.
@@ -151,14 +154,24 @@ def _head_bytes(scope: Scope) -> int:
 
 
 class _Server(uvicorn.Server):
-    """End when the event is set; signals belong to the command."""
+    """End when the event is set, and tell systemd; signals belong to the command."""
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stop: threading.Event, systemd: Systemd) -> None:
         super().__init__(config)
         self._stop = stop
+        self._systemd = systemd
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._systemd.ready()
 
     async def on_tick(self, counter: int) -> bool:
+        self._systemd.alive()
         return self._stop.is_set() or await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._systemd.stopping()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -26,6 +26,7 @@ from memline.shared.errors import QueueError
 from memline.shared.flush import plan as flush_plan
 from memline.shared.queue import redis_client
 from memline.shared.queue.routes import QUEUES
+from memline.shared.systemd import Systemd
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
 END_S = 20.0
@@ -74,6 +75,7 @@ def run(
     tell: Callable[[str], None],
     redis: PrivateRedis | None = None,
     fleet: str = "",
+    systemd: Systemd | None = None,
 ) -> bool:
     """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
 
@@ -101,8 +103,12 @@ def run(
             readers[-1].start()
         # Workers wait for a Redis that is away, and this one does not come back.
         watched = children | ({"redis": redis.process} if redis else {})
+        systemd = systemd or Systemd()
+        systemd.ready()
         while ended is None and not stop.wait(LOOK_EVERY_S):
+            systemd.alive()
             ended = next((name for name, child in watched.items() if child.poll() is not None), None)
+        systemd.stopping()
         if ended is not None:
             tell(f"{ended} ended with status {watched[ended].returncode}; the others are ended too")
     finally:

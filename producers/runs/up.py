@@ -17,30 +17,47 @@ from memline.shared.errors import IndexCorrupt
 from memline.shared.index.driver import file_id, move_aside
 from memline.shared.logs import Log
 from memline.shared.queue import broker
+from memline.shared.systemd import Systemd
 
 Note = Callable[[str], None]
 
 
-def watch(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.Event) -> None:
+def watch(
+    settings: Settings,
+    agents: Sequence[AgentSettings],
+    *,
+    stop: threading.Event,
+    systemd: Systemd | None = None,
+) -> None:
     """Follow the files of `agents` and put changes on the queue until `stop` is set.
 
     Raises QueueError when the queue cannot be used at the start.
     """
     broker.on_redis(settings.queue.address)
-    errors = LoopErrors()
+    errors, systemd = LoopErrors(), systemd or Systemd()
     flushes = FlushProducer(agents, errors=errors)
     with (
         QmdUpdates(agents) as qmd,
         Follower(agents, errors=errors, on_change=qmd.changed) as follow,
     ):
         follow.log_modes()
+        systemd.ready()
         while not stop.wait(TICK_S):
+            systemd.alive()
             follow.tick()
             flushes.tick()
             qmd.tick()
+        systemd.stopping()
 
 
-def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.Event, on_note: Note) -> None:
+def run(
+    settings: Settings,
+    agents: Sequence[AgentSettings],
+    *,
+    stop: threading.Event,
+    on_note: Note,
+    systemd: Systemd | None = None,
+) -> None:
     """Follow the files of `agents` and do the work in this process until `stop` is set.
 
     A damaged index is moved aside and built again. Raises what keeps it from starting.
@@ -48,7 +65,7 @@ def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.
     while not stop.is_set():
         found = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
-            _run(settings, agents, stop, on_note)
+            _run(settings, agents, stop, on_note, systemd or Systemd())
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:
@@ -60,7 +77,13 @@ def run(settings: Settings, agents: Sequence[AgentSettings], *, stop: threading.
             on_note(f"{error.message}; {then} is built again from the files.")
 
 
-def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Event, on_note: Note) -> None:
+def _run(
+    settings: Settings,
+    agents: Sequence[AgentSettings],
+    stop: threading.Event,
+    on_note: Note,
+    systemd: Systemd,
+) -> None:
     log, errors, logged = Log("up"), LoopErrors(), ""
     for agent in agents:
         choice = prepare(agent, is_asked=False).choice
@@ -78,7 +101,9 @@ def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Ev
             on_note(line)
         for agent in agents:
             workers.wake(agent.agent)
+        systemd.ready()
         while not stop.wait(TICK_S):
+            systemd.alive()
             follow.tick()
             flushes.tick()
             qmd.tick()
@@ -88,3 +113,4 @@ def _run(settings: Settings, agents: Sequence[AgentSettings], stop: threading.Ev
             if fault is not None and str(fault) != logged:
                 logged = str(fault)
                 log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))
+        systemd.stopping()

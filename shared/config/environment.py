@@ -29,6 +29,12 @@ LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
 HF_URL = "MEMLINE_HF_URL"
 SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
 
+#: At the end of the name of a variable with a secret: the file that holds it.
+_FILE = "_FILE"
+
+#: Bytes of such a file at most; keys have tens of them.
+_MAX_SECRET_BYTES = 16_384
+
 #: Hugging Face's own variable for a mirror.
 HF_ENDPOINT = "HF_ENDPOINT"
 
@@ -66,6 +72,41 @@ def value(env: Environment, name: str) -> str:
     return env.get(name, "").strip()
 
 
+def secret(env: Environment, name: str) -> str:
+    """Return the variable, or the text of the file that `<name>_FILE` names, without surrounding blanks.
+
+    Containers, Kubernetes and systemd hand secrets over as files, which a list of processes does not show.
+    Raises ConfigError when the file cannot be read or holds no single line, or both are set.
+    """
+    text, file = value(env, name), value(env, name + _FILE)
+    if not file:
+        return text
+    if text:
+        raise ConfigError(f"{name} and {name}{_FILE} are both set", hint=f"unset {name}{_FILE}, or {name}")
+    try:
+        with Path(file).open("rb") as opened:
+            read = opened.read(_MAX_SECRET_BYTES + 1).decode().strip()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{name}{_FILE}: cannot read {file}: {reason}", hint=f"cat {file}") from None
+    if not read or len(read) > _MAX_SECRET_BYTES or not read.isprintable():
+        # Never quoted: it may be the wrong file, with other secrets.
+        raise ConfigError(
+            f"{name}{_FILE}: {file} does not hold one line of text", hint=f"write the value of {name} into it"
+        )
+    return read
+
+
+def with_secret(env: Environment, name: str, text: str) -> dict[str, str]:
+    """Copy the environment with this value of a secret, in the place of the variable and of its file."""
+    return {key: each for key, each in env.items() if key != name + _FILE} | {name: text}
+
+
+def secret_name(env: Environment, name: str) -> str:
+    """Return which variable has this secret: itself, or the one that names its file; empty for none."""
+    return next((each for each in (name, name + _FILE) if name and value(env, each)), "")
+
+
 def user_home(env: Environment) -> Path:
     """Return the user's home directory."""
     # Without HOME (some services) the user database knows it.
@@ -80,6 +121,22 @@ def for_programs(env: Environment) -> dict[str, str]:
         # Replaced for qmd by its own home; there it says where the user's own cache is.
         "XDG_CACHE_HOME": caches if caches.startswith("/") else str(user_home(env) / ".cache"),
     }
+
+
+def systemd(env: Environment = os.environ) -> tuple[str, float | None]:
+    """Return the socket of systemd, and the seconds between two pings that it allows, for `shared.systemd`.
+
+    Both are for the process that systemd started alone; see `without_systemd`.
+    """
+    microseconds, pid = (value(env, name) for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
+    is_ours = not pid or pid == str(os.getpid())
+    watchdog_s = int(microseconds) / 1e6 if microseconds.isdecimal() and is_ours else None
+    return value(env, "NOTIFY_SOCKET"), watchdog_s
+
+
+def without_systemd(env: Environment) -> dict[str, str]:
+    """Copy the environment for a child, which does not speak to systemd."""
+    return {name: env[name] for name in env if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")}
 
 
 def fleet_name(home: Path) -> str:
@@ -110,14 +167,18 @@ def state_dir(env: Environment) -> Path:
 
 
 def provider_keys(env: Environment) -> dict[str, str]:
-    """Return the keys that are set, by provider."""
-    named = {provider: provider_key_name(env, provider) for provider in PROVIDER_KEYS}
-    return {provider: value(env, name) for provider, name in named.items() if name}
+    """Return the keys that are set, by provider. Raises ConfigError as `secret` does."""
+    found = {provider: _first_key(env, provider) for provider in PROVIDER_KEYS}
+    return {provider: secret(env, name) for provider, name in found.items() if name}
 
 
 def provider_key_name(env: Environment, provider: str) -> str:
-    """Return the variable that holds the key of this provider; empty when none is set."""
-    return next((name for name in PROVIDER_KEYS[provider] if value(env, name)), "")
+    """Return the variable that has the key of this provider, or its file; empty when none is set."""
+    return secret_name(env, _first_key(env, provider))
+
+
+def _first_key(env: Environment, provider: str) -> str:
+    return next((name for name in PROVIDER_KEYS[provider] if secret_name(env, name)), "")
 
 
 def expand(text: str, env: Environment, missing: list[str]) -> str:
@@ -126,7 +187,7 @@ def expand(text: str, env: Environment, missing: list[str]) -> str:
     def replace(match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
-        found = value(env, match[2])
+        found = secret(env, match[2])
         if not found:
             missing.append(match[2])
         return found

@@ -181,8 +181,8 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
         settings["memory.scope"] = Setting(schema.ChatScope(default="deny"), raw.at("memory.scope"))
     settings = expand_references(schema.ConfigFile, settings, env, issues)
     for path, variable in _VARIABLES.items():
-        if text := environment.value(env, variable):
-            settings[path] = Setting(text, variable)
+        if text := environment.secret(env, variable):
+            settings[path] = Setting(text, environment.secret_name(env, variable))
     url, origin = settings.get("queue.url", ("", ""))
     if url and not url.startswith(("redis://", "rediss://", "unix://")):
         issues.problem(

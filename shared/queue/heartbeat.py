@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -44,9 +44,10 @@ class Heartbeat(Middleware):
         #: Finished messages that Redis has not been told of yet, by queue; `+=` under the interpreter lock
         #: may lose one in a race, which a rate can bear.
         self._done: Counter[str] = Counter()
-        self._working = threading.local()
+        #: Thread -> when it began with the message it works on (monotonic seconds).
+        self._since: dict[int, float] = {}
         #: By thread, so that no two of them add to one number.
-        self._busy_s: Counter[int] = Counter()
+        self._busy_s: defaultdict[int, float] = defaultdict(float)
         self._failure = ""
 
     def start(self, url: str, worker_id: str, threads_of: Mapping[str, int]) -> None:
@@ -62,15 +63,26 @@ class Heartbeat(Middleware):
         if self._thread is not None:
             self._thread.join()
 
+    def longest_s(self) -> float:
+        """Return for how many seconds the message has been worked on that takes longest."""
+        now = time.monotonic()
+        return max((now - since for since in list(self._since.values())), default=0.0)
+
     def before_process_message(self, broker: Any, message: Any) -> None:
-        self._working.since = time.monotonic()
+        self._since[threading.get_ident()] = time.monotonic()
 
     def after_process_message(
         self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
     ) -> None:
-        self._busy_s[threading.get_ident()] += time.monotonic() - self._working.since
+        thread = threading.get_ident()
+        # Not begun where another middleware refused it.
+        if since := self._since.pop(thread, None):
+            self._busy_s[thread] += time.monotonic() - since
         if exception is None:
             self._done[message.queue_name] += 1
+
+    def after_skip_message(self, broker: Any, message: Any) -> None:
+        self._since.pop(threading.get_ident(), None)
 
     def _run(self, url: str, worker_id: str, threads_of: Mapping[str, int]) -> None:
         started = time.time()

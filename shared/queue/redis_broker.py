@@ -140,6 +140,8 @@ class FleetBroker(RedisBroker):
         self.is_stopping = False
         #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
         self.taken_ids: dict[str, set[str]] = defaultdict(set)
+        #: Queue -> when its consumer looked for a message last (monotonic seconds), also in vain.
+        self.looked_at: dict[str, float] = {}
         self.scripts["dispatch"] = self.client.register_script(script.replace(_CALLERS_CLOCK, _SERVERS_CLOCK))
         self._enqueue: Callable[..., Any] = self.client.register_script(_ENQUEUE)
         self._put_back: Callable[..., Any] = self.client.register_script(_PUT_BACK)
@@ -260,6 +262,7 @@ class BlockingConsumer(_RedisConsumer):
         Every error of Redis is one of the connection to dramatiq: it waits and begins anew. Other errors it
         takes for bugs, and forgets the message.
         """
+        self.broker.looked_at[self.queue_name] = time.monotonic()
         try:
             while self.message_cache or self._fetch():
                 message = self._decoded(self.message_cache.pop(0))

@@ -123,9 +123,11 @@ def test_a_fleet_without_a_queue_runs_on_a_redis_of_its_own_and_ends_in_order(
 
 
 def test_when_one_process_dies_the_others_end_and_the_status_says_so(
-    notes: Place, redis_server: RedisServer
+    notes: Place, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    with running_fleet(notes, env={"MEMLINE_QUEUE_URL": redis_server.url}) as fleet:
+    (tmp_path / "url").write_text(redis_server.url)
+    with running_fleet(notes, env={"MEMLINE_QUEUE_URL_FILE": str(tmp_path / "url")}) as fleet:
+        fleet.url = redis_server.url
         pids = wait_for_roles(fleet, "store", "embed", "chunk", "query")
         os.kill(pids["embed"], signal.SIGKILL)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from memline.shared.config import environment
@@ -41,3 +43,44 @@ def test_a_log_option_that_does_not_exist_is_an_error(env: dict[str, str]) -> No
         environment.log_options(env)
 
     assert next(iter(env)) in caught.value.message
+
+
+def test_a_secret_is_read_from_the_file_that_its_variable_names(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-1\n")
+    env = {"OPENAI_API_KEY_FILE": str(tmp_path / "key"), "OPENAI_API_KEY": ""}
+    missing: list[str] = []
+
+    assert environment.provider_keys(env) == {"openai": "sk-1"}
+    assert environment.provider_key_name(env, "openai") == "OPENAI_API_KEY_FILE"
+    assert environment.expand("${OPENAI_API_KEY}!", env, missing) == "sk-1!"
+    assert missing == []
+
+
+def test_a_secret_that_is_set_twice_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk-1")
+
+    with pytest.raises(ConfigError, match=r"^A and A_FILE are both set$"):
+        environment.secret({"A": "sk-2", "A_FILE": str(tmp_path / "key")}, "A")
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"one\ntwo", b"\0", b"a" * 20_000, b"\xff\xfe"])
+def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(
+    content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_bytes(content)
+
+    with pytest.raises(ConfigError, match=r"^A_FILE: .*(one line of text|it is no text)$") as caught:
+        environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
+
+    assert "two" not in f"{caught.value.message} {caught.value.hint}"
+
+
+def test_a_file_that_is_missing_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"A_FILE: cannot read .*/key: No such file or directory"):
+        environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
+
+
+def test_a_value_takes_the_place_of_a_variable_and_of_its_file() -> None:
+    env = {"A": "", "A_FILE": "/key", "B": "1"}
+
+    assert environment.with_secret(env, "A", "x") == {"A": "x", "B": "1"}

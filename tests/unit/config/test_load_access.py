@@ -139,3 +139,11 @@ def test_a_server_that_is_not_understood_is_a_problem(read: Reader, serve: Any, 
 
     assert said in problems(loaded)
     assert "same-for-both" not in problems(loaded)
+
+
+def test_the_token_comes_from_a_file_too_and_is_shown_with_its_variable(read: Reader, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of-the-secret\n")
+    loaded = read({"serve": {"token": "of-the-file"}}, MEMLINE_SERVE_TOKEN_FILE=str(tmp_path / "token"))
+
+    assert loaded.settings.serve.token == "of-the-secret"
+    assert shown_for_all(loaded)["serve.token"].origin == "MEMLINE_SERVE_TOKEN_FILE"

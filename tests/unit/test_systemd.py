@@ -1,0 +1,164 @@
+"""What systemd is told, and that a loop that hangs says nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import dramatiq
+import pytest
+
+from memline.producers.runs import up
+from memline.producers.watching.follow import Follower
+from memline.shared.config import environment
+from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.systemd import Systemd
+from memline.workers import lifecycle
+from memline.workers.lifecycle import hangs
+from tests.support.notify_socket import TIMEOUT_S, NotifySocket, notify_socket
+from tests.support.workspace import Place
+
+
+def speaker(heard: NotifySocket) -> Systemd:
+    return Systemd(*environment.systemd(heard.variables))
+
+
+def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path: Path) -> None:
+    with notify_socket(tmp_path, watchdog_s=3_600) as heard:
+        systemd = speaker(heard)
+        for _ in range(3):
+            systemd.alive()
+        systemd.stopping()
+
+        assert heard.until("STOPPING=1") == ["WATCHDOG=1"]
+
+
+def test_without_a_watchdog_there_are_no_pings(tmp_path: Path) -> None:
+    with notify_socket(tmp_path) as heard:
+        systemd = Systemd(heard.variables["NOTIFY_SOCKET"])
+        systemd.ready()
+        systemd.alive()
+        systemd.stopping()
+
+        assert (heard.next(), heard.next()) == ("READY=1", "STOPPING=1")
+
+
+def test_what_systemd_does_not_hear_holds_up_nothing(tmp_path: Path) -> None:
+    Systemd(str(tmp_path / "gone")).ready()
+    with notify_socket(tmp_path) as heard:
+        systemd = speaker(heard)
+        # More than a socket keeps that is not read.
+        for _ in range(10_000):
+            systemd.ready()
+
+        assert heard.next() == "READY=1"
+
+
+def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
+    name = f"memline-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(f"\0{name}")
+        opened.settimeout(TIMEOUT_S)
+        Systemd(f"@{name}").ready()
+
+        assert opened.recv(100) == b"READY=1"
+
+
+@pytest.mark.parametrize(("other", "watchdog_s"), [(None, 30.0), (0, 30.0), (1, None)])
+def test_the_watchdog_is_of_the_process_that_systemd_started(
+    other: int | None, watchdog_s: float | None
+) -> None:
+    pid = "" if other is None else str(os.getpid() + other)
+    env = {"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": pid, "A": "1"}
+
+    assert environment.systemd(env) == ("/s", watchdog_s)
+    assert environment.without_systemd(env) == {"A": "1"}
+
+
+def test_a_loop_that_hangs_sends_no_pings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(folder=tmp_path / "user")
+    stop, hung, go_on = threading.Event(), threading.Event(), threading.Event()
+    rounds = 0
+
+    def tick(_: Follower) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 4:
+            hung.set()
+            go_on.wait()
+
+    with notify_socket(tmp_path, watchdog_s=0.1) as heard:
+        arguments = {"stop": stop, "on_note": lambda _: None, "systemd": speaker(heard)}
+        monkeypatch.setattr(Follower, "tick", tick)
+        thread = threading.Thread(target=up.run, args=(place.settings, [place.agent]), kwargs=arguments)
+        thread.start()
+        try:
+            heard.until("READY=1")
+            assert hung.wait(TIMEOUT_S)
+            while heard.next(0.5):
+                pass
+            # What came until now was said before the loop hung; a thread of its own would go on.
+            assert heard.next(1) == ""
+        finally:
+            stop.set()
+            go_on.set()
+            thread.join()
+
+        assert heard.until("STOPPING=1")[:1] in ([], ["WATCHDOG=1"])
+
+
+class Thread:
+    name = "Thread-1"
+
+    def __init__(self, is_running: bool = True) -> None:
+        self.is_alive = lambda: is_running
+
+
+class Worker:
+    """As much of dramatiq's as is looked at."""
+
+    def __init__(self, *workers: Thread) -> None:
+        self.workers = workers
+        self.consumers = {"store": Thread()}
+
+
+def reason(
+    worker: Worker | None = None, looked_at: float = float("inf"), heartbeat: Heartbeat | None = None
+) -> str:
+    workers = [cast(dramatiq.Worker, worker or Worker(Thread()))]
+    return hangs(workers, {"store": looked_at}, heartbeat or Heartbeat())
+
+
+def test_a_worker_hangs_when_a_thread_has_ended_or_nothing_looks_for_messages() -> None:
+    assert reason() == ""
+    assert reason(Worker(Thread(), Thread(is_running=False))) == "the thread Thread-1 has ended"
+    assert "nothing has looked for messages of store" in reason(looked_at=-1e6)
+
+
+def test_a_worker_hangs_when_a_message_takes_longer_than_any_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat = Heartbeat()
+    message = cast(dramatiq.Message[None], None)
+
+    heartbeat.before_process_message(None, message)
+    assert reason(heartbeat=heartbeat) == ""
+    monkeypatch.setattr(lifecycle, "MAX_MESSAGE_S", -1.0)
+    assert reason(heartbeat=heartbeat) == "a message has been worked on for 0 s"
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_a_message_that_is_done_takes_no_time_any_more(is_skipped: bool) -> None:
+    heartbeat = Heartbeat()
+    message = cast(Any, SimpleNamespace(queue_name="store"))
+
+    heartbeat.before_process_message(None, message)
+    assert heartbeat.longest_s() > 0.0
+    if is_skipped:
+        heartbeat.after_skip_message(None, message)
+    else:
+        heartbeat.after_process_message(None, message)
+
+    assert heartbeat.longest_s() == 0.0
