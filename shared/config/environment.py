@@ -87,7 +87,7 @@ def secret(env: Environment, name: str) -> str:
         with Path(file).open("rb") as opened:
             read = opened.read(_MAX_SECRET_BYTES + 1).decode().strip()
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not valid text"
         raise ConfigError(f"{name}{_FILE}: cannot read {file}: {reason}", hint=f"cat {file}") from None
     if not read or len(read) > _MAX_SECRET_BYTES or not read.isprintable():
         # Never quoted: it may be the wrong file, with other secrets.

@@ -69,7 +69,7 @@ def test_a_file_without_one_line_of_text_is_an_error_that_quotes_none_of_it(
 ) -> None:
     (tmp_path / "key").write_bytes(content)
 
-    with pytest.raises(ConfigError, match=r"^A_FILE: .*(one line of text|it is no text)$") as caught:
+    with pytest.raises(ConfigError, match=r"^A_FILE: .*(one line of text|it is not valid text)$") as caught:
         environment.secret({"A_FILE": str(tmp_path / "key")}, "A")
 
     assert "two" not in f"{caught.value.message} {caught.value.hint}"
