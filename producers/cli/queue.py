@@ -279,6 +279,23 @@ def _dead_letters(
     return url, letters(url, match=match, first=first, count=count)
 
 
+@command("memline queue drain build-7:4211", parent=queue, json=True)
+@click.argument("worker", metavar="HOST:PID")
+def drain(invocation: Invocation, worker: str, as_json: bool) -> None:
+    """Ask a worker process to take no more messages, finish those in hand, and end with status 0.
+
+    A supervisor may start another one in its place; docs/fleet.md has more.
+    """
+    from memline.producers.reports.fleet_state import queue_url
+    from memline.shared.queue import worker_registry
+
+    found = worker_registry.drain(queue_url(invocation.settings), worker)
+    what = f"{'+'.join(found.queues)} worker {found.host}:{found.pid}"
+    print_result(
+        {"draining": found.to_json()}, as_json, [f"The {what} finishes what it has taken, and ends."]
+    )
+
+
 @command(
     "memline queue pause",
     "memline queue pause --agent work",
@@ -355,10 +372,15 @@ def _tables(report: dict[str, Any]) -> list[Any]:
     for each in report["queues"]:
         counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
         queues.add_row(each["name"], *counts, span(each["oldestSeconds"]), f"{each['ratePerMinute']:.0f}")
-    workers = Table("worker", "host", "pid", "version", "last seen", title="Workers")
+    workers = Table("worker", "host", "pid", "version", "busy", "memory", "last seen", title="Workers")
     for each in report["workers"]:
-        seen = f"{span(each['lastSeenSeconds'])} ago"
-        workers.add_row(each["role"], each["host"], str(each["pid"]), each["version"], seen)
+        seen = f"{span(each['lastSeenSeconds'])} ago{', drains' * each['draining']}"
+        busy = f"{each['threadsBusy']} of {each['threads']}"
+        if each["current"]:
+            busy += f", {each['current'][0]['actor']} for {span(each['current'][0]['ageSeconds'])}"
+        memory = f"{each['memoryBytes'] / 2**20:.0f} MiB" if each["memoryBytes"] else ""
+        cells = (each["role"], each["host"], str(each["pid"]), each["version"], busy, memory, seen)
+        workers.add_row(*map(printable, cells))
     return [queues, *map(printable, _backlog_lines(report)), workers]
 
 

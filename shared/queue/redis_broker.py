@@ -138,6 +138,8 @@ class FleetBroker(RedisBroker):
         self.retry = retry or RetryPolicy(url)
         #: The process is told to stop: nothing is waited for any more.
         self.is_stopping = False
+        #: No more messages are taken; those in hand are finished.
+        self.is_draining = False
         #: Queue -> ids of the messages this process has taken and not finished, of all its consumers.
         self.taken_ids: dict[str, set[str]] = defaultdict(set)
         #: Queue -> when its consumer looked for a message last (monotonic seconds), also in vain.
@@ -252,8 +254,9 @@ class BlockingConsumer(_RedisConsumer):
         self._has_room = threading.Event()
         self._taken_ids = broker.taken_ids[queue_name]
         self._next_reclaim = 0.0
-        # dramatiq's own delay queues stay empty.
-        self._next_retry = float("inf") if queue_name.endswith(".DQ") else 0.0
+        # dramatiq's own delay queues stay empty: to look there is a heartbeat and nothing else.
+        self._is_delay_queue = queue_name.endswith(".DQ")
+        self._next_retry = float("inf") if self._is_delay_queue else 0.0
         self._log = Log("queue", queue=queue_name)
 
     def __next__(self) -> MessageProxy | None:
@@ -308,7 +311,8 @@ class BlockingConsumer(_RedisConsumer):
             self.broker.retry_due(keys=[f"{self._list}.delayed", self._list, f"{self._list}.msgs"])
         self._has_room.clear()
         room = self.prefetch - self.outstanding_message_count
-        if room <= 0 or self.broker.is_stopping:
+        is_held = self.broker.is_draining and not self._is_delay_queue
+        if room <= 0 or self.broker.is_stopping or is_held:
             # Every thread has work and as much again waits here, or the process ends. The
             # heartbeat goes on through the consumer of the delay queue, which is never full.
             self._has_room.wait(self._block_s)

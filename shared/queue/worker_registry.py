@@ -5,6 +5,7 @@
 <fleet>:worker:<id>       string: its `WorkerInfo` in MessagePack              (gone after TTL_S)
 <fleet>:serving:<queue>   string, there while a worker takes messages from the queue
                                                                              (gone after TTL_S)
+<fleet>:drain:<id>        string, there when the worker is asked to end      (gone after DRAIN_TTL_S)
 <fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
 <fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memline.shared.errors import QueueError
+from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
 
 if TYPE_CHECKING:
@@ -27,8 +30,22 @@ TTL_S = 10
 #: Seconds that the failure of a worker is told.
 FAILURE_TTL_S = 600
 
+#: Seconds that a request to end is kept: one heartbeat is enough.
+DRAIN_TTL_S = 60
+
 #: Seconds counted together for the rate of a queue.
 BUCKET_S = 10
+
+
+class CurrentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a worker is working on."""
+
+    id: str
+    queue: str
+    actor: str
+    agent: str
+    #: Seconds since the epoch, by the worker's clock.
+    since: float
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +62,12 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_seen: float
     #: Seconds its threads have spent on messages since it started, all added up.
     busy_s: float
+    #: What its threads work on at this moment, the oldest first. Workers of 0.1 do not tell.
+    current: tuple[CurrentMessage, ...] = ()
+    #: Bytes of memory that it occupies; 0: not known.
+    rss_bytes: int = 0
+    #: It was asked to end: it takes no more messages, and finishes those in hand.
+    is_draining: bool = False
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -66,6 +89,19 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             "busySeconds": round(self.busy_s, 1),
             "started": self.started,
             "lastSeenSeconds": round(max(0.0, time.time() - self.last_seen), 1),
+            "threadsBusy": len(self.current),
+            "current": [
+                {
+                    "id": each.id,
+                    "queue": each.queue,
+                    "actor": each.actor,
+                    "agent": each.agent,
+                    "ageSeconds": round(max(0.0, self.last_seen - each.since), 1),
+                }
+                for each in self.current
+            ],
+            "memoryBytes": self.rss_bytes or None,
+            "draining": self.is_draining,
         }
 
 
@@ -85,7 +121,30 @@ def live_workers(client: Redis) -> list[WorkerInfo]:
 
 def threads_serving(client: Redis, queue: str) -> int:
     """Count the threads of all live worker processes that take messages from `queue`."""
-    return sum(worker.threads_of.get(queue, 0) for worker in live_workers(client))
+    alive = live_workers(client)
+    return sum(worker.threads_of.get(queue, 0) for worker in alive if not worker.is_draining)
+
+
+def drain(url: str, name: str) -> WorkerInfo:
+    """Ask a worker process to take no more messages, finish those in hand and end; returns which it is.
+
+    `name`: the beginning of its id, HOST:PID, or its pid. Raises QueueError when that means none, or several.
+    """
+    with redis_client.connected(url) as client:
+        alive = live_workers(client)
+        found = [each for each in alive if name and each.id.startswith(name)]
+        found = found or [each for each in alive if name in (f"{each.host}:{each.pid}", str(each.pid))]
+        if len(found) != 1:
+            known = ", ".join(f"{each.host}:{each.pid}" for each in alive) or "none"
+            count = f"{len(found)} workers are called" if found else "there is no worker"
+            raise QueueError(f"{count} {name[:80]!r}", hint=f"memline queue; alive: {known}")
+        client.set(drain_key(client, found[0].id), 1, ex=DRAIN_TTL_S)
+    return found[0]
+
+
+def drain_key(client: Redis, worker_id: str) -> str:
+    """Name the key that asks a worker process to end."""
+    return key(client, f"drain:{worker_id}")
 
 
 def is_served(client: Redis, queue: str) -> bool:

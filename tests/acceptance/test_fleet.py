@@ -256,6 +256,24 @@ def test_sigterm_that_reaches_a_group_twice_lets_running_requests_end_and_nothin
     assert_paid_once(provider)
 
 
+def test_a_worker_that_is_drained_finishes_what_it_has_and_takes_nothing_more(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer
+) -> None:
+    texts = write_notes(notes, 0, 60)
+    provider.control({"latency_ms": 500})
+    fleet.up()
+    fleet.until(lambda: len(provider.requests) > 3, "requests that are out")
+
+    asked = fleet.run("queue", "drain", str(fleet.pid("embed")), "--json")
+    status = fleet.ended("embed")
+    fleet.start("embed")
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the rest")
+
+    assert asked.json["draining"]["role"] == "embed"
+    assert status == 0 and "worker.drains" in fleet.log("embed")
+    assert_paid_once(provider)
+
+
 def test_a_third_signal_ends_a_worker_at_once(fleet: Fleet, notes: Place, provider: EmbeddingServer) -> None:
     write_notes(notes, 0, 4)
     provider.control({"latency_ms": 30_000})

@@ -41,7 +41,20 @@ REPORT: dict[str, Any] = {
         "models": [{"provider": "openai", "model": "small"}],
     },
     "workerFailure": None,
-    "workers": [{"role": "embed", "host": "one", "pid": 7, "version": "1", "lastSeenSeconds": 2.0}],
+    "workers": [
+        {
+            "role": "embed",
+            "host": "one",
+            "pid": 7,
+            "version": "1",
+            "lastSeenSeconds": 2.0,
+            "threads": 4,
+            "threadsBusy": 1,
+            "current": [{"actor": "embed_texts", "ageSeconds": 3.0}],
+            "memoryBytes": 52_428_800,
+            "draining": True,
+        }
+    ],
     "providers": [
         {
             "name": "openai",
@@ -89,6 +102,7 @@ def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> No
 
     assert "Backlog: 7 files to read, 9 wanted, 4 leased, 1 failed, 2 paused, about 13 s left" in shown
     assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
+    assert "embed_texts" in shown and "50 MiB" in shown and "drains" in shown
     assert "Provider openai (main): paused, no quota (try: memline queue resume)" in shown
     assert json.loads(output(capsys, "queue", "--json")) == REPORT
 
