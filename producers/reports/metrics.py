@@ -129,6 +129,7 @@ class FleetCollector(Collector):
         self._add("vectors_cached_total", state["cachedTotal"], agent=agent)
         self._add("ceiling_reached", int(state["ceiling"] is not None), agent=agent)
         self._add("requests_out", state["requestsOut"], agent=agent)
+        self._add_jobs(agent, state)
         for provider in state["providers"]:
             labels = {"agent": agent, "provider": provider["name"]}
             for each in provider["modes"]:
@@ -137,6 +138,16 @@ class FleetCollector(Collector):
             self._add("provider_paused", int(provider["state"] == "paused"), **labels)
             self._add("provider_failures", provider["failures"], **labels)
             self._add("provider_hold_seconds", cooldown_s, **labels)
+
+    def _add_jobs(self, agent: str, state: dict[str, Any]) -> None:
+        for name, count in state["jobCounts"].items():
+            self._add("jobs", count, agent=agent, state=name)
+        running = [job for job in state["jobs"] if job["state"] == "running"]
+        oldest_s = max((time.time() - job["createdAt"] for job in running), default=0.0)
+        self._add("job_oldest_seconds", max(oldest_s, 0.0), agent=agent)
+        self._add("job_texts_left", sum(job["texts"]["left"] for job in running), agent=agent)
+        files_left = sum(job["files"]["total"] - job["files"]["done"] for job in running)
+        self._add("job_files_left", files_left, agent=agent)
 
     def _files_behind(self, agent: AgentSettings) -> int:
         scanned_at, count = self._behind.get(agent.agent, (-SCAN_EVERY_S, 0))

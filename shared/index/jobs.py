@@ -146,6 +146,12 @@ def open_jobs(connection: Connection) -> list[Job]:
     return _rows(connection, "WHERE ended_at = 0 ORDER BY id")
 
 
+def count_by_state(connection: Connection) -> dict[str, int]:
+    """Count the jobs of each state, those that ended as far as they are kept."""
+    counts = dict.fromkeys((RUNNING, PAUSED, CANCELLED, DONE), 0)
+    return counts | dict(connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
+
+
 def latest(connection: Connection, limit: int) -> list[Job]:
     """Return the last jobs, the newest first."""
     return _rows(connection, "ORDER BY id DESC LIMIT ?", limit)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from memline.producers.reports import metrics
 from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
+from memline.shared.index import jobs
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
@@ -16,7 +19,7 @@ from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
-from tests.support.index_rows import answer, cancel_backfill, lease_all
+from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
 from tests.support.workspace import Place, note, remote
 
 ROOT = Path(__file__).parents[3]
@@ -124,6 +127,28 @@ def test_the_rows_of_an_agent_are_reported(place: Place) -> None:
     assert found['provider_paused{agent="main",provider="openai"}'] == 0
 
 
+def test_jobs_are_reported_with_what_they_have_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(IndexWriter.of(place.agent)) as index:
+        index.retarget(choose(place.agent).identity)
+        now_ns = int(time.time() * 1e9)
+        make_job(index, "later.md", now_ns=now_ns - int(60e9))
+        running = make_job(index, "a.md", "b.md", now_ns=now_ns - int(900e9))
+        index.store_file(_file("a.md", "one", "two", at=now_ns), job=running.token)
+        cancelled = make_job(index, "c.md")
+        with index.session() as (connection, now):
+            jobs.cancel(connection, cancelled, by="me", now=now)
+
+    found = scraped(place)
+
+    states = {
+        state: found[f'jobs{{agent="main",state="{state}"}}'] for state in ("running", "cancelled", "done")
+    }
+    assert states == {"running": 2, "cancelled": 1, "done": 0}
+    assert 900 <= found['job_oldest_seconds{agent="main"}'] < 9_000
+    assert found['job_texts_left{agent="main"}'] == 2
+    assert found['job_files_left{agent="main"}'] == 2
+
+
 def test_a_provider_in_trouble_is_reported(place: Place) -> None:
     fill(place)
     index = IndexWriter.of(place.agent)
@@ -219,6 +244,16 @@ def test_the_roles_that_the_configuration_needs_are_expected(place: Place) -> No
     # Those of the fleet that is read here.
     assert roles(expected) == {"embed": 1, "store": 1}
     assert roles(without_provider) == {"embed": 0, "store": 1}
+
+
+def test_an_alert_covers_jobs_that_stand() -> None:
+    alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    (rule,) = re.findall(r"alert: MemlineJobStands\n(.*?)\n      - alert:", alerts, re.DOTALL)
+
+    used = set(re.findall(r"memline_(\w+)", rule))
+
+    assert used >= {"job_oldest_seconds", "job_texts_left", "job_files_left", "ceiling_reached"}
+    assert used <= METRICS.keys()
 
 
 def test_every_metric_of_an_alert_exists() -> None:
