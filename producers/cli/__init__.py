@@ -32,6 +32,7 @@ COMMANDS = {
     "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
+    "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
     "context": ("memline.producers.cli.read:context", "Print what an agent reads when a session starts."),
     "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, and MCP at /mcp."),
     "reindex": ("memline.producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -189,14 +188,11 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
 
 def _connections(settings: AgentSettings) -> Iterator[str]:
     """Yield the lines that connect an agent."""
-    arguments = ["--workspace", str(settings.workspace), "mcp"]
-    line = shlex.join(["memline", *arguments])
-    entry = json.dumps({"memline": {"command": "memline", "args": arguments}}, ensure_ascii=False)
-    yield "\nConnect an agent:"
-    yield f"  Claude Code  claude mcp add memline -- {line}"
-    yield f"  Codex        codex mcp add memline -- {line}"
-    yield f"  Cursor       in mcpServers of ~/.cursor/mcp.json: {entry}"
-    yield f"  OpenClaw     in mcp.servers of ~/.openclaw/openclaw.json: {entry}"
+    from memline.producers.agents.clients import CLIENTS
+
+    yield "\nConnect an agent, from the folder in which you start Claude Code:"
+    for name, client in CLIENTS.items():
+        yield f"  {client.title:<12} {_command(settings, 'setup', name, '--write')}"
 
 
 def _command(settings: AgentSettings, *words: str) -> str:

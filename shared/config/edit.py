@@ -1,4 +1,4 @@
-"""Add to a list in a JSON5 file, or take away from it; all else in the text stays, comments too."""
+"""Set a value in a JSON or JSON5 text, add to a list in it or take away; all else stays, comments too."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from memline.shared.errors import ConfigError
 
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.DOTALL)
+_LINE_TAIL = re.compile(r"[ \t]*(,?)[ \t]*(?://[^\n]*|(?:/\*[^\n]*?\*/[ \t]*)*)(?=\n)")
 _WORD = re.compile(r"[^\s,:\[\]{}\"'/]+")
 
 
@@ -49,6 +50,24 @@ def remove(text: str, path: Sequence[str], number: int, *, where: str) -> str:
     return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
 
 
+def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
+    """Return the text with `value` at `path`, names of members; the objects on the way are made.
+
+    A text that is JSON stays JSON. Raises ConfigError when the text cannot be changed safely.
+    """
+    wanted = node = files.parse(text, where=where)
+    for name in path[:-1]:
+        node = node.setdefault(name, {}) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        raise ConfigError(f"{where}: {'.'.join(path[:-1])} is not an object", hint=f"edit {where} yourself")
+    if path[-1] in node and node[path[-1]] == value:
+        return text
+    node[path[-1]] = value
+    whole, braces = _with_braces(text)
+    changed = _put(whole, path, value)
+    return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
+
+
 def _checked(text: str, wanted: Any, where: str) -> str:
     if files.parse(text, where=where) != wanted:
         raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
@@ -76,6 +95,51 @@ def _add(text: str, path: Sequence[str], item: str) -> str:
     line = text[text.rfind("\n", 0, last.start) + 1 : last.start]
     gap = f"\n{line}" if "\n" in text[node.start : last.start] and not line.strip() else " "
     return f"{text[: last.end]},{gap}{item}{text[last.end :]}"
+
+
+def _put(text: str, path: Sequence[str], value: Any) -> str:
+    node, rest = _scan(text, _blank_end(text, 0)), list(path)
+    while rest and rest[0] in node.members:
+        node = node.members[rest.pop(0)]
+    if not rest:
+        return text[: node.start] + _json(value, _indent_at(text, node.start)) + text[node.end :]
+    for name in reversed(rest[1:]):
+        value = {name: value}
+    outer = _indent_at(text, node.start)
+    if not node.members:
+        inner = text[node.start + 1 : node.end - 1]
+        body = f"\n{outer}  {_json(rest[0], '')}: {_json(value, outer + '  ')}"
+        return (
+            text[: node.start + 1]
+            + body
+            + (inner if inner.strip() else "")
+            + f"\n{outer}"
+            + text[node.end - 1 :]
+        )
+    *_, last = node.members.values()
+    first = next(iter(node.members.values()))
+    if "\n" not in text[node.start : first.start]:
+        member = f"{_json(rest[0], '')}: {json.dumps(value, ensure_ascii=False)}"
+        return f"{text[: last.end]}, {member}{text[last.end :]}"
+    indent = _indent_at(text, first.start)
+    member = f"\n{indent}{_json(rest[0], '')}: {_json(value, indent)}"
+    # What stands on the line behind the last member belongs to it.
+    tail = _LINE_TAIL.match(text, last.end)
+    if tail is None:
+        return f"{text[: last.end]},{member}{text[last.end :]}"
+    if tail[1]:
+        return f"{text[: tail.end()]}{member},{text[tail.end() :]}"
+    return f"{text[: last.end]},{tail[0]}{member}{text[tail.end() :]}"
+
+
+def _json(value: Any, indent: str) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2).replace("\n", f"\n{indent}")
+
+
+def _indent_at(text: str, at: int) -> str:
+    """Return the white space with which the line of a place begins."""
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip())]
 
 
 def _member(path: Sequence[str], item: str, indent: str) -> str:

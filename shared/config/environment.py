@@ -166,6 +166,12 @@ def state_dir(env: Environment) -> Path:
     return Path(expand_user(named, env)).absolute() if named else user_home(env) / ".openclaw"
 
 
+def codex_home(env: Environment) -> Path:
+    """Return the folder of Codex's own files."""
+    named = value(env, "CODEX_HOME")
+    return Path(expand_user(named, env)).absolute() if named else user_home(env) / ".codex"
+
+
 def provider_keys(env: Environment) -> dict[str, str]:
     """Return the keys that are set, by provider. Raises ConfigError as `secret` does."""
     found = {provider: _first_key(env, provider) for provider in PROVIDER_KEYS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,26 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: the file has to hold an object", hint="write { … } around its content")
     return content
+
+
+def write(file: Path, text: str) -> None:
+    """Replace the file at once, so that no reader finds half of it; a link stays a link.
+
+    A new one is for its owner alone.
+    """
+    target = Path(os.path.realpath(file))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    # Never readable to others, not for a moment either: settings may hold keys.
+    with open(part, "w", encoding="utf-8", newline="", opener=_private) as opened:
+        opened.write(text)
+    if target.exists():
+        os.chmod(part, target.stat().st_mode & 0o777)
+    os.replace(part, target)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def parse(text: str, *, where: str) -> Any:

@@ -46,7 +46,7 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
     if file.exists():
         return file, False
     text = _TEMPLATE.format(kind=kind, workspace=json.dumps(str(workspace), ensure_ascii=False), extra=extra)
-    _write(file, text)
+    files.write(file, text)
     return file, True
 
 
@@ -74,7 +74,7 @@ def add_path(loaded: Loaded, agent: str, folder: Path) -> tuple[Path, bool]:
     file, path = _target(loaded, agent)
     if not file.exists():
         create(workspace.value, "used with `memline add`", (), loaded.context.env)
-    _write(file, edit.add(_text(file), path, item, where=str(file)))
+    files.write(file, edit.add(_text(file), path, item, where=str(file)))
     return file, True
 
 
@@ -83,7 +83,7 @@ def remove_path(loaded: Loaded, agent: str, folder: Path) -> Path:
     named = []
     for file, path, number, entry in _entries(loaded, agent):
         if workspaces.is_same(entry, folder):
-            _write(file, edit.remove(_text(file), path, number, where=str(file)))
+            files.write(file, edit.remove(_text(file), path, number, where=str(file)))
             return file
         named.append(str(entry))
     known = f"; these are: {', '.join(named)}" if named else ""
@@ -119,16 +119,3 @@ def _entries(loaded: Loaded, agent: str) -> Iterator[tuple[Path, Sequence[str], 
 
 def _text(file: Path) -> str:
     return file.read_text("utf-8-sig")
-
-
-def _write(file: Path, text: str) -> None:
-    """Replace the file at once, so that no reader finds half of it; a link stays a link."""
-    target = Path(os.path.realpath(file))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{os.getpid()}")
-    part.write_text(text, "utf-8")
-    if target.exists():
-        os.chmod(part, target.stat().st_mode & 0o777)
-    else:
-        os.chmod(part, 0o600)
-    os.replace(part, target)

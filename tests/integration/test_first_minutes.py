@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, n
     assert (ran.status, ran.stderr) == (0, "")
     assert f"{folder} is {kind}:" in ran.stdout
     assert "$ memline search" in ran.stdout
-    assert "claude mcp add memline -- memline --workspace" in ran.stdout
+    assert f"Claude Code  memline --workspace {shlex.quote(str(folder))} setup claude --write" in ran.stdout
     assert sorted(folder.rglob("*")) == before
     # In a new terminal, anywhere.
     found = shell("search", "a828e60", "--json").json

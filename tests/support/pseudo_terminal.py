@@ -38,6 +38,10 @@ class Terminal:
         """Press Ctrl-C."""
         os.write(self._master, b"\x03")
 
+    def type(self, text: str) -> None:
+        """Type a text, with the line end that Enter is."""
+        os.write(self._master, text.encode())
+
     def until(self, holds: Callable[[str], bool], what: str = "it") -> str:
         """Read what is shown until `holds`, and return it."""
         deadline = time.monotonic() + TIMEOUT_S

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from memline.shared.config import edit, files
+from memline.shared.errors import ConfigError
 
 PATH = ("agents", "defaults", "extraPaths")
 
@@ -59,3 +62,51 @@ def test_an_item_on_a_line_of_its_own_comes_and_goes_as_a_line() -> None:
     assert added == COMMENTED.replace("        '/two',\n", "        '/two',\n        \"/three\",\n")
     assert edit.remove(added, PATH, 2, where="f") == COMMENTED
     assert edit.remove(COMMENTED, PATH, 0, where="f") == COMMENTED.replace('"/one", ', "")
+
+
+SERVERS = ("mcp", "servers", "memline", "args")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "// nothing\n",
+        '{\n    "a": 1\n}\n',
+        '{"a": 1, "mcp": {}}',
+        "{ mcp: { servers: { other: { command: 'x' }, }, }, }",
+        "{\n  mcp: { // mine\n    servers: {\n      memline: { args: ['y'] }, // why\n    },\n  },\n}",
+        "{\n  a: 1, // one\n  b: 2 // two\n}",
+        "{\n  a: [\n  ], /* one */ // two\n}",
+        "{ // nothing yet\n}",
+        "mcp: { x: 1 } // bare",
+        COMMENTED,
+    ],
+)
+def test_a_value_is_put_where_it_belongs_and_comments_stay(text: str) -> None:
+    before = files.parse(text, where="f")
+
+    changed = edit.put(text, SERVERS, ["--workspace", "/w"], where="f")
+
+    assert files.parse(changed, where="f")["mcp"]["servers"]["memline"]["args"] == ["--workspace", "/w"]
+    assert edit.put(changed, SERVERS, ["--workspace", "/w"], where="f") == changed
+    for comment in ("// mine", "// why", "// one", "// two", "// nothing", "// bare", "/* one */ //"):
+        assert comment not in text or comment in changed
+    if (text.startswith("{") and text == json.dumps(before)) or '"a": 1\n' in text:
+        json.loads(changed)
+    assert {**files.parse(changed, where="f"), "mcp": 0} == {**before, "mcp": 0}
+
+
+def test_a_new_member_has_the_indentation_of_the_others_and_leaves_their_comments() -> None:
+    text = '{\n\t"a": 1, // one\n\t"b": 2 // two\n}\n'
+
+    assert edit.put(text, ("c",), {"d": []}, where="f") == (
+        '{\n\t"a": 1, // one\n\t"b": 2, // two\n\t"c": {\n\t  "d": []\n\t}\n}\n'
+    )
+
+
+@pytest.mark.parametrize("text", ["{ mcp: 3 }", "{ mcp: { servers: [] } }", "[]"])
+def test_a_value_is_not_put_into_what_is_no_object(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not an object"):
+        edit.put(text, SERVERS, [], where="f")

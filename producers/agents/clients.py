@@ -1,0 +1,113 @@
+"""Know the configurations of MCP clients: where each is, and what of it starts `memline mcp`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memline.shared.config import edit, edit_toml, environment
+from memline.shared.config.environment import Environment
+from memline.shared.errors import ConfigError
+
+#: What a client may call the server: a name of a table and of tools.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+#: Where Codex has the names of variables that a server gets.
+_FORWARDED = "env_vars"
+
+
+class Server(NamedTuple):
+    """How a client starts the server."""
+
+    command: str
+    args: tuple[str, ...]
+    #: The variable of the key that embeds questions; empty without one.
+    key_variable: str = ""
+
+    @property
+    def line(self) -> str:
+        """The same as it is typed."""
+        return shlex.join((self.command, *self.args))
+
+
+class Client(NamedTuple):
+    """One program that starts MCP servers."""
+
+    title: str
+    #: The file of its servers.
+    file: Callable[[Environment], Path]
+    #: Where in the file they are.
+    place: tuple[str, ...]
+    is_toml: bool = False
+    #: Its own command that adds a server; {name} and {line} are filled in.
+    command: str = ""
+
+    def values(self, server: Server) -> dict[str, str | list[str]]:
+        """Return the members of the server's entry."""
+        values: dict[str, str | list[str]] = {"command": server.command, "args": list(server.args)}
+        if self.is_toml and server.key_variable:
+            # Codex hands on only what is named here. Never the key itself.
+            values[_FORWARDED] = [server.key_variable]
+        return values
+
+    def changed(self, text: str, name: str, server: Server, *, where: str) -> str:
+        """Return the text of its file with the server in it; what else is there stays. Raises ConfigError."""
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
+        if self.is_toml:
+            return edit_toml.put(
+                text, (*self.place, name), self.values(server), grows=(_FORWARDED,), where=where
+            )
+        for member, value in self.values(server).items():
+            text = edit.put(text, (*self.place, name, member), value, where=where)
+        return text
+
+    def snippet(self, name: str, server: Server) -> str:
+        """Write the part of its file that starts the server, as a whole file."""
+        if self.is_toml:
+            return self.changed("", name, server, where="")
+        entry: Any = self.values(server)
+        for each in reversed((*self.place, name)):
+            entry = {each: entry}
+        return json.dumps(entry, ensure_ascii=False, indent=2) + "\n"
+
+
+#: By the name that `memline setup` takes.
+CLIENTS: Mapping[str, Client] = {
+    "claude": Client(
+        "Claude Code",
+        lambda _: Path.cwd() / ".mcp.json",
+        ("mcpServers",),
+        command="claude mcp add {name} -- {line}",
+    ),
+    "cursor": Client(
+        "Cursor", lambda env: environment.user_home(env) / ".cursor" / "mcp.json", ("mcpServers",)
+    ),
+    "codex": Client(
+        "Codex",
+        lambda env: environment.codex_home(env) / "config.toml",
+        ("mcp_servers",),
+        is_toml=True,
+        command="codex mcp add {name} -- {line}",
+    ),
+    "openclaw": Client(
+        "OpenClaw", lambda env: environment.state_dir(env) / "openclaw.json", ("mcp", "servers")
+    ),
+}
+
+
+def own_command() -> str:
+    """Return the path of this installation's command; a client has another PATH, or none."""
+    started = Path(os.path.abspath(sys.argv[0]))
+    # Links are kept: that of pipx stays the same through an upgrade, what it leads to does not.
+    for path in (started, Path(sys.executable).with_name("memline")):
+        if path.name == "memline" and os.access(path, os.X_OK) and path.is_file():
+            return str(path)
+    return shutil.which("memline") or "memline"

@@ -1,0 +1,108 @@
+"""`memline setup`: connect an MCP client, with this installation's command and workspace."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from pathlib import Path
+
+import click
+
+from memline.producers.agents.clients import CLIENTS, Client, Server, own_command
+from memline.producers.cli.options import Invocation, command, confirm, echo
+
+
+@command(
+    "memline setup claude",
+    "memline --workspace ~/notes setup cursor --write",
+    "memline setup codex --write --yes",
+    "memline setup claude --write --file ~/projects/shop/.mcp.json",
+)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.option("--write/--print", "is_written", help="Change the client's file.  [default: --print]")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--file", metavar="FILE", help="The client's file, where it is not the usual one.")
+@click.option("--name", default="memline", show_default=True, help="What the client calls the memory.")
+def setup(
+    invocation: Invocation, client: str, is_written: bool, yes: bool, file: str | None, name: str
+) -> int | None:
+    """Connect an MCP client to this memory: print what goes into its file, or write it.
+
+    The usual file is .mcp.json in the current folder for claude, ~/.cursor/mcp.json, ~/.codex/config.toml,
+    and ~/.openclaw/openclaw.json. --write shows the difference and asks. All else in the file stays, comments
+    too, and a copy of it is kept beside it. No key is ever written.
+    """
+    known, server = CLIENTS[client], _server(invocation)
+    path = Path(file).expanduser().absolute() if file else known.file(os.environ)
+    settings = invocation.agent()
+    echo(f"{settings.workspace} ({settings.workspace_origin})", err=True)
+    if is_written:
+        return _write(known, path, name, server, yes=yes)
+    click.echo(known.snippet(name, server), nl=False)
+    echo(f"For {known.title}: {path}", err=True)
+    if known.command:
+        echo(f"Or: {known.command.format(name=name, line=server.line)}", err=True)
+    if server.key_variable:
+        echo(f"{known.title} has to be started with {server.key_variable} set.", err=True)
+    return None
+
+
+def _server(invocation: Invocation) -> Server:
+    """Return how a client starts this memory: what it is found by here may not hold there."""
+    from memline.shared.config import environment
+    from memline.shared.embedders.choice import choose
+
+    settings, loaded, env = invocation.agent(), invocation.loaded, os.environ
+    args = ["--workspace", str(settings.workspace)]
+    if invocation.options.config is not None or environment.value(env, environment.CONFIG):
+        args += ["--config", str(loaded.settings.path)]
+    if invocation.options.home is not None or environment.value(env, environment.HOME):
+        args += ["--home", str(loaded.settings.home)]
+    if settings.agent != loaded.settings.default_agent:
+        args += ["--agent", settings.agent]
+    choice = choose(settings)
+    has_key = choice.identity is not None and choice.provider in settings.environment_keys
+    variable = environment.provider_key_name(env, choice.provider) if has_key else ""
+    return Server(own_command(), (*args, "mcp"), variable)
+
+
+def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) -> int | None:
+    before = _read(path)
+    after = client.changed(before, name, server, where=str(path))
+    if after == before:
+        echo(f"{path} has it already; nothing was changed.")
+        return None
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), str(path), f"{path} (new)", lineterm=""
+    )
+    for line in lines:
+        echo(line)
+    if not confirm(f"Write {path}?", is_answered=yes):
+        return 1
+    from memline.shared.config import files
+    from memline.shared.errors import MemlineError
+
+    if _read(path) != before:
+        raise MemlineError(f"{path} was changed meanwhile; nothing was written", hint="run it again")
+    if path.exists():
+        copy = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
+        files.write(copy, before)
+        echo(f"Kept {copy}")
+    files.write(path, after)
+    echo(f"Wrote {path}. Start {client.title} again, and it has the memory.")
+    return None
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file, empty when it is not there, with its line ends as they are."""
+    from memline.shared.errors import ConfigError
+
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 at byte {error.start}", hint="save the file as UTF-8"
+        ) from error

@@ -1,0 +1,141 @@
+"""`memline setup`: what it writes connects a client, and nothing else in the client's file changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import CallToolResult
+
+from tests.support.process import ROOT, TIMEOUT_S
+from tests.support.pseudo_terminal import on_terminal
+from tests.support.shell import Shell
+
+
+@pytest.fixture
+def shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, home: Path
+) -> Shell:
+    """A shell with a `memline` of its own, as an install puts one on the disk."""
+    script = tmp_path / "bin" / "memline"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from memline.producers.start import main\nmain()\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    monkeypatch.chdir(tmp_path)
+    return Shell(monkeypatch, capsys)
+
+
+def folder(path: Path, text: str) -> Path:
+    path.mkdir(parents=True)
+    (path / "MEMORY.md").write_text(text)
+    return path
+
+
+def ask(entry: dict[str, Any], query: str, cwd: Path) -> list[str]:
+    """Start the server of an entry as a client does, and return the snippets of its hits."""
+
+    async def run() -> list[str]:
+        parameters = StdioServerParameters(
+            command=entry["command"], args=entry["args"], cwd=cwd, env={"HOME": os.environ["HOME"]}
+        )
+        with anyio.fail_after(TIMEOUT_S):
+            async with Client(stdio_client(parameters)) as client:
+                result = await client.call_tool("memory_search", {"query": query})
+        assert isinstance(result, CallToolResult) and result.structured_content
+        return [hit["snippet"].partition("\n")[0] for hit in result.structured_content["results"]]
+
+    return anyio.run(run)
+
+
+def test_two_repositories_side_by_side_have_each_their_own_memory(shell: Shell, tmp_path: Path) -> None:
+    for name in ("shop", "blog"):
+        folder(tmp_path / name, f"We deploy the {name} on Mondays.\n")
+        ran = shell("--workspace", ".", "setup", "claude", "--write", "--yes", cwd=tmp_path / name)
+        assert (ran.status, "Wrote " in ran.stdout) == (0, True)
+
+    for name in ("shop", "blog"):
+        (entry,) = json.loads((tmp_path / name / ".mcp.json").read_text())["mcpServers"].values()
+        # Wherever the client is started.
+        assert ask(entry, "when do we deploy the shop and the blog", tmp_path) == [
+            f"We deploy the {name} on Mondays."
+        ]
+
+
+def test_a_second_run_changes_nothing_and_a_first_keeps_all_else(shell: Shell, tmp_path: Path) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+    file = tmp_path / "openclaw.json"
+    before = "{\n  // mine\n  gateway: { port: 1 }, // too\n}\n"
+    file.write_text(before)
+    file.chmod(0o640)
+    arguments = ("--workspace", str(notes), "setup", "openclaw", "--write", "--yes", "--file", str(file))
+
+    first, second = shell(*arguments), shell(*arguments)
+
+    assert (first.status, second.status) == (0, 0)
+    assert '+  "mcp": {' in first.stdout and "nothing was changed" in second.stdout
+    text = file.read_text()
+    assert text.startswith(before.removesuffix("}\n")) and '"--workspace"' in text
+    assert file.stat().st_mode & 0o777 == 0o640
+    (copy,) = tmp_path.glob("openclaw.json.*.bak")
+    assert copy.read_text() == before
+
+
+def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
+    shell: Shell, tmp_path: Path, home: Path
+) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+    shell.setenv("MEMLINE_HOME", str(tmp_path / "data"))
+    shell.setenv("OPENAI_API_KEY", "sk-secret")
+
+    ran = shell("--workspace", str(notes), "setup", "cursor")
+
+    (entry,) = ran.json["mcpServers"].values()
+    # The variables of this shell are not those of the client.
+    assert entry["args"] == ["--workspace", str(notes), "--home", str(tmp_path / "data"), "mcp"]
+    assert entry["command"] == str(tmp_path / "bin" / "memline")
+    assert "OPENAI_API_KEY" in ran.stderr and "sk-secret" not in ran.stdout + ran.stderr
+    assert not (home / ".cursor").exists()
+    codex = shell("--workspace", str(notes), "setup", "codex").stdout
+    assert 'env_vars = ["OPENAI_API_KEY"]' in codex and "sk-secret" not in codex
+
+
+def test_it_asks_before_it_writes(shell: Shell, tmp_path: Path) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+    arguments = ["--workspace", str(notes), "setup", "claude", "--write"]
+
+    refused = shell(*arguments)
+    assert (refused.status, "add --yes" in refused.stderr) == (2, True)
+    with on_terminal(*arguments, "--file", str(tmp_path / "f.json")) as terminal:
+        terminal.until(lambda shown: "[y/N]" in shown, "the question")
+        terminal.type("n\n")
+        assert terminal.end() == 1
+
+    assert not list(tmp_path.glob("*.json")) and not (tmp_path / ".mcp.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{", "is not closed"), ('{"mcpServers": []}', "is not an object"), ("\udcff", "not UTF-8")],
+)
+def test_a_file_that_cannot_be_changed_safely_is_left(
+    shell: Shell, tmp_path: Path, content: str, said: str
+) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+    file = tmp_path / "f.json"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+
+    ran = shell("--workspace", str(notes), "setup", "claude", "--write", "--yes", "--file", str(file))
+
+    assert ran.status != 0 and said in ran.stderr
+    assert file.read_bytes() == content.encode("utf-8", "surrogateescape")
