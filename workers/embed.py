@@ -125,7 +125,8 @@ def embed_texts(message: EmbedTexts) -> None:
                 vectors=vectors,
                 learned=learned,
                 paid_tokens=paid_tokens,
-            )
+            ),
+            host=message.host,
         )
 
 
@@ -227,5 +228,6 @@ def _report(
             no_results=no_results,
             learned=learned or LearnedCaps(),
             paid_tokens=paid_tokens,
-        )
+        ),
+        host=message.host,
     )

@@ -22,14 +22,14 @@ from memline.shared.config import environment
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.logs import Log
-from memline.shared.queue import redis_client
+from memline.shared.queue import hosts
 from memline.shared.queue.broker import on_redis
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import QUEUES, send
+from memline.shared.queue.routes import QUEUES, own_host, send
 from memline.shared.systemd import Systemd
 from memline.workers.context import Context, use
 
@@ -84,7 +84,7 @@ def run(
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if BESIDE_INDEX & set(threads_of):
-        redis_client.claim(url, settings.home)
+        hosts.claim(url, settings.home)
     context = Context(
         settings,
         limits=RedisLimits(url, retry),
@@ -101,7 +101,7 @@ def run(
         if stop.is_set():
             return
         if "store" in threads_of:
-            broker.take_over("store")
+            broker.take_over(hosts.queue_name("store", broker.host))
             context.sweep_timer.start()
         workers = start(broker, threads_of, idle_check_ms=IDLE_CHECK_MS)
 
@@ -146,9 +146,15 @@ def start(
     up no other queue."""
     # Its one warning is about several workers a process.
     logging.getLogger(f"dramatiq.broker.{type(broker).__name__}").setLevel(logging.ERROR)
+    host = own_host()
     workers = {
-        queue: dramatiq.Worker(broker, queues={queue}, worker_threads=threads, worker_timeout=idle_check_ms)
-        for queue, threads in threads_of.items()
+        role: dramatiq.Worker(
+            broker,
+            queues={hosts.queue_name(role, host)},
+            worker_threads=threads,
+            worker_timeout=idle_check_ms,
+        )
+        for role, threads in threads_of.items()
     }
     for worker in workers.values():
         worker.start()

@@ -24,7 +24,7 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.queue.routes import actor, send
+from memline.shared.queue.routes import actor, own_host, send
 from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.results import Failure
 from memline.workers.context import Context, current
@@ -175,7 +175,7 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
     assert identity is not None and caps is not None
     credits = context.in_flight.credits()
-    caps = replace(caps, max_rows=rows_per_request(caps.max_rows, credits))
+    caps = replace(caps, max_rows=rows_per_request(caps.max_rows, context.in_flight.credits_of_all()))
     rules = _batch_rules(context, agent, choice)
     has_pending_files = rules is not None and context.in_flight.is_chunking()
     plan = writer.plan_batches(rules, only=identity, has_pending_files=has_pending_files)
@@ -188,8 +188,11 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             texts=request.texts,
             until=request.until,
             is_probe=request.is_probe,
+            host=own_host(),
         )
         send(message)
+    if requests:
+        context.in_flight.note_sent()
     if plan.is_growing:
         context.sweep_timer.schedule(agent, planning.LINGER_S)
     elif only_full:

@@ -28,6 +28,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
         return None
     import os
     from contextlib import nullcontext
+    from dataclasses import replace
     from functools import partial
 
     from memline.producers.runs import supervisor
@@ -39,11 +40,12 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     variables = environment.without_systemd(os.environ)
     variables |= {name: str(path) for name, path in chosen.items() if path is not None}
     url = settings.queue.url
-    name = settings.queue.name or environment.fleet_name(settings.home)
+    queue = replace(settings.queue, name=settings.queue.name or environment.fleet_name(settings.home))
     with stop_event() as stop, nullcontext() if url else supervisor.private_redis(settings.home) as redis:
         if redis is not None:
             url = redis.url
             tell(f"memline: other commands reach this fleet with {environment.QUEUE_URL}={url}")
+        variables[environment.QUEUE_NAME] = queue.name
         variables = environment.with_secret(variables, environment.QUEUE_URL, url)
         processes = supervisor.commands(invocation.enabled_agents(), with_api=api)
         is_good = supervisor.run(
@@ -52,7 +54,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
             stop=stop,
             tell=tell,
             redis=redis,
-            fleet=name,
+            fleet=replace(queue, url=url).address.partition("#")[2],
             systemd=invocation.systemd(),
         )
     return 0 if is_good else 1

@@ -12,6 +12,7 @@ import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
 from memline.shared.config.schema import FALLBACKS
+from memline.shared.queue.hosts import SHARED
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     ),
 }
 
-_GLOB = "Glob over queue, actor, agent, error and id"
+_GLOB = "Glob over queue, index host, actor, agent, error and id"
 _MATCH = click.option("--match", help=f"{_GLOB}.  [default: *]")
 
 #: Options of `message_list.Filter`; the agent is that of `--agent`.
@@ -379,7 +380,8 @@ def _tables(report: dict[str, Any]) -> list[Any]:
         if each["current"]:
             busy += f", {each['current'][0]['actor']} for {span(each['current'][0]['ageSeconds'])}"
         memory = f"{each['memoryBytes'] / 2**20:.0f} MiB" if each["memoryBytes"] else ""
-        cells = (each["role"], each["host"], str(each["pid"]), each["version"], busy, memory, seen)
+        role = f"{each['role']}{' of ' * bool(each['indexHost'])}{each['indexHost']}"
+        cells = (role, each["host"], str(each["pid"]), each["version"], busy, memory, seen)
         workers.add_row(*map(printable, cells))
     return [queues, *map(printable, _backlog_lines(report)), workers]
 
@@ -396,10 +398,18 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"Backlog: {files}{counts}{paused}{eta}"
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
-    alive = {worker["role"] for worker in report["workers"]}
+    alive = {(role, worker["indexHost"]) for worker in report["workers"] for role in worker["queues"]}
+    alive |= {(role, "") for role, _ in alive if role in SHARED}
+    has_hosts = any(each["indexHost"] for each in report["queues"])
     for each in report["queues"]:
-        if each["waiting"] and each["name"] not in alive:
-            yield f"No worker takes messages from the queue {each['name']} (memline worker {each['name']})"
+        name, role, host = each["name"], each["role"], each["indexHost"]
+        if not each["waiting"] or (role, host) in alive:
+            continue
+        if has_hosts and not host and role not in SHARED:
+            yield f"Messages wait on the queue {name} since before the index hosts had names; none takes them"
+        else:
+            start = f"memline worker {role}{f', with queue.host {host}' if host else ''}"
+            yield f"No worker takes messages from the queue {name} ({start})"
     if report["workerFailure"]:
         yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
     if text := spent_words(report["spending"]):

@@ -86,15 +86,23 @@ class FleetCollector(Collector):
             return
         self._add("redis_up", 1)
         self._add("redis_memory_bytes", fleet.used_memory)
+        has_hosts = any(queue.host for queue in fleet.queues)
         for queue in fleet.queues:
+            host = {"index_host": queue.host} if has_hosts else {}
+            on = {"queue": queue.role, **host}
             for state in ("waiting", "in_flight", "delayed", "dead"):
-                self._add("queue_messages", getattr(queue, state), queue=queue.name, state=state)
-            self._add("queue_oldest_seconds", queue.oldest_s, queue=queue.name)
-            self._add("queue_messages_per_second", queue.rate_per_minute / 60, queue=queue.name)
-            threads = [each.threads_of[queue.name] for each in fleet.workers if queue.name in each.queues]
-            self._add("workers", len(threads), role=queue.name)
-            self._add("worker_expected", int(queue.name in self._expected), role=queue.name)
-            self._add("worker_threads", sum(threads), role=queue.name)
+                self._add("queue_messages", getattr(queue, state), **on, state=state)
+            self._add("queue_oldest_seconds", queue.oldest_s, **on)
+            self._add("queue_messages_per_second", queue.rate_per_minute / 60, **on)
+            of = {"role": queue.role, **host}
+            threads = [
+                each.threads_of[queue.role]
+                for each in fleet.workers
+                if queue.role in each.queues and (queue.is_shared or each.index_host == queue.host)
+            ]
+            self._add("workers", len(threads), **of)
+            self._add("worker_expected", int(queue.role in self._expected), **of)
+            self._add("worker_threads", sum(threads), **of)
         for worker in fleet.workers:
             labels = {"role": "+".join(worker.queues), "host": worker.host, "pid": str(worker.pid)}
             self._add("worker_busy_seconds_total", worker.busy_s, **labels)

@@ -8,10 +8,11 @@ from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis
 from memline.shared.queue.dead_letters import errors_since
+from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import send
-from memline.shared.queue.worker_registry import is_served, last_failure, threads_serving
+from memline.shared.queue.worker_registry import embed_threads, is_served, last_failure
 
 #: Seconds between two looks at which workers are alive.
 LOOK_EVERY_S = 2.0
@@ -39,7 +40,8 @@ class Fleet:
         #: When this began, by the clock of Redis (seconds since the epoch).
         self._began_at = seconds + microseconds / 1e6
         now = time.monotonic()
-        self._served_at = dict.fromkeys(("chunk", "store"), now - MISSING_S + FIRST_S)
+        queues = (queue_of(self._client, role) for role in ("chunk", "store"))
+        self._served_at = dict.fromkeys(queues, now - MISSING_S + FIRST_S)
         self._embedded_at = now
         return self
 
@@ -87,7 +89,7 @@ class Fleet:
                 for error in errors_since(self._client, queue, agent, self._began_at):
                     words = f"a worker of the queue {queue!r} failed: {error}"
                     return QueueError(words, hint="memline queue dead")
-        if threads_serving(self._client, "embed"):
+        if embed_threads(self._client):
             self._embedded_at = now
         elif now - self._embedded_at > FIRST_S and (failure := last_failure(self._client)):
             # Not at once: the worker that replaces the failed one may be starting.

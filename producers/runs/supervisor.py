@@ -25,6 +25,7 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.flush import plan as flush_plan
 from memline.shared.queue import redis_client
+from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.routes import QUEUES
 from memline.shared.systemd import Systemd
 
@@ -79,7 +80,8 @@ def run(
 ) -> bool:
     """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
 
-    `redis` is the server of their queue, when it ends with them, and `fleet` their name on it.
+    `redis` is the server of their queue, when it ends with them, and `fleet` their name on it, with the index
+    host if it has one (`QueueSettings.address`).
     Each of their lines goes to `tell` with the name of its process. Nothing is started again: that is for a
     supervisor of the whole. Returns whether all ended because they were told to, and well.
     """
@@ -199,7 +201,7 @@ def _wait_for_store(store: subprocess.Popen[bytes], address: str) -> None:
     """Wait until the store process has stored what the others sent last: with its Redis it would be lost."""
     deadline = time.monotonic() + END_S
     with suppress(QueueError), redis_client.connected(address) as client:
-        messages = redis_client.key(client, "store.msgs")
+        messages = redis_client.key(client, f"{queue_of(client, 'store')}.msgs")
         while store.poll() is None and time.monotonic() < deadline and client.hlen(messages):
             time.sleep(LOOK_EVERY_S)
 

@@ -32,6 +32,7 @@ from memline.shared.errors import ConfigError
 _VARIABLES = {
     "queue.url": environment.QUEUE_URL,
     "queue.name": environment.QUEUE_NAME,
+    "queue.host": environment.QUEUE_HOST,
     "serve.token": environment.SERVE_TOKEN,
 }
 
@@ -193,6 +194,13 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     name, origin = settings.get("queue.name", ("", ""))
     if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", name):
         issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")
+    host, origin = settings.get("queue.host", ("", ""))
+    if host and not re.fullmatch(schema.HOST_NAME, host):
+        allowed = "small letters, digits and '-' between them, 63 at most, such as index-2"
+        issues.problem(f"{origin}: not a valid name of an index host", allowed)
+    if host and url and not name:
+        words = "queue.host needs queue.name: the name that all hosts of the fleet have in common"
+        issues.problem(f"{origin}: {words}", f"set queue.name, or {environment.QUEUE_NAME}")
     zone, origin = settings.get("agents.defaults.userTimezone", ("", ""))
     if zone:
         from zoneinfo import ZoneInfo  # 3 ms, for files that name a zone

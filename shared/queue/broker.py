@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from queue import Queue
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
 from memline.shared.errors import MemlineError, QueueError
+from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF_MS, QUEUES, is_retried
 
 if TYPE_CHECKING:
@@ -85,13 +86,17 @@ class RedactMessages(logging.Filter):
         return True
 
 
-_LOGGERS = (
-    "dramatiq.worker.WorkerThread",
-    "dramatiq.middleware.retries.Retries",
-    *(f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in QUEUES for kind in ("", ".DQ")),
-)
-for _name in _LOGGERS:
-    logging.getLogger(_name).addFilter(RedactMessages())
+def _redact(*loggers: str) -> None:
+    for name in loggers:
+        logging.getLogger(name).addFilter(RedactMessages())
+
+
+def _consumers(queues: Iterable[str]) -> list[str]:
+    """Name the loggers of dramatiq's consumers of these queues."""
+    return [f"dramatiq.worker.ConsumerThread({queue}{kind})" for queue in queues for kind in ("", ".DQ")]
+
+
+_redact("dramatiq.worker.WorkerThread", "dramatiq.middleware.retries.Retries", *_consumers(QUEUES))
 # An actor's own logger tells at DEBUG what it was given: whole notes.
 logging.getLogger("memline.workers").setLevel(logging.INFO)
 # A command that shows its errors itself keeps no log; without a handler Python would print these lines.
@@ -148,6 +153,8 @@ def on_redis(
         redis_client.check(url)
     dramatiq.set_encoder(MessagePack())
     broker = FleetBroker(url, retry=retry, middleware=middleware)
+    if broker.host:
+        _redact(*_consumers(queue_name(role, broker.host) for role in QUEUES))
     dramatiq.set_broker(broker)
     return broker
 

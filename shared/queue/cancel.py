@@ -9,6 +9,7 @@ import msgspec
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
+from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key
 
@@ -36,13 +37,14 @@ def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:
     """Cancel the messages of an agent's jobs on the chunk queue; count them."""
     messages = 0
     with redis_client.connected(url) as client:
-        base = key(client, "chunk")
+        queue = queue_of(client, "chunk")
+        base = key(client, queue)
         ids: Any = client.lrange(base, 0, -1) + client.zrange(f"{base}.delayed", 0, -1)
         for first in range(0, len(ids), _PAGE):
             page = ids[first : first + _PAGE]
             stored: Any = client.hmget(f"{base}.msgs", page)
             for raw_id, content in zip(page, stored, strict=True):
-                if _is_of_job(content or b"", agent, tokens) and cancel(client, "chunk", raw_id.decode()):
+                if _is_of_job(content or b"", agent, tokens) and cancel(client, queue, raw_id.decode()):
                     messages += 1
     return messages
 

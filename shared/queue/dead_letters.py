@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memline.shared.queue import redis_client
+from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.messages import agent_of
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 PAGE = 500
 
 
-class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ageSeconds"}):
+class DeadLetter(
+    msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ageSeconds", "host": "indexHost"}
+):
     """One message that failed."""
 
     id: str
     queue: str
+    #: The index host of the queue; empty where the fleet has one, and for a queue of all.
+    host: str = ""
     actor: str = ""
     agent: str = ""
     error: str = ""
@@ -42,7 +46,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, rename={"age_s": "ag
 
 
 def letters(url: str, *, match: str = "*", first: int = 0, count: int | None = None) -> list[DeadLetter]:
-    """Read the dead letters whose queue, actor, agent, error or id matches the glob.
+    """Read the dead letters whose queue, index host, actor, agent, error or id matches the glob.
 
     Of each queue the oldest come first. `count` of them from the one at `first` on, None for all; what comes
     after those is not read.
@@ -53,11 +57,11 @@ def letters(url: str, *, match: str = "*", first: int = 0, count: int | None = N
 
 
 def _matching(client: Redis, match: str) -> Iterator[DeadLetter]:
-    for queue in QUEUES:
+    for queue in hosts.queues(client, QUEUES):
         dead: Any = client.zrange(key(client, f"{queue}.XQ"), 0, -1, withscores=True)
         for first in range(0, len(dead), PAGE):
             for letter in read(client, queue, dead[first : first + PAGE]):
-                words = (letter.queue, letter.actor, letter.agent, letter.error, letter.id)
+                words = (letter.queue, letter.host, letter.actor, letter.agent, letter.error, letter.id)
                 if any(fnmatchcase(word, match) for word in words):
                     yield letter
 
@@ -72,7 +76,7 @@ def drop_with(url: str, needles: Collection[bytes]) -> int:
     """Remove the dead letters whose message holds one of these bytes; returns how many."""
     dropped = 0
     with redis_client.connected(url) as client:
-        for queue in QUEUES:
+        for queue in hosts.queues(client, QUEUES):
             base = key(client, queue)
             stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=PAGE)
             for letter, content in stored:
@@ -100,5 +104,6 @@ def read(client: Redis, queue: str, dead: list[tuple[bytes, float]]) -> list[Dea
         except (msgspec.DecodeError, AttributeError):
             fields = {"error": "the message cannot be decoded"}
         age_s = round(max(0.0, time.time() - dead_ms / 1000), 1)
-        found.append(DeadLetter(id=raw_id.decode(), queue=queue, age_s=age_s, **fields))
+        host = hosts.split(queue)[1]
+        found.append(DeadLetter(id=raw_id.decode(), queue=queue, host=host, age_s=age_s, **fields))
     return found

@@ -7,6 +7,7 @@ no worker has taken yet; `<queue>.delayed` those that wait for a retry. The rest
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import msgspec
 import redis
 
-from memline.shared.queue import redis_client
+from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.queue.worker_registry import BUCKET_S, WorkerInfo, done_key, last_failure, live_workers
@@ -23,13 +24,21 @@ from memline.shared.queue.worker_registry import BUCKET_S, WorkerInfo, done_key,
 OLDEST_SAMPLE = 50
 
 
-_RENAMED = {"in_flight": "inFlight", "oldest_s": "oldestSeconds", "rate_per_minute": "ratePerMinute"}
+_RENAMED = {
+    "host": "indexHost",
+    "in_flight": "inFlight",
+    "oldest_s": "oldestSeconds",
+    "rate_per_minute": "ratePerMinute",
+}
 
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     """One queue at one moment."""
 
     name: str
+    role: str
+    #: The index host it is on; empty where the fleet has one, and for a queue of all.
+    host: str = ""
     #: Not taken by a worker yet.
     waiting: int
     #: Taken and not acknowledged.
@@ -41,6 +50,11 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     oldest_s: float
     #: Messages finished in the last minute.
     rate_per_minute: float
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all index hosts have it in common."""
+        return self.role in hosts.SHARED
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
@@ -63,11 +77,21 @@ def read(url: str) -> Fleet:
     """Read the state of all queues. Raises QueueError when Redis cannot be asked."""
     with redis_client.connected(url) as client:
         return Fleet(
-            queues=tuple(_depth(client, queue) for queue in QUEUES),
+            queues=tuple(_depths(client)),
             workers=tuple(live_workers(client)),
             worker_failure=last_failure(client),
             used_memory=int(client.info("memory")["used_memory"]),
         )
+
+
+def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
+    """Read the queues of all index hosts; those from before they had names only while they hold something."""
+    hosts_known = hosts.known(client)
+    for queue in hosts.queues(client, QUEUES):
+        depth = _depth(client, queue)
+        is_left = not depth.host and depth.role not in hosts.SHARED and hosts_known != [""]
+        if not is_left or depth.waiting or depth.in_flight or depth.delayed or depth.dead:
+            yield depth
 
 
 def _depth(client: redis.Redis, queue: str) -> QueueDepth:
@@ -87,8 +111,11 @@ def _depth(client: redis.Redis, queue: str) -> QueueDepth:
     for content in data:
         with suppress(msgspec.DecodeError, KeyError, TypeError):
             ages.append(now - msgspec.msgpack.decode(content or b"")["message_timestamp"] / 1000)
+    role, host = hosts.split(queue)
     return QueueDepth(
         name=queue,
+        role=role,
+        host=host,
         waiting=waiting,
         in_flight=max(0, stored - waiting - delayed),
         delayed=delayed,

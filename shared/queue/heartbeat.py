@@ -22,8 +22,9 @@ from dramatiq.middleware import Middleware
 from memline.shared.errors import QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
+from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.messages import agent_of
-from memline.shared.queue.redis_client import key
+from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.worker_registry import (
     BUCKET_S,
     FAILURE_TTL_S,
@@ -67,7 +68,7 @@ class Heartbeat(Middleware):
         *,
         on_drain: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin to tell that these queues are served, each with so many threads.
+        """Begin to tell that the queues of these roles are served, each with so many threads.
 
         `on_drain` is called at each heartbeat once this worker was asked to end.
         """
@@ -122,6 +123,7 @@ class Heartbeat(Middleware):
                 id=worker_id,
                 threads_of=dict(threads_of),
                 host=socket.gethostname(),
+                index_host=own_host(client),
                 pid=os.getpid(),
                 version=own_version(),
                 started=started,
@@ -137,8 +139,8 @@ class Heartbeat(Middleware):
                     pipe = client.pipeline(transaction=False)
                     pipe.set(ours, msgspec.msgpack.encode(info), ex=TTL_S)
                     pipe.sadd(key(client, "workers"), worker_id)
-                    for queue in () if self._is_draining else threads_of:
-                        pipe.set(serving_key(client, queue), ours, ex=TTL_S)
+                    for role in () if self._is_draining else threads_of:
+                        pipe.set(serving_key(client, queue_of(client, role)), ours, ex=TTL_S)
                     done, self._done = self._done, Counter()
                     for queue, count in done.items():
                         bucket = done_key(client, queue, int(time.time()) // BUCKET_S)

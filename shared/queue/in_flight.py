@@ -21,9 +21,10 @@ from dramatiq.brokers.stub import StubBroker
 from memline.shared.errors import QueueError
 from memline.shared.queue import dead_letters, redis_client
 from memline.shared.queue.cancel import cancel
-from memline.shared.queue.redis_client import key
+from memline.shared.queue.hosts import known, queue_of
+from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.worker_registry import is_served, threads_serving
+from memline.shared.queue.worker_registry import embed_threads, is_served
 
 #: Requests in flight per embed thread.
 PER_THREAD = 2
@@ -38,6 +39,9 @@ LOOK_EVERY_S = 2.0
 #: Seconds a queue may be without a worker before it counts as not served: a restart takes less.
 GONE_S = 30.0
 
+#: Seconds for which a dispatcher that has sent a request counts among those that share the embed workers.
+ASKING_S = 10
+
 
 class InProcessRequests:
     """Tells the dispatcher of one process about its queues: requests end with it, and none is lost."""
@@ -48,6 +52,11 @@ class InProcessRequests:
 
     def credits(self) -> int:
         return PER_THREAD * QUEUES["embed"].threads
+
+    credits_of_all = credits
+
+    def note_sent(self) -> None:
+        """Do nothing: there is no other dispatcher."""
 
     def serves_batches(self) -> bool:
         return self._serves_batches
@@ -75,20 +84,33 @@ class RedisRequests:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client = redis_client.client(url)
+        self._store = queue_of(self._client, "store")
         #: Token -> when it was first found missing (seconds since the epoch).
         self._missing: dict[str, float] = {}
         self._looked_at: float | None = None
         self._embed_threads = QUEUES["embed"].threads
+        #: Index hosts that embed, this one among them.
+        self._askers = 1
+        self._sent_at: float | None = None
         # Processes of one fleet start together.
         self._batch_worker_seen = time.monotonic()
 
     def credits(self) -> int:
-        """Count the requests that may be in flight at this moment.
+        """Count the requests of this dispatcher that may be in flight at this moment.
 
-        While Redis is away, as many as before; while no embed worker is alive, as for one process.
+        While Redis is away, as many as before; while no embed worker is alive, as for one process. Index
+        hosts that have something to embed share the workers evenly.
         """
+        return -(-self.credits_of_all() // self._askers)
+
+    def credits_of_all(self) -> int:
+        """Count the requests of all index hosts that may be in flight at this moment."""
         self._look()
         return PER_THREAD * self._embed_threads
+
+    def note_sent(self) -> None:
+        """Note that this dispatcher has sent a request, and so needs a share of the workers."""
+        self._sent_at = time.monotonic()
 
     def serves_batches(self) -> bool:
         """Tell whether a batch worker has been there a moment ago."""
@@ -98,13 +120,13 @@ class RedisRequests:
     def store_depth(self) -> int:
         """Count the messages that wait for the store worker."""
         with redis_client.translated(self._url):
-            return int(self._client.llen(key(self._client, "store")))
+            return int(self._client.llen(key(self._client, self._store)))
 
     def is_chunking(self) -> bool:
         """Tell whether files wait for a chunk worker, or one of them has some."""
         try:
             with redis_client.translated(self._url):
-                return bool(self._client.hlen(key(self._client, "chunk.msgs")))
+                return bool(self._client.hlen(key(self._client, f"{queue_of(self._client, 'chunk')}.msgs")))
         except QueueError:
             # The next sender meets the same trouble and says so.
             return False
@@ -122,7 +144,7 @@ class RedisRequests:
             pipe = self._client.pipeline(transaction=False)
             for token in leases:
                 pipe.hexists(key(self._client, "embed.msgs"), token)
-            pipe.hkeys(key(self._client, "store.msgs"))
+            pipe.hkeys(key(self._client, f"{self._store}.msgs"))
             *is_there, stored = pipe.execute()
         # An answer that is retried has left the order of the queue: it may lie behind this sweep.
         answered = {_token(raw_id) for raw_id in stored}
@@ -142,7 +164,7 @@ class RedisRequests:
         """
         errors: dict[str, str] = {}
         with redis_client.translated(self._url):
-            for queue in ("embed", "store") if leases else ():
+            for queue in ("embed", self._store) if leases else ():
                 dead: Any = self._client.zrange(key(self._client, f"{queue}.XQ"), 0, -1, withscores=True)
                 ours = [entry for entry in dead if _token(entry[0]) in leases]
                 for letter in dead_letters.read(self._client, queue, ours):
@@ -162,12 +184,20 @@ class RedisRequests:
         self._looked_at = now
         try:
             with redis_client.translated(self._url):
-                self._embed_threads = threads_serving(self._client, "embed") or QUEUES["embed"].threads
-                if is_served(self._client, "batch"):
+                self._embed_threads = embed_threads(self._client) or QUEUES["embed"].threads
+                if host := own_host(self._client):
+                    self._askers = self._count_askers(host, now)
+                if is_served(self._client, queue_of(self._client, "batch")):
                     self._batch_worker_seen = now
         except QueueError:
             # The sender of the requests meets the same trouble, waits for its end and says so.
             self._batch_worker_seen = max(self._batch_worker_seen, now - GONE_S + LOOK_EVERY_S)
+
+    def _count_askers(self, host: str, now: float) -> int:
+        if self._sent_at is not None and now - self._sent_at < ASKING_S:
+            self._client.set(key(self._client, f"asking:{host}"), 1, ex=ASKING_S)
+        others = [key(self._client, f"asking:{each}") for each in known(self._client) if each != host]
+        return 1 + (int(self._client.exists(*others)) if others else 0)
 
 
 InFlightRequests = InProcessRequests | RedisRequests

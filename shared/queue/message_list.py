@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import redis_client
+from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
@@ -172,6 +172,7 @@ class Filter:
     """Which messages are meant; an empty field means all."""
 
     state: str = DEAD
+    #: A role, for its queues on all index hosts, or the name of one queue.
     queue: str = ""
     actor: str = ""
     agent: str = ""
@@ -180,12 +181,12 @@ class Filter:
     #: Part of its last error, or of its first.
     error: str = ""
 
-    @property
-    def queues(self) -> tuple[str, ...]:
-        """The queues that are meant. Raises QueueError for one that does not exist."""
-        if self.queue:
-            _check(self.queue)
-        return (self.queue,) if self.queue else tuple(QUEUES)
+    def queues(self, client: Redis) -> list[str]:
+        """List the queues that are meant, on all index hosts. Raises QueueError for one that cannot exist."""
+        if not self.queue:
+            return hosts.queues(client, QUEUES)
+        _check(self.queue)
+        return hosts.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
 
 
 class ListedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -193,6 +194,8 @@ class ListedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     id: str
     queue: str
+    #: The index host of the queue; empty where the fleet has one, and for a queue of all.
+    index_host: str
     state: str
     actor: str
     agent: str
@@ -246,13 +249,13 @@ def page(url: str, where: Filter, *, cursor: str = "", limit: int = 50) -> Page:
     At most `MAX_EXAMINED` are examined, so a page may hold fewer than `limit`, or none, and not be the last.
     Raises QueueError for a cursor that is not one of a page before.
     """
-    queues = where.queues
-    name, _, rank = cursor.partition(".") if cursor else (queues[0], "", "0")
-    if name not in queues or not rank.isdecimal() or len(rank) > 9:
-        raise QueueError(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
-    at, first, examined = queues.index(name), int(rank), 0
     found: list[ListedMessage] = []
     with redis_client.connected(url) as client:
+        queues = where.queues(client)
+        name, _, rank = cursor.partition(".") if cursor else (queues[0], "", "0")
+        if name not in queues or not rank.isdecimal() or len(rank) > 9:
+            raise QueueError(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
+        at, first, examined = queues.index(name), int(rank), 0
         select = client.register_script(_SELECT)
         while at < len(queues) and len(found) < limit and examined < MAX_EXAMINED:
             more, behind = _select(client, select, where, queues[at], first, limit - len(found))
@@ -271,7 +274,7 @@ def matching(url: str, where: Filter, *, limit: int | None = None) -> list[tuple
     found: list[tuple[str, str]] = []
     with redis_client.connected(url) as client:
         select = client.register_script(_SELECT)
-        for queue in where.queues:
+        for queue in where.queues(client):
             first = 0
             while first >= 0 and (limit is None or len(found) < limit):
                 more, first = _select(client, select, where, queue, first, _EXAMINED, only_ids=True)
@@ -281,6 +284,7 @@ def matching(url: str, where: Filter, *, limit: int | None = None) -> list[tuple
 
 def details(url: str, state: str, queue: str, message_id: str) -> MessageDetails | None:
     """Read one message as it is now; None when it is not in that state any more."""
+    _check(queue)
     ids, contents = _KEYS[state]
     with redis_client.connected(url) as client:
         base = key(client, queue)
@@ -392,6 +396,7 @@ def _listed(queue: str, state: str, brief: Mapping[str, Any], now: float) -> Lis
     return ListedMessage(
         id=brief["id"],
         queue=queue,
+        index_host=hosts.split(queue)[1],
         state=state,
         actor=brief["actor"],
         agent=brief["agent"],
@@ -418,7 +423,7 @@ def _groups(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]
 
 
 def _check(queue: str) -> None:
-    if queue not in QUEUES:
+    if not hosts.is_queue(queue, QUEUES):
         raise QueueError(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")
 
 

@@ -135,6 +135,8 @@ class FleetBroker(RedisBroker):
             **options,
         )
         self.url = url
+        #: The index host of this process; empty where the fleet has one.
+        self.host = redis_client.own_host(client)
         self.retry = retry or RetryPolicy(url)
         #: The process is told to stop: nothing is waited for any more.
         self.is_stopping = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -53,7 +52,7 @@ _UNSUPPORTED = {
 
 
 def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redis.Redis:
-    """Make a client for `url`, whose fragment is the name of the fleet (`QueueSettings.address`).
+    """Make a client for `url`, whose fragment names the fleet and index host (`QueueSettings.address`).
 
     With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
     """
@@ -122,26 +121,17 @@ def connected(url: str) -> Iterator[redis.Redis]:
 
 def namespace(server: redis.Redis) -> str:
     """Tell what all keys of the client's fleet begin with."""
-    return str(server.get_connection_kwargs()["client_name"])
+    return str(server.get_connection_kwargs()["client_name"]).partition("@")[0]
+
+
+def own_host(server: redis.Redis) -> str:
+    """Tell which index host of its fleet the client's process belongs to; empty in a fleet with one."""
+    return str(server.get_connection_kwargs()["client_name"]).partition("@")[2]
 
 
 def key(server: redis.Redis, name: str) -> str:
     """Name a key of the client's fleet."""
     return f"{namespace(server)}:{name}"
-
-
-def claim(url: str, home: Path) -> None:
-    """Keep the name of the fleet for the index of a home. Raises QueueError when it is another home's."""
-    ours = str(home.resolve())
-    with connected(url) as server:
-        owner = key(server, "owner")
-        holder: Any = None if server.set(owner, ours, nx=True) else server.get(owner)
-    if holder is not None and holder.decode() != ours:
-        raise QueueError(
-            f"the name of this fleet, {url.rpartition('#')[2]}, is taken on its Redis by the fleet of"
-            f" {holder.decode()}; this worker is of {ours}",
-            hint=f"set another queue.name; if that fleet is gone for good: redis-cli del {owner}",
-        )
 
 
 @contextmanager

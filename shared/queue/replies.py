@@ -13,6 +13,7 @@ import msgspec
 from memline.shared.errors import QueueError
 from memline.shared.queue import messages, redis_client
 from memline.shared.queue.cancel import cancel
+from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.redis_client import key, translated
 from memline.shared.queue.worker_registry import serving_key
 from memline.shared.search.results import SearchRequest
@@ -132,8 +133,9 @@ class QueryClient:
         repeated from working twice; a question may be answered twice.
         """
         client = self._replies.client
+        queue = queue_of(client, "query")
         content = {
-            "queue_name": "query",
+            "queue_name": queue,
             "actor_name": "run_query",
             "args": (messages.encode(message),),
             "kwargs": {},
@@ -141,15 +143,15 @@ class QueryClient:
             "message_id": message_id,
             "message_timestamp": int(time.time() * 1000),
         }
-        queue = key(client, "query")
+        base = key(client, queue)
         pipe = client.pipeline(transaction=True)
-        pipe.hset(f"{queue}.msgs", message_id, msgspec.msgpack.encode(content))
-        pipe.rpush(queue, message_id)
-        pipe.exists(serving_key(client, "query"))
+        pipe.hset(f"{base}.msgs", message_id, msgspec.msgpack.encode(content))
+        pipe.rpush(base, message_id)
+        pipe.exists(serving_key(client, queue))
         with translated(self._url):
             return bool(pipe.execute()[-1])
 
     def _take_back(self, message_id: str) -> bool:
         """Take a question off its queue; False when a worker has taken it."""
         with translated(self._url):
-            return cancel(self._replies.client, "query", message_id)
+            return cancel(self._replies.client, queue_of(self._replies.client, "query"), message_id)

@@ -14,7 +14,7 @@ from typing import Any
 
 import dramatiq
 
-from memline.shared.queue import messages
+from memline.shared.queue import hosts, messages
 from memline.shared.queue.messages import M, MessageRefused, Wire
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
@@ -29,7 +29,7 @@ MAX_BACKOFF_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """One queue, served by the worker role of the same name."""
+    """One queue, served by the worker role of the same name; most have one on each index host."""
 
     #: Messages a worker process works on at a time. Reading and splitting hold the interpreter lock: two
     #: threads hide the disk, more do not help.
@@ -78,26 +78,33 @@ def is_retried(actor: str, error: BaseException) -> bool:
 
 def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any]], None]]:
     """Declare a function as the actor of a message, which it is called with; see `ROUTES` for its name."""
-    queue, name = ROUTES[kind]
+    role, name = ROUTES[kind]
 
     def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any]], None]:
         @wraps(function)
         def run(raw: dict[str, Any]) -> None:
             function(messages.decode(raw, kind))
 
+        queue = hosts.queue_name(role, own_host())
         declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=queue, actor_name=name)(run)
         return declared
 
     return declare
 
 
-def send(message: Wire) -> str:
+def own_host() -> str:
+    """Tell which index host the broker of this process is of; empty where there is one."""
+    return getattr(dramatiq.get_broker(), "host", "")
+
+
+def send(message: Wire, *, host: str | None = None) -> str:
     """Put a message on its queue, through the broker of this process; returns its id.
 
+    `host`: the index host that is meant, when it is not that of this process.
     A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
     whether it is missing or became a dead letter.
     """
-    queue, actor = ROUTES[type(message)]
+    role, actor = ROUTES[type(message)]
     message_id = uuid.uuid4().hex
     if isinstance(message, messages.EmbedTexts):
         message_id = message.lease
@@ -105,7 +112,7 @@ def send(message: Wire) -> str:
         message_id = f"{message.lease}.{message_id}"
     dramatiq.get_broker().enqueue(
         dramatiq.Message(
-            queue_name=queue,
+            queue_name=hosts.queue_name(role, own_host() if host is None else host),
             actor_name=actor,
             args=(messages.encode(message),),
             kwargs={},

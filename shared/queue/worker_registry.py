@@ -52,9 +52,12 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Describes a worker process, by its last heartbeat."""
 
     id: str
-    #: Queue -> messages of it that the process works on at a time.
+    #: Role -> messages of its queue that the process works on at a time.
     threads_of: dict[str, int]
+    #: The machine it runs on.
     host: str
+    #: The index host that it works for; empty where the fleet has one.
+    index_host: str = ""
     pid: int
     version: str
     #: Seconds since the epoch.
@@ -83,6 +86,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             "role": "+".join(self.queues),
             "queues": list(self.queues),
             "host": self.host,
+            "indexHost": self.index_host,
             "pid": self.pid,
             "version": self.version,
             "threads": self.threads,
@@ -106,7 +110,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def live_workers(client: Redis) -> list[WorkerInfo]:
-    """List the worker processes that are alive, by queue and host."""
+    """List the worker processes that are alive, by role, index host and machine."""
     ids: Any = client.smembers(key(client, "workers"))
     stored: Any = (
         client.mget([key(client, f"worker:{worker_id.decode()}") for worker_id in ids]) if ids else ()
@@ -116,13 +120,13 @@ def live_workers(client: Redis) -> list[WorkerInfo]:
         # Killed ones. Were one only slow, its next heartbeat would put it back.
         client.srem(key(client, "workers"), *gone)
     workers = [msgspec.msgpack.decode(content, type=WorkerInfo) for content in stored if content]
-    return sorted(workers, key=lambda worker: (worker.queues, worker.host, worker.pid))
+    return sorted(workers, key=lambda worker: (worker.queues, worker.index_host, worker.host, worker.pid))
 
 
-def threads_serving(client: Redis, queue: str) -> int:
-    """Count the threads of all live worker processes that take messages from `queue`."""
+def embed_threads(client: Redis) -> int:
+    """Count the threads of all live worker processes that embed, for whichever index host."""
     alive = live_workers(client)
-    return sum(worker.threads_of.get(queue, 0) for worker in alive if not worker.is_draining)
+    return sum(worker.threads_of.get("embed", 0) for worker in alive if not worker.is_draining)
 
 
 def drain(url: str, name: str) -> WorkerInfo:

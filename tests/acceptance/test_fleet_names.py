@@ -8,7 +8,7 @@ import dramatiq
 import pytest
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import dead_letters, redis_client
+from memline.shared.queue import dead_letters, hosts
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.redis_broker import FailMessages, FleetBroker
 from tests.support.fleet import Fleet
@@ -76,11 +76,11 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
 
 def test_a_name_belongs_to_the_home_that_took_it_first(redis_server: RedisServer, tmp_path: Path) -> None:
     address = f"{redis_server.url}#team"
-    redis_client.claim(address, tmp_path / "a")
-    redis_client.claim(address, tmp_path / "a")
+    hosts.claim(address, tmp_path / "a")
+    hosts.claim(address, tmp_path / "a")
 
     with pytest.raises(QueueError, match=r"team, is taken .*/a; this worker is of .*/b") as error:
-        redis_client.claim(address, tmp_path / "b")
+        hosts.claim(address, tmp_path / "b")
 
     assert "redis-cli del memline:team:owner" in error.value.hint
 

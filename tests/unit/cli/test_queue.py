@@ -19,6 +19,8 @@ REPORT: dict[str, Any] = {
     "queues": [
         {
             "name": "embed",
+            "role": "embed",
+            "indexHost": "",
             "waiting": 3,
             "inFlight": 2,
             "delayed": 0,
@@ -44,7 +46,9 @@ REPORT: dict[str, Any] = {
     "workers": [
         {
             "role": "embed",
+            "queues": ["embed"],
             "host": "one",
+            "indexHost": "",
             "pid": 7,
             "version": "1",
             "lastSeenSeconds": 2.0,
@@ -227,6 +231,13 @@ def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.Capt
 def test_a_queue_without_a_worker_is_named() -> None:
     report = {**REPORT, "workers": []}
 
+    host = {**REPORT["queues"][0], "name": "store-two", "role": "store", "indexHost": "two"}
+    old = {**host, "name": "store", "indexHost": ""}
+    of_hosts = {**REPORT, "queues": [host, old]}
+    assert [line for line in _backlog_lines(of_hosts) if "queue store" in line] == [
+        "No worker takes messages from the queue store-two (memline worker store, with queue.host two)",
+        "Messages wait on the queue store since before the index hosts had names; none takes them",
+    ]
     missing = "No worker takes messages from the queue embed (memline worker embed)"
     assert missing in list(_backlog_lines(report))
     assert missing not in list(_backlog_lines(REPORT))

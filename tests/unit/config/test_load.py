@@ -232,6 +232,23 @@ def test_a_fleet_is_named_after_host_and_home_unless_a_name_is_given(read: Loade
         read(None, {**url, "MEMLINE_QUEUE_NAME": "a:b"})
 
 
+def test_an_index_host_has_a_name_within_that_of_its_fleet(read: Loader) -> None:
+    url = {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_NAME": "team"}
+
+    named = read({"queue": {"host": "file"}}, {**url, "MEMLINE_QUEUE_HOST": "index-2"}).settings.queue
+    assert (named.host, named.address) == ("index-2", "redis://h/0#team@index-2")
+    with pytest.raises(ConfigError, match=r"queue\.host needs queue\.name"):
+        read(None, {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_HOST": "a"})
+
+
+@pytest.mark.parametrize("host", ["a:b", "A", "-a", "a-", "a.DQ", "a@b", "a*", "a>b", "a b", "a" * 64, "ä"])
+def test_a_name_that_would_break_a_key_is_no_index_host(host: str, read: Loader) -> None:
+    url = {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_NAME": "team"}
+
+    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_HOST: not a valid name of an index host"):
+        read(None, {**url, "MEMLINE_QUEUE_HOST": host})
+
+
 @pytest.mark.parametrize(
     "url", ["http://h", "localhost:6379", "redis:h", "redis+sentinel://h:26379", "redis+cluster://h"]
 )

@@ -14,8 +14,9 @@ def redis_server(monkeypatch: pytest.MonkeyPatch) -> fakeredis.FakeRedis:
     """A Redis in memory that every client of this process talks to; a client to look into it."""
     fake = fakeredis.FakeServer()
 
-    def client(*_: object, **__: object) -> fakeredis.FakeRedis:
-        return fakeredis.FakeRedis(server=fake, client_name=redis_client.NAMESPACE)
+    def client(url: str, **_: object) -> fakeredis.FakeRedis:
+        name = ":".join(filter(None, [redis_client.NAMESPACE, url.partition("#")[2]]))
+        return fakeredis.FakeRedis(server=fake, client_name=name)
 
     monkeypatch.setattr(redis_client, "client", client)
-    return client()
+    return client(URL)

@@ -9,7 +9,7 @@ import redis
 
 from memline.shared.errors import QueueError
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.worker_registry import drain, is_served, live_workers, threads_serving
+from memline.shared.queue.worker_registry import drain, embed_threads, is_served, live_workers
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 
@@ -123,7 +123,7 @@ def test_a_worker_that_is_asked_to_end_is_told_at_each_heartbeat_and_serves_no_q
 
     until(lambda: len(calls) > 1)
     until(lambda: live_workers(redis_server)[0].is_draining)
-    assert asked.id == "w1" and threads_serving(redis_server, "embed") == 0
+    assert asked.id == "w1" and embed_threads(redis_server) == 0
     redis_server.delete("memline:serving:embed")
     told = len(calls)
     until(lambda: len(calls) > told + 2)

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from memline.producers.reports import metrics
 from memline.producers.reports.metrics import METRICS, PREFIX, FleetCollector, page
@@ -35,7 +36,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def queue(name: str, **counts: float) -> QueueDepth:
     found = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
-    return QueueDepth(name=name, **{**found, **counts})  # type: ignore[arg-type]
+    return QueueDepth(name=name, role=name, **{**found, **counts})  # type: ignore[arg-type]
 
 
 def worker(name: str, *queues: str, threads: int, busy_s: float = 0.0) -> WorkerInfo:
@@ -110,6 +111,22 @@ def test_queues_workers_and_redis_are_reported(place: Place) -> None:
     assert found['worker_threads{role="embed"}'] == 13
     assert found['workers{role="store"}'] == 1
     assert found['worker_busy_seconds_total{host="one",pid="1",role="embed"}'] == 9.5
+
+
+def test_queues_and_workers_of_each_index_host_have_its_label(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (replace(worker(host, "store", threads=1), index_host=host) for host in ("one", "two"))
+    queues = (queue("store", host="one", waiting=3), queue("embed"), queue("store", host="two"))
+    workers = (one, two, replace(two, id="three"), replace(worker("e", "embed", threads=4), index_host="one"))
+    monkeypatch.setattr(depth, "read", lambda _: Fleet(queues=queues, workers=workers, used_memory=1))
+
+    found = scraped(place)
+
+    assert found['queue_messages{index_host="one",queue="store",state="waiting"}'] == 3
+    assert found['workers{index_host="one",role="store"}'] == 1
+    assert found['workers{index_host="two",role="store"}'] == 2
+    assert found['workers{index_host="",role="embed"}'] == 1
 
 
 def test_the_rows_of_an_agent_are_reported(place: Place) -> None:

@@ -48,7 +48,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
     """What the actors send."""
     sent: list[Wire] = []
 
-    def send(message: Wire) -> str:
+    def send(message: Wire, *, host: str | None = None) -> str:
         sent.append(message)
         return "id"
 

@@ -1,0 +1,107 @@
+"""Name the queues of the index hosts of a fleet: each has its own, but for those that all share.
+
+An index host is a home with indexes that has a name in its fleet (`queue.host`). Without one the fleet has a
+single index host, and its queues have the names of their roles.
+
+    <fleet>:hosts    hash: index host -> home of its indexes
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.config.schema import HOST_NAME
+from memline.shared.errors import QueueError
+from memline.shared.queue import redis_client
+from memline.shared.queue.redis_client import key, own_host
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+#: Roles whose work needs no index: one queue for all index hosts.
+SHARED = frozenset({"embed"})
+
+
+def queue_name(role: str, host: str) -> str:
+    """Name the queue of a role on an index host; roles have no hyphen, so `split` tells them apart again."""
+    return f"{role}-{host}" if host and role not in SHARED else role
+
+
+def split(queue: str) -> tuple[str, str]:
+    """Give the role and the index host of a queue's name."""
+    role, _, host = queue.partition("-")
+    return role, host
+
+
+def is_queue(queue: str, roles: Container[str]) -> bool:
+    """Tell whether a name from outside is that of a queue of these roles."""
+    role, host = split(queue)
+    has_host = role not in SHARED and re.fullmatch(HOST_NAME, host) is not None
+    return role in roles and (queue == role or has_host)
+
+
+def queue_of(client: Redis, role: str) -> str:
+    """Name the queue of a role on the client's own index host."""
+    return queue_name(role, own_host(client))
+
+
+def known(client: Redis) -> list[str]:
+    """List the index hosts of the client's fleet; `[""]` for a fleet with a single one, without a name."""
+    names: Any = client.hkeys(key(client, "hosts"))
+    return sorted({name.decode() for name in names} | {own_host(client)} - {""}) or [""]
+
+
+def queues(client: Redis, roles: Iterable[str]) -> list[str]:
+    """List the queues of these roles on all index hosts.
+
+    What was sent before the hosts had names lies on queues without one; they come last.
+    """
+    hosts = list(dict.fromkeys([*known(client), ""]))
+    return list(dict.fromkeys(queue_name(role, host) for host in hosts for role in roles))
+
+
+def claim(url: str, home: Path) -> None:
+    """Keep the name of the fleet, or of the index host in it, for the indexes of a home.
+
+    Raises QueueError when it is another home's, and when some index hosts of a fleet have a name and others
+    have none.
+    """
+    ours = str(home.resolve())
+    with redis_client.connected(url) as server:
+        host, fleet = own_host(server), redis_client.namespace(server)
+        owner, hosts = key(server, "owner"), key(server, "hosts")
+        if host:
+            holder: Any = None if server.hsetnx(hosts, host, ours) else server.hget(hosts, host)
+            what, gone = f"the index host {host} of the fleet", f"redis-cli hdel {hosts} {host}"
+            unnamed: Any = server.get(owner)
+            if unnamed is not None and unnamed.decode() == ours:
+                # This home is given a name.
+                server.delete(owner)
+            elif unnamed is not None:
+                raise QueueError(
+                    f"this fleet has an index host without a name, {unnamed.decode()}; this one is {host}",
+                    hint=f"set queue.host there too; if it is gone for good: redis-cli del {owner}",
+                )
+        else:
+            named: Any = server.hkeys(hosts)
+            if named:
+                names = ", ".join(sorted(name.decode() for name in named))
+                raise QueueError(
+                    f"the index hosts of this fleet have names ({names}), and this one has none",
+                    hint="set queue.host, or MEMLINE_QUEUE_HOST",
+                )
+            holder = None if server.set(owner, ours, nx=True) else server.get(owner)
+            what, gone = "the name of this fleet", f"redis-cli del {owner}"
+    if holder is not None and holder.decode() != ours:
+        name = fleet.partition(":")[2]
+        words = f"{what}, {name}, is taken on its Redis by the fleet of {holder.decode()}"
+        if host:
+            words = f"{what} {name} is taken by {holder.decode()}"
+        raise QueueError(
+            f"{words}; this worker is of {ours}",
+            hint=f"set another {'queue.host' if host else 'queue.name'}; if that"
+            f" {'host' if host else 'fleet'} is gone for good: {gone}",
+        )
