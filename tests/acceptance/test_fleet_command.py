@@ -200,9 +200,12 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def test_the_files_for_a_supervisor_name_the_processes_that_the_configuration_needs(notes: Place) -> None:
+def test_the_files_for_a_supervisor_name_the_processes_that_the_configuration_needs(
+    notes: Place, tmp_path: Path
+) -> None:
     procfile = notes.run("fleet", "procfile").stdout
     units = notes.run("fleet", "systemd").stdout
+    notes.run("fleet", "systemd", str(tmp_path))
     compose = notes.run("fleet", "--no-api", "compose").stdout
 
     assert procfile.splitlines() == [
@@ -213,5 +216,24 @@ def test_the_files_for_a_supervisor_name_the_processes_that_the_configuration_ne
         "api: memline serve",
         "watch: memline watch",
     ]
-    assert units.count("[Service]") == 6 and "ExecStart=%h/.local/bin/memline worker store\n" in units
+    assert units.splitlines()[-1].endswith(
+        "memline.target memline@store memline@chunk memline@embed memline@query memline@api memline@watch"
+    )
     assert 'command: ["worker", "store"]' in compose and "api:" not in compose
+    program = f"ExecStart={Path(sys.executable).with_name('memline')} "
+    shipped = sorted((ROOT / "deploy" / "systemd" / "fleet").iterdir())
+    assert [path.name for path in shipped] == ["memline.target", "memline@.service"]
+    for path in shipped:
+        written = (tmp_path / path.name).read_text("utf-8")
+        assert written == path.read_text("utf-8").replace("ExecStart=/opt/memline/bin/memline ", program)
+        assert written in units
+
+
+def test_a_process_that_does_not_exist_is_named_with_those_that_do(notes: Place) -> None:
+    ran = notes.run("fleet", "run", "stores")
+
+    assert ran.status == 2
+    assert (
+        "'stores' is not one of store, chunk, embed, batch, query, flush, api, watch, metrics, up"
+        in ran.stderr
+    )

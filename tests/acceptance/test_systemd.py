@@ -20,6 +20,7 @@ from tests.support.workspace import Place
         ("metrics --port 0", False),
         ("watch", True),
         ("worker chunk store query", True),
+        ("fleet run chunk-2", True),
         ("fleet --no-api", True),
     ],
 )

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Check the files below deploy/ with the programs that they are for, as far as they are installed. From the top of
+# the repository: sh scripts/check_deploy.sh
+status=0
+try() {
+    program=$1
+    shift
+    if ! command -v "$program" >/dev/null; then
+        echo "-- not tried, there is no $program: $*"
+    elif "$program" "$@"; then
+        echo "-- good: $program $*"
+    else
+        echo "-- BAD: $program $*"
+        status=1
+    fi
+}
+
+units=$(mktemp -d)
+trap 'rm -rf "$units"' EXIT
+# The program of the units need not be installed here.
+for unit in deploy/systemd/fleet/memline.target deploy/systemd/memline.service deploy/systemd/memline-serve.service; do
+    sed 's|^ExecStart=.*|ExecStart=/bin/true|' "$unit" > "$units/${unit##*/}"
+done
+sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/systemd/fleet/memline@.service > "$units/memline@store.service"
+try systemd-analyze verify "$units/memline@store.service" "$units/memline.target" \
+    "$units/memline.service" "$units/memline-serve.service"
+try systemd-analyze security --no-pager --offline=yes --threshold=40 "$units/memline@store.service"
+
+exit $status
