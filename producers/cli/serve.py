@@ -48,8 +48,9 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     "--host", metavar="ADDRESS", help="Address; others than loopback need a token.  [default: 127.0.0.1]"
 )
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port; 0: any that is free.  [default: 7843]")
-def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
-    """Serve memory over HTTP: search, get, status and context, and MCP at /mcp, until it is stopped.
+@click.option("--read-only", is_flag=True, help="Show the dashboard without its actions.")
+def serve(invocation: Invocation, host: str | None, port: int | None, read_only: bool) -> None:
+    """Serve memory over HTTP: search, get, status and context, MCP at /mcp and a dashboard at /ui.
 
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
@@ -65,14 +66,23 @@ def serve(invocation: Invocation, host: str | None, port: int | None) -> None:
     agents = tuple(settings.agent for settings in invocation.agents())
     wanted = invocation.settings.serve
     wanted = replace(
-        wanted, host=wanted.host if host is None else host, port=wanted.port if port is None else port
+        wanted,
+        host=wanted.host if host is None else host,
+        port=wanted.port if port is None else port,
+        read_only=wanted.read_only or read_only,
     )
     require_token(wanted)
     default = invocation.settings.default_agent
     tools = MemoryTools(invocation.settings, agents)
     with closing(tools), stop_event() as stop, listen(wanted) as opened:
-        api = Api(tools, wanted, default_agent=default if default in agents else agents[0])
-        click.echo(f"memline: {url_of(opened)} (MCP at /mcp)", err=True)
+        api = Api(
+            tools,
+            wanted,
+            default_agent=default if default in agents else agents[0],
+            loaded=invocation.loaded,
+            stop=stop,
+        )
+        click.echo(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)", err=True)
         run(api.app, opened, stop, systemd=invocation.systemd())
 
 

@@ -1,36 +1,36 @@
-"""Serve the HTTP API: a route for each call of `MemoryTools`, and MCP, over one warm index.
+"""Serve the HTTP API: a route for each call of `MemoryTools`, MCP and the dashboard, over one warm index.
 
 Searches run in a bounded pool of threads; the event loop only reads requests and writes answers.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Mount, Route
 
 from memline.producers.agents.calls import CALLER, CALLS, Call, read
 from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.http.arguments import read_arguments
-from memline.producers.http.auth import Authenticator, Guard, OriginCheck, access_of
+from memline.producers.http.auth import DASHBOARD, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.jobs import JobRoutes
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
+from memline.producers.web.app import Dashboard
+from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
@@ -53,9 +53,25 @@ _HINTS = {
 class Api:
     """The application of one server."""
 
-    def __init__(self, tools: MemoryTools, serve: Serve, *, default_agent: str) -> None:
+    def __init__(
+        self,
+        tools: MemoryTools,
+        serve: Serve,
+        *,
+        default_agent: str,
+        loaded: Loaded | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """`loaded`: where the configuration comes from, for its page. `stop`: set when the server has to end,
+        so that streams of events do."""
+        stop = stop or threading.Event()
         self._tools = tools
         self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
+        authenticator = Authenticator(serve, default_agent=default_agent)
+        self.dashboard = Dashboard(
+            tools, serve, authenticator, self._pool, loaded=loaded, is_stopping=stop.is_set
+        )
+        self._is_stopping = stop.is_set
         made = server(tools, _caller_of, pool=self._pool)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
@@ -67,7 +83,9 @@ class Api:
             Route("/ready", self._ready, methods=["GET"]),
             Route("/openapi.json", _openapi, methods=["GET"]),
             Route("/mcp", mcp, methods=["POST"]),
-            Route("/", _page, methods=["GET"]),
+            Route("/", _to_dashboard, methods=["GET"]),
+            Route("/ui", _to_dashboard, methods=["GET"]),
+            Mount(DASHBOARD.rstrip("/"), app=self.dashboard.app),
         )
         cors = Middleware(
             CORSMiddleware,
@@ -75,14 +93,19 @@ class Api:
             allow_methods=("GET", "POST"),
             allow_headers=_PAGE_HEADERS,
         )
-        authenticator = Authenticator(serve, default_agent=default_agent)
+        guard = Middleware(
+            Guard,
+            serve=serve,
+            authenticator=authenticator,
+            session_access=self.dashboard.sessions.access,
+        )
         self.app = Starlette(
             routes=self.routes,
             # CORS before the guard, so that a page of an allowed origin can read the guard's errors.
             middleware=[
                 Middleware(OriginCheck, serve=serve),
                 cors,
-                Middleware(Guard, serve=serve, authenticator=authenticator),
+                guard,
             ],
             exception_handlers={MemlineError: _error, HTTPException: _http_error, Exception: _crash},
             lifespan=self._lifespan,
@@ -92,8 +115,10 @@ class Api:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        async with self._serving_mcp:
+        async with self._serving_mcp, anyio.create_task_group() as tasks:
+            tasks.start_soon(self.dashboard.live.run, self._is_stopping)
             yield
+            tasks.cancel_scope.cancel()
 
     def _route(self, call: Call) -> Route:
         method = getattr(self._tools, call.name)
@@ -139,24 +164,8 @@ async def _openapi(_request: Request) -> Response:
     return JsonResponse(describe(own_version()))
 
 
-async def _page(_request: Request) -> Response:
-    """Answer with the page that shows the server in a browser; it holds no data, so it needs no token.
-
-    Its policy allows its own script and style and nothing else.
-    """
-    html = (Path(__file__).parent / "page.html").read_text(encoding="utf-8")
-    sources = ""
-    for tag, inline in re.findall(r"<(style|script)>(.*?)</\1>", html, re.DOTALL):
-        digest = base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()
-        sources += f" {tag}-src 'sha256-{digest}';"
-    headers = {
-        "content-security-policy": f"default-src 'none';{sources}"
-        " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "cache-control": "no-store",
-    }
-    return Response(html, media_type="text/html", headers=headers)
+async def _to_dashboard(_request: Request) -> Response:
+    return RedirectResponse(DASHBOARD, 307, {"cache-control": "no-store"})
 
 
 def _caller(request: Request, arguments: dict[str, Any]) -> Caller:

@@ -18,6 +18,7 @@ from typing import cast
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,7 +33,10 @@ from memline.shared.values import value
 ACCESS = "memline.access"
 
 #: Answered without a token: they show nothing but that the server is there.
-OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json", "/"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/openapi.json", "/", "/ui"})
+
+#: Where pages for browsers are; a session cookie opens them instead of a bearer token.
+DASHBOARD = "/ui/"
 
 #: Seconds a client has to send a body.
 BODY_TIMEOUT_S = 10.0
@@ -90,11 +94,21 @@ class Authenticator:
         #: (digest of the token, its name, the agent that it opens)
         self._tokens = [(_digest(serve.token), "token", "")] if serve.token else []
         self._tokens += [(_digest(token), f"tokens.{agent}", agent) for agent, token in serve.tokens.items()]
+        self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Say whether a token is needed; without any, every client may ask."""
+        return bool(self._tokens)
 
     def access(self, headers: Mapping[str, str], address: str) -> Access | None:
         """Return what a request with these headers may do; None when its token opens nothing."""
         kind, _, token = headers.get("authorization", "").partition(" ")
-        sent = _digest(token.strip() if kind.lower() == "bearer" else "")
+        return self.access_by_token(token.strip() if kind.lower() == "bearer" else "", address)
+
+    def access_by_token(self, token: str, address: str) -> Access | None:
+        """Return what the token opens; None when that is nothing."""
+        sent = _digest(token)
         # Without tokens every client may ask.
         opened = None if self._tokens else (address, "")
         for digest, name, agent in self._tokens:
@@ -103,6 +117,27 @@ class Authenticator:
         if opened is None:
             return None
         return Access(client=opened[0], only=opened[1], default_agent=self._default_agent)
+
+    def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
+        """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong."""
+        if not has_access:
+            return self._wrong_tokens.take(address) if has_token else 0.0
+        # Behind a proxy all clients have one address: none of them may lock the others out.
+        return 0.0 if is_loopback(address) else self._wrong_tokens.wait_s(address)
+
+    def access_by_name(self, name: str) -> Access | None:
+        """Return what the token of this name opens; only for a client that has proved to have it."""
+        for _, known, agent in self._tokens:
+            if name == known:
+                return Access(client=name, only=agent, default_agent=self._default_agent)
+        return None
+
+    def key_of(self, name: str) -> bytes | None:
+        """Return a key made of the token of this name, to sign with; None for an unknown one."""
+        for digest, known, _ in self._tokens:
+            if name == known:
+                return hmac.digest(digest, b"key for signatures", "sha256")
+        return None
 
 
 class PerMinute:
@@ -185,12 +220,20 @@ class OriginCheck:
 class Guard:
     """Middleware that checks token and limits, and reads the body within its size and time."""
 
-    def __init__(self, app: ASGIApp, *, serve: Serve, authenticator: Authenticator) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        serve: Serve,
+        authenticator: Authenticator,
+        session_access: Callable[[Mapping[str, str], str], Access | None],
+    ) -> None:
+        """`session_access` finds what the cookies of a browser open on the pages below DASHBOARD."""
         self._app = app
         self._serve = serve
         self._authenticator = authenticator
+        self._session_access = session_access
         self._requests = PerMinute(serve.requests_per_minute)
-        self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -211,14 +254,12 @@ class Guard:
     def _check_access(self, scope: Scope, headers: Headers) -> Response | None:
         if scope["path"] in OPEN_PATHS:
             return None
-        address = scope["client"][0] if scope.get("client") else "?"
+        address = address_of(scope)
+        if scope["path"].startswith(DASHBOARD):
+            return self._check_session(scope, address)
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers
-        if access is None:
-            wait_s = self._wrong_tokens.take(address) if has_token else 0.0
-        else:
-            # Behind a proxy all clients have one address: none of them may lock the others out.
-            wait_s = 0.0 if is_loopback(address) else self._wrong_tokens.wait_s(address)
+        wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token)
         if wait_s:
             return too_many(wait_s, "wrong tokens from this address")
         if access is None:
@@ -226,6 +267,14 @@ class Guard:
             keys = "serve.token or serve.tokens in the configuration"
             hint = f"send the header Authorization: Bearer TOKEN ({keys})"
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
+        return self._let_in(scope, access)
+
+    def _check_session(self, scope: Scope, address: str) -> Response | None:
+        """Let a browser in by its cookies; without them the dashboard shows its login form."""
+        access = self._session_access(HTTPConnection(scope).cookies, address)
+        return None if access is None else self._let_in(scope, access)
+
+    def _let_in(self, scope: Scope, access: Access) -> Response | None:
         if wait_s := self._requests.take(access.client):
             return too_many(wait_s, f"requests: {self._serve.requests_per_minute} in a minute are allowed")
         scope[ACCESS] = access
@@ -255,6 +304,11 @@ class Guard:
         return error_response(
             408, f"the request did not arrive within {BODY_TIMEOUT_S:g} s", "send it again", headers=_CLOSE
         )
+
+
+def address_of(scope: Scope) -> str:
+    """Return the address of the client."""
+    return scope["client"][0] if scope.get("client") else "?"
 
 
 def access_of(scope: Scope) -> Access:

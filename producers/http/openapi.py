@@ -38,7 +38,8 @@ def describe(version: str) -> Schema:
     paths |= _jobs() | {
         "/overview": {"get": _responses("overview", overview, _content(_ref("Overview")))},
         "/metrics": {"get": _responses("metrics", metrics, _content(text, "text/plain"))},
-        "/": {"get": _open("page", "A page for people", _content(text, "text/html"))},
+        "/": {"get": _open("page", "Leads to the dashboard", _content(text, "text/html"))},
+        "/ui": {"get": _open("dashboard", "Leads to the dashboard", _content(text, "text/html"))},
         "/health": {"get": _open("health", "Whether the server is there")},
         "/ready": {"get": _open("ready", "Whether questions can be answered", failures=["503"])},
         "/openapi.json": {"get": _open("openapi", "This description")},

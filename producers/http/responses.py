@@ -49,9 +49,14 @@ def error_response(
     return JsonResponse({"error": error, "hint": hint}, status, headers)
 
 
+def status_of(error: MemlineError) -> int:
+    """Return the status of a request that ended in this error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
 def response_to(error: MemlineError) -> JsonResponse:
     """Make the response to a request that ended in this error."""
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    status = status_of(error)
     headers = {"retry-after": "1"} if isinstance(error, Overloaded) else None
     return error_response(status, error.message, error.hint, headers=headers)
 

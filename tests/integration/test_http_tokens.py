@@ -1,4 +1,4 @@
-"""The HTTP API with tokens and several agents: what each opens, and what the page of the server may show."""
+"""The HTTP API with tokens and several agents: what each opens."""
 
 from __future__ import annotations
 
@@ -92,13 +92,8 @@ def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
         assert client.get("/status", headers=bearer(ALL)).status_code == 200
 
 
-def test_the_page_holds_no_data_and_runs_only_its_own_script(notes: Place) -> None:
+def test_the_overview_is_of_the_agents_that_a_token_opens(notes: Place) -> None:
     with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
-        page = client.get("/")
-        assert page.headers["content-type"].startswith("text/html")
-        assert "script-src 'sha256-" in page.headers["content-security-policy"]
-        assert "innerHTML" not in page.text and "MEMORY.md" not in page.text
-
         refused(client.get("/overview"), 401)
         whole, part = (client.get("/overview", headers=bearer(token)).json() for token in (ALL, WORK))
 

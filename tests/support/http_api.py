@@ -11,17 +11,18 @@ from typing import Any
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.server import listen, run, url_of
+from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Serve, Settings
 
 
 @contextmanager
-def serving(settings: Settings, **options: Any) -> Iterator[str]:
+def serving(settings: Settings, *, loaded: Loaded | None = None, **options: Any) -> Iterator[str]:
     """Serve these agents until the end of the block; gives the address."""
     serve = replace(settings.serve or Serve(), port=0, **options)
     agents = tuple(settings.agents)
     stop = threading.Event()
     with closing(MemoryTools(settings, agents)) as tools, listen(serve) as opened:
-        api = Api(tools, serve, default_agent=settings.default_agent)
+        api = Api(tools, serve, default_agent=settings.default_agent, loaded=loaded, stop=stop)
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)
         thread.start()

@@ -23,6 +23,12 @@ from memline.shared.errors import AccessDenied
 async def nothing(*_: object) -> None: ...
 
 
+def guard_of(serve: Serve) -> Guard:
+    """A guard behind which nothing is, and where no browser is logged in."""
+    authenticator = Authenticator(serve, default_agent="main")
+    return Guard(nothing, serve=serve, authenticator=authenticator, session_access=lambda *_: None)
+
+
 def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
     """The status of a POST from this address; 0 when it got through."""
     sent: list[Message] = []
@@ -47,7 +53,7 @@ def asked(guard: Guard, address: str, token: str, *messages: Message) -> int:
 
 def test_a_remote_client_that_guesses_tokens_has_to_wait_even_with_the_right_one() -> None:
     serve = Serve(token="a-token-of-tests")
-    guard = Guard(nothing, serve=serve, authenticator=Authenticator(serve, default_agent="main"))
+    guard = guard_of(serve)
 
     answers = [asked(guard, "10.0.0.9", "wrong-token") for _ in range(MAX_WRONG_TOKENS + 1)]
 
@@ -57,7 +63,7 @@ def test_a_remote_client_that_guesses_tokens_has_to_wait_even_with_the_right_one
 
 
 def test_a_request_that_ends_in_the_middle_is_not_acted_upon() -> None:
-    guard = Guard(nothing, serve=Serve(), authenticator=Authenticator(Serve(), default_agent="main"))
+    guard = guard_of(Serve())
     half = {"type": "http.request", "body": b'{"text": "x"}', "more_body": True}
 
     assert asked(guard, "127.0.0.1", "", half, {"type": "http.disconnect"}) == 400

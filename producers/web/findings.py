@@ -1,0 +1,89 @@
+"""Keep what `memline doctor` finds, for the overview: found in a thread, as often as its cost allows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import MemlineError
+from memline.shared.values import value
+
+#: Seconds that findings are good for at least, and the part of the time that finding them may take.
+GOOD_FOR_S = 10.0
+SHARE = 1 / 200
+
+#: Seconds that the first reader waits for them.
+WAIT_S = 1.5
+
+
+@value
+class Found:
+    """The findings of one look."""
+
+    #: Seconds since the epoch.
+    at: float
+    #: Agent -> what was found of it; under the empty name what is of the installation.
+    by_agent: dict[str, tuple[Finding, ...]]
+
+    def of(self, agents: Sequence[str], *, with_installation: bool) -> list[Finding]:
+        names = [""] * with_installation + list(agents)
+        return [each for name in names for each in self.by_agent.get(name, ())]
+
+
+class Findings:
+    """Looks when it is asked and the last look is old; an answer is never older than the reader is told."""
+
+    def __init__(self, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()) -> None:
+        """`warnings`: those of loading the configuration."""
+        self._agents = tuple(agents)
+        self._warnings = tuple(warnings)
+        self._lock = threading.Lock()
+        self._found: Found | None = None
+        self._due = 0.0
+        self._looking: threading.Event | None = None
+
+    def get(self, wait_s: float = WAIT_S) -> Found | None:
+        """Return the last findings, and look again where they are old; None before the first."""
+        with self._lock:
+            if self._looking is None and time.monotonic() >= self._due:
+                self._looking = threading.Event()
+                thread = threading.Thread(
+                    target=self._look, args=(self._looking,), name="findings", daemon=True
+                )
+                thread.start()
+            looking, found = self._looking, self._found
+        if looking is not None and found is None:
+            looking.wait(wait_s)
+        return self._found
+
+    def forget(self) -> None:
+        """Have the next reader look again: something was changed."""
+        with self._lock:
+            self._due = 0.0
+
+    def _look(self, done: threading.Event) -> None:
+        began = time.monotonic()
+        try:
+            warnings = [Finding("warning", text, "memline config check") for text in self._warnings]
+            by_agent = {"": (*_guarded(examine_installation), *warnings)}
+            for settings in self._agents:
+                by_agent[settings.agent] = tuple(_guarded(partial(examine_agent, settings)))
+            self._found = Found(at=time.time(), by_agent=by_agent)
+        finally:
+            cost_s = time.monotonic() - began
+            with self._lock:
+                self._due = time.monotonic() + max(GOOD_FOR_S, cost_s / SHARE)
+                self._looking = None
+            done.set()
+
+
+def _guarded(examine: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return what is found; what cannot be examined is a finding."""
+    try:
+        return list(examine())
+    except MemlineError as error:
+        return [Finding("problem", error.message, error.hint)]

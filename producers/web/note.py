@@ -1,0 +1,61 @@
+"""Show a note as it is on disk, as `memline get` reads it: line numbers, the asked lines marked."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from memline.producers.agents.tools import Caller
+from memline.producers.web.page import ROOT, Data, Page, PageMissing, View, command_line
+from memline.shared.values import value
+
+#: Lines of a page at most, and lines shown above the asked ones.
+LINES = 300
+ABOVE = 20
+
+
+@value
+class Line:
+    """A line of a note."""
+
+    number: int
+    text: str
+    is_asked: bool
+
+
+def note_url(agent: str, path: str, first: int = 1, last: int = 0) -> str:
+    """Make the address of a note at these lines; `last` 0: none is marked."""
+    query: dict[str, object] = {"agent": agent, "path": path, "from": first}
+    if last:
+        query["to"] = last
+    return f"{ROOT}/note?{urlencode(query, errors='surrogatepass')}" + (f"#L{first}" if last else "")
+
+
+def _note(view: View) -> Data:
+    settings = view.agent(view.query.get("agent", ""))
+    path = view.query.get("path", "")
+    if not path:
+        raise PageMissing("no note is named", hint="search, and open a hit")
+    asked, to = view.number("from", 1, low=1), view.number("to", 0)
+    first = max(1, asked - ABOVE) if to else asked
+    excerpt = view.site.tools.get(Caller(agent=settings.agent), {"path": path, "from": first, "lines": LINES})
+    if excerpt["status"] == "not_found":
+        raise PageMissing(f"there is no note {path[:200]!r}", hint="search again: it may have been moved")
+    texts = excerpt["text"].split("\n") if excerpt["lines"] else []
+    lines = [
+        Line(number=number, text=text, is_asked=asked <= number <= to)
+        for number, text in enumerate(texts, first)
+    ]
+    before = max(1, first - LINES)
+    following = excerpt["nextFrom"]
+    return {
+        "agent": settings.agent,
+        "path": excerpt["path"],
+        "lines": lines,
+        "before": note_url(settings.agent, excerpt["path"], before) if first > 1 else "",
+        "after": note_url(settings.agent, excerpt["path"], following) if following else "",
+        "truncated": excerpt["truncated"] and not following,
+        "command": command_line("--agent", settings.agent, "get", excerpt["path"], "--from", str(asked)),
+    }
+
+
+PAGES = (Page(path="/note", title="Note", template="note.html", data=_note, is_in_nav=False),)

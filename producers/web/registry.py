@@ -1,0 +1,13 @@
+"""List the pages and actions of the dashboard, in the order of the navigation."""
+
+from __future__ import annotations
+
+from memline.producers.web import configuration, note, overview, search
+from memline.producers.web.page import Action, Page
+
+#: A module of pages has `PAGES`, and `ACTIONS` where it has some.
+MODULES = (overview, search, note, configuration)
+
+PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
+
+ACTIONS: tuple[Action, ...] = tuple(action for module in MODULES for action in getattr(module, "ACTIONS", ()))

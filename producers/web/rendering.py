@@ -1,0 +1,133 @@
+"""Turn pages into HTML: the templates' environment, its filters, and the static files with their digests.
+
+Every text is escaped, and its control characters are made visible: names, texts and errors are hostile input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from memline.producers.web.page import ROOT
+from memline.shared.words import counted, span
+
+_HERE = Path(__file__).parent
+
+#: What a reader cannot see, what turns the direction of a line, and halves of characters.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+    "|[\U000e0000-\U000e0fff]"
+)
+
+_MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def visible(text: str) -> str:
+    """Write out the characters that cannot be seen, but for tabs and line ends."""
+    return _UNSEEN.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\x80" else f"\\u{ord(match[0]):04x}", text
+    )
+
+
+def one_line(text: str) -> str:
+    """Write out line ends as well: a file's name must not look like two."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _shown(value: Any) -> Any:
+    """Finish every expression of a template; escaping comes after it."""
+    if isinstance(value, Markup):
+        return value
+    return visible(value) if isinstance(value, str) else value
+
+
+def when(seconds: float | None) -> str:
+    """Write a moment, seconds since the epoch, in UTC; empty for none."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else ""
+
+
+def age(seconds: float | None) -> str:
+    """Write a length of time in one unit; a dash for none."""
+    return "–" if seconds is None else span(max(0.0, seconds))
+
+
+def number(value: float | None) -> str:
+    """Write a number with its thousands apart; a dash for none."""
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def money(amount: float | None, currency: str = "USD") -> str:
+    """Write an amount; a dash for none, as where no price is known."""
+    if amount is None:
+        return "–"
+    return f"${amount:,.4f}" if currency == "USD" else f"{amount:,.4f} {currency}"
+
+
+def size(count: float | None) -> str:
+    """Write a number of bytes in one unit; a dash for none."""
+    if count is None:
+        return "–"
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+class Static:
+    """The static files: each has its digest in its address, so a browser may keep it for good."""
+
+    def __init__(self) -> None:
+        self._files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
+        self._digests = {
+            name: hashlib.sha256(content).hexdigest()[:16] for name, content in self._files.items()
+        }
+
+    def address(self, name: str) -> str:
+        return f"{ROOT}/static/{self._digests[name]}/{name}"
+
+    def find(self, digest: str, name: str) -> tuple[bytes, str] | None:
+        """Return content and media type; None for a file, or a version of it, that is not there."""
+        if self._digests.get(name) != digest:
+            return None
+        return self._files[name], _MEDIA_TYPES[Path(name).suffix]
+
+
+class Renderer:
+    """Renders templates; thread-safe."""
+
+    def __init__(self, static: Static) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=_shown,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(
+            when=when, age=age, number=number, money=money, size=size, one_line=one_line, counted=counted
+        )
+        self._environment.globals.update(root=ROOT, static=static.address)
+        # As a global, so that a block that is rendered alone has the macros too.
+        self._environment.globals["ui"] = self._environment.get_template("ui.html").module
+
+    def page(self, template: str, context: Mapping[str, object]) -> str:
+        """Render a whole page."""
+        return self._environment.get_template(template).render(context)
+
+    def fragment(self, template: str, block: str, context: Mapping[str, object]) -> str | None:
+        """Render one block of a page; None when the page has none of this name."""
+        found = self._environment.get_template(template)
+        if block not in found.blocks:
+            return None
+        return "".join(found.blocks[block](found.new_context(dict(context))))

@@ -1,0 +1,73 @@
+"""The dashboard of a server of two agents, with a token for both and one for the second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from memline.shared.config.load import Loaded, Options, load
+from tests.support.browser import Browser
+from tests.support.http_api import serving
+from tests.support.workspace import Place
+
+ALL, WORK = "token-for-all", "token-for-work"
+
+#: Makes a server of the place's agents, with these keys of `serve`, and opens a browser at it.
+Opener = Callable[..., Browser]
+
+
+def configure(place: Place, **blocks: Any) -> Loaded:
+    """Write a configuration of the agents `main` and `work`, with these blocks beside them."""
+    agents = [{"id": name, "workspace": str(place.folder / name)} for name in ("main", "work")]
+    place.config.write_text(json.dumps({"agents": {"list": agents}, **blocks}))
+    return load(Options(config=place.config, home=place.home))
+
+
+@pytest.fixture
+def notes(place: Place) -> Place:
+    """Two agents with a note each, both indexed."""
+    from memline.producers.runs.index_run import bring_up_to_date
+
+    place.write("../main/MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    place.write("../work/MEMORY.md", "# Work\n\nThe vault code is 7341.\n")
+    settings = configure(place).settings
+    for agent in settings.agents.values():
+        bring_up_to_date(settings, agent)
+    return place
+
+
+@pytest.fixture
+def opened(notes: Place) -> Iterator[Opener]:
+    with ExitStack() as stack:
+
+        def make(*, blocks: dict[str, Any] | None = None, **serve: Any) -> Browser:
+            loaded = configure(notes, serve=serve, **(blocks or {}))
+            return stack.enter_context(Browser(stack.enter_context(serving(loaded.settings, loaded=loaded))))
+
+        yield make
+
+
+@pytest.fixture
+def browser(opened: Opener) -> Browser:
+    """A browser at a server without tokens."""
+    return opened()
+
+
+@pytest.fixture
+def owner(opened: Opener) -> Browser:
+    """A browser that is logged in with the token for all."""
+    found = opened(token=ALL, tokens={"work": WORK})
+    assert found.log_in(ALL).status_code == 200
+    return found
+
+
+@pytest.fixture
+def worker(owner: Browser) -> Iterator[Browser]:
+    """Another browser at the same server, logged in with the token of the agent `work`."""
+    with Browser(owner.url) as found:
+        assert found.log_in(WORK).status_code == 200
+        yield found

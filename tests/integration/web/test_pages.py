@@ -1,0 +1,205 @@
+"""What the pages of the dashboard show, also of hostile notes, and how they follow the state."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import closing
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from memline.producers.web.registry import PAGES
+from memline.shared.store import IndexWriter
+from tests.integration.web.conftest import Opener
+from tests.support.browser import Browser, text_of
+from tests.support.index_rows import MODEL_A, file_row
+from tests.support.workspace import Place, until
+
+#: Texts that would run, or hide something, if one was not escaped.
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</pre></textarea><svg/onload=alert(1)>",
+    "{{ 7 * 7 }} {% raw %}",
+    "javascript:alert(1)",
+    "\u202egnp.exe \u200b\x1b[31m\x07",
+)
+
+
+def test_the_overview_says_what_is_behind_and_what_is_wrong(browser: Browser, notes: Place) -> None:
+    assert "Files behind 0" in browser.shows("/")
+    notes.write("../main/memory/new.md", "An umbrella.\n")
+
+    until(lambda: "Files behind 1" in browser.shows("/"), "the new file")
+    until(lambda: "1 file and 0 vectors behind" in browser.shows("/"), "the finding")
+    page = browser.shows("/")
+    assert "memline --agent main index" in page and "Oldest message" not in page
+
+
+def test_without_a_queue_there_are_no_pages_of_queues(browser: Browser) -> None:
+    navigation = browser.get("/").text.partition("<main")[0]
+
+    for page in PAGES:
+        assert (f'href="/ui{page.path}"' in navigation) is (page.is_in_nav and not page.needs_queue)
+        if page.needs_queue and "{" not in page.path:
+            assert browser.get(page.path).status_code == 404
+    assert browser.post("/reindex", agent="main").status_code == 405
+
+
+def test_a_fleet_whose_redis_is_away_is_said(opened: Opener) -> None:
+    browser = opened(blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+
+    assert "Redis cannot be asked" in browser.shows("/")
+
+
+def test_a_search_shows_hits_with_the_parts_of_their_score_and_opens_the_note(browser: Browser) -> None:
+    answer = browser.get("/search", q="invoices cents", agent="main")
+
+    assert "<mark>Invoices</mark>" in answer.text and "<mark>cents</mark>" in answer.text
+    text = text_of(answer)
+    assert "MEMORY.md#L1-L3" in text and "Facts" in text and re.search(r"text \d\.\d+", text)
+    assert "memline --agent main search --query 'invoices cents' --explain" in text
+    link = re.search(r'href="(/ui/note\?[^"]+)"', answer.text)
+    assert link
+    note = browser.client.get(link[1].replace("&amp;", "&"))
+    assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
+
+
+@pytest.mark.parametrize(("name", "text"), [("n", "0"), ("n", "x"), ("source", "all?"), ("since", "soon")])
+def test_a_wrong_filter_is_explained(browser: Browser, name: str, text: str) -> None:
+    assert browser.get("/search", q="cents", **{name: text}).status_code == 400
+
+
+def test_a_long_note_is_shown_in_parts(browser: Browser, notes: Place) -> None:
+    notes.write("../main/memory/long.md", "".join(f"line {number}\n" for number in range(1, 1001)))
+
+    page = browser.get("/note", agent="main", path="memory/long.md", **{"from": 500, "to": 502})
+
+    asked = re.findall(r'<tr id="L(\d+)" class="asked">', page.text)
+    assert asked == ["500", "501", "502"]
+    following = re.search(r'href="([^"]+)" rel="next"', page.text)
+    assert following and "line 800" in browser.client.get(following[1].replace("&amp;", "&")).text
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_names_texts_and_questions_are_text(opened: Opener, notes: Place, text: str) -> None:
+    name = re.sub(r"[/\x00]", "_", text)
+    notes.write(f"../main/memory/{name}.md", f"# {text}\n\nharmless words {text}\n")
+    browser = opened()
+
+    until(lambda: "harmless words" in browser.shows("/search", q="harmless words", agent="main"), "a hit")
+
+    pages = [
+        browser.get("/search", q="harmless words"),
+        browser.get("/search", q=text),
+        browser.get("/search", q="x", agent=text),
+        browser.get("/note", agent="main", path=f"memory/{name}.md"),
+        browser.get("/note", agent=text, path=text),
+        browser.get("/reindex", agent=text, plan="1"),
+        browser.get("/configuration", agent=text),
+        browser.get("/login", next=text),
+        browser.get("/" + quote(name)),
+    ]
+
+    for page in pages:
+        tags = Tags()
+        tags.feed(page.text.partition("<main")[2])
+        assert not tags.names & {"script", "img", "iframe"} and not tags.attributes
+        assert "\x1b" not in page.text and "\u202e" not in page.text and "\u200b" not in page.text
+    if text.isprintable():
+        assert text in text_of(pages[0])
+
+
+class Tags(HTMLParser):
+    """What a browser would make of a page: its tags, and attributes that run something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        for name, text in attrs:
+            if (
+                name.startswith("on")
+                or name == "style"
+                or (name == "href" and "javascript:" in (text or "")[:20])
+            ):
+                self.attributes.append((name, text))
+
+
+def test_the_configuration_has_origins_and_no_secret(opened: Opener) -> None:
+    browser = opened(
+        blocks={"models": {"providers": {"openai": {"apiKey": "sk-very-secret"}}}, "agentz": 1}, threads=3
+    )
+
+    page = browser.shows("/configuration", set="1")
+
+    assert "serve.threads Value: 3" in page.replace("serve.threads 3", "serve.threads Value: 3")
+    assert "sk-very-secret" not in page and "config.json5" in page
+
+
+def test_a_plan_of_a_reindex_changes_nothing(browser: Browser, notes: Place) -> None:
+    page = browser.shows("/reindex", agent="main", plan="1", force="1")
+
+    assert "1 files to read, 1 chunks" in page
+    assert "memline --agent main index --force" in page
+
+
+def test_a_part_of_a_page_is_given_alone(browser: Browser) -> None:
+    part = browser.get("/", fragment="agents")
+
+    assert "<html" not in part.text and "main" in part.text
+    assert browser.get("/", fragment="none").status_code == 404
+
+
+def test_static_files_are_kept_for_good_and_change_their_address(browser: Browser) -> None:
+    names = re.findall(r'"(/ui/static/[^"]+)"', browser.get("/").text)
+
+    assert len(names) == 3
+    for name in names:
+        answer = browser.client.get(name)
+        assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]
+        assert browser.client.get(re.sub("[0-9a-f]{16}", "0" * 16, name)).status_code == 404
+
+
+def events(browser: Browser) -> Any:
+    """Yield what the stream of events says."""
+    with browser.client.stream("GET", "/ui/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                yield json.loads(line.removeprefix("data: "))
+
+
+def test_a_browser_that_watches_is_told_what_changed(browser: Browser, notes: Place) -> None:
+    settings = notes.settings.agents["main"]
+    said = events(browser)
+    first = next(said)
+    assert first["topics"] == [] and first["figures"]["wanted"] == "0"
+
+    with closing(IndexWriter.of(settings)) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("memory/wanted.md", "one text"))
+
+    changed = next(each for each in said if "wanted" in each["figures"])
+    assert changed["figures"]["wanted"] != "0" and "agents" in changed["topics"]
+
+
+def test_the_events_of_a_token_are_of_its_agent_alone(worker: Browser, owner: Browser, notes: Place) -> None:
+    notes.write("../main/memory/new.md", "An umbrella.\n")
+    until(lambda: "Files behind 1" in owner.shows("/"), "the new file")
+
+    assert next(events(worker))["figures"]["files_behind"] == "0"
+    assert "spent" not in next(events(worker))["figures"]
+
+
+def test_events_without_a_login_are_none(owner: Browser) -> None:
+    with httpx.Client(base_url=owner.url) as client:
+        assert client.get("/ui/events").status_code == 204

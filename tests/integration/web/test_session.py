@@ -1,0 +1,234 @@
+"""Who may see and do what on the dashboard: login, cookies, confinement to an agent, forms, read-only."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from memline.producers.http import auth
+from memline.producers.web.page import Action, Page
+from memline.producers.web.registry import ACTIONS, PAGES
+from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE, SESSION_S
+from tests.integration.web.conftest import ALL, WORK, Opener
+from tests.support.browser import Browser, text_of
+from tests.support.workspace import Place
+
+#: Pages that need an address of something that exists are tested beside it.
+PLAIN = [page for page in PAGES if "{" not in page.path and not page.needs_queue]
+
+
+def test_without_tokens_there_is_no_login(browser: Browser) -> None:
+    answer = browser.client.get("/")
+
+    assert answer.url.path == "/ui/" and answer.status_code == 200
+    assert "log out" not in answer.text
+    assert browser.get("/login").url.path == "/ui/"
+
+
+def test_a_token_is_asked_for_once_and_leads_to_the_page_that_was_asked(opened: Opener) -> None:
+    browser = opened(token=ALL)
+
+    asked = browser.get("/search", q="invoices")
+    assert asked.url.path == "/ui/login" and "cents" not in asked.text
+    target = re.search(r'name="next" value="([^"]*)"', asked.text)
+    assert target
+    found = browser.log_in(ALL, next=target[1])
+
+    assert found.url.path == "/ui/search" and "cents" in text_of(found)
+    assert ALL not in str(found.url) and ALL not in found.text
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["https://evil.example/", "//evil.example", "/ui\\evil", "javascript:x", "/search", "/ui/\r\nx:y"],
+)
+def test_a_login_leads_to_no_other_place(opened: Opener, target: str) -> None:
+    browser = opened(token=ALL)
+    browser.client.follow_redirects = False
+
+    assert browser.log_in(ALL, next=target).headers["location"] == "/ui/"
+
+
+def test_the_cookie_is_for_this_dashboard_alone_and_holds_no_token(opened: Opener) -> None:
+    browser = opened(token=ALL)
+    browser.client.follow_redirects = False
+
+    (cookie,) = (
+        text for text in browser.log_in(ALL).headers.get_list("set-cookie") if text.startswith(SESSION_COOKIE)
+    )
+    behind_proxy = browser.post("/login", token=ALL, origin=browser.url.replace("http:", "https:"))
+
+    parts = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/ui", f"max-age={SESSION_S}"} <= parts
+    assert "secure" not in parts and ALL not in cookie
+    assert "; Secure" in behind_proxy.headers["set-cookie"]
+
+
+def test_a_login_outlives_a_restart_and_ends_with_the_token(opened: Opener) -> None:
+    first = opened(token=ALL)
+    first.log_in(ALL)
+    cookie = first.client.cookies[SESSION_COOKIE]
+
+    for token, page in ((ALL, "/ui/"), ("another-token", "/ui/login")):
+        browser = opened(token=token)
+        browser.client.cookies.set(SESSION_COOKIE, cookie, path="/ui")
+        assert browser.get("/").url.path == page
+
+
+def test_a_cookie_that_was_changed_or_is_too_old_opens_nothing(opened: Opener) -> None:
+    browser = opened(token=ALL, tokens={"work": WORK})
+    browser.log_in(WORK)
+    name, end, signature = browser.client.cookies[SESSION_COOKIE].split(".")
+    everything = "dG9rZW4"
+
+    for changed in (
+        f"{everything}.{end}.{signature}",
+        f"{name}.{int(end) + 9}.{signature}",
+        f"{name}.{int(time.time()) - 5}.{signature}",
+        f"{name}.{end}.{'0' * 64}",
+        f"{name}.{end}",
+        "...",
+        "\u00e9",
+    ):
+        browser.client.cookies.clear()
+        answer = browser.client.get("/ui/", headers={"cookie": f"{SESSION_COOKIE}={changed}".encode()})
+        assert answer.url.path == "/ui/login", changed
+
+
+def test_wrong_tokens_are_said_and_limited(opened: Opener, caplog: pytest.LogCaptureFixture) -> None:
+    browser = opened(token=ALL)
+    for _ in range(auth.MAX_WRONG_TOKENS):
+        answer = browser.log_in("wrong-token")
+        assert answer.status_code == 401 and "not known" in text_of(answer)
+
+    answer = browser.log_in("another-wrong-token")
+
+    assert answer.status_code == 429 and "too many wrong tokens" in text_of(answer).lower()
+    assert "wrong-token" not in caplog.text
+    assert browser.log_in(ALL).url.path == "/ui/"
+
+
+def test_a_logout_ends_the_session(owner: Browser) -> None:
+    assert owner.post("/logout").url.path == "/ui/login"
+
+    assert owner.get("/").url.path == "/ui/login"
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
+def test_every_page_is_shown_to_a_login_and_to_no_one_else(page: Page, owner: Browser) -> None:
+    shown = owner.get(page.path)
+    with Browser(owner.url) as stranger:
+        refused = stranger.get(page.path)
+
+    assert shown.status_code in (200, 404), text_of(shown)
+    assert refused.url.path == "/ui/login"
+    for answer in (shown, refused):
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+        assert "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        # Nothing inline: the policy would hide it.
+        assert not re.search(r"<script(?! src=\"/ui/static/)|<style|\sstyle=|\son\w+=", answer.text)
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
+def test_a_token_of_an_agent_sees_nothing_of_the_others(page: Page, worker: Browser) -> None:
+    path, is_for_all = page.path, page.is_for_all
+
+    answer = worker.get(path)
+    named = worker.get(path, agent="main", q="cents", path="MEMORY.md", plan="1")
+
+    if is_for_all:
+        assert answer.status_code == named.status_code == 403
+    for shown in (answer, named, worker.get("/search")):
+        # Neither its texts nor its name, nor a link to what only the owner may see.
+        assert "whole cents" not in shown.text and ">main<" not in shown.text
+        assert not (is_for_all and f'href="/ui{path}"' in shown.text)
+
+
+def test_the_search_and_the_notes_of_another_agent_are_refused(worker: Browser, owner: Browser) -> None:
+    mine = worker.shows("/search", q="vault code")
+    assert "7341" in mine and "MEMORY.md#L1-L3" in mine
+    for path, query in (
+        ("/search", {"q": "cents"}),
+        ("/note", {"path": "MEMORY.md"}),
+        ("/reindex", {"plan": "1"}),
+    ):
+        answer = worker.get(path, agent="main", **query)
+        assert answer.status_code == 403 and "whole cents" not in answer.text
+        assert worker.get(path, agent="other", **query).status_code == 403
+    assert "whole cents" in owner.shows("/note", agent="main", path="MEMORY.md")
+    assert owner.get("/note", agent="other", path="MEMORY.md").status_code == 404
+
+
+def test_a_note_outside_the_memory_and_a_transcript_are_not_read(owner: Browser, notes: Place) -> None:
+    secret = Path(notes.folder / "main" / "secret.txt")
+    secret.write_text("top secret")
+
+    for path in ("../work/MEMORY.md", "/etc/passwd", "secret.txt", "sessions/a.jsonl"):
+        answer = owner.get("/note", agent="main", path=path)
+        assert answer.status_code == 403 and "secret" not in text_of(answer).replace("secret.txt", "")
+    assert owner.get("/note", agent="main", path="memory/none.md").status_code == 404
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
+def test_an_action_needs_a_form_of_ours(action: Action, opened: Opener) -> None:
+    path = re.sub("{.*?}", "x", action.path)
+    browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+    browser.log_in(ALL)
+    mine = {"form_token": browser.form_token()}
+    foreign = {"origin": "https://evil.example"}
+
+    def status(fields: dict[str, str], headers: dict[str, str]) -> int:
+        return browser.client.post(f"/ui{path}", data=fields, headers=headers).status_code
+
+    assert status(mine, foreign) == 403
+    assert status(mine, {"origin": "null"}) == 403
+    assert status(mine, {}) == 403
+    assert status(mine, {"sec-fetch-site": "same-site"}) == 403
+    assert status({"form_token": "0" * 36}, {"origin": browser.url}) == 403
+    assert status({"form_token": ""}, {"origin": browser.url}) == 403
+    assert browser.client.post(f"/ui{path}", json=mine, headers={"origin": browser.url}).status_code == 400
+    browser.client.cookies.delete(FORM_COOKIE)
+    assert status(mine, {"origin": browser.url}) == 403
+    with Browser(browser.url) as stranger:
+        assert stranger.post(path).url.path == "/ui/login"
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.path)
+def test_a_server_that_is_read_only_refuses_every_action(action: Action, opened: Opener) -> None:
+    path = re.sub("{.*?}", "x", action.path)
+    browser = opened(readOnly=True, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+
+    answer = browser.post(path, agent="main")
+
+    assert answer.status_code == 403 and "read-only" in text_of(answer)
+    assert "read-only" in browser.get("/search").text
+
+
+def test_a_read_only_server_shows_no_button_of_an_action(opened: Opener, notes: Place) -> None:
+    queue = {"queue": {"url": "redis://127.0.0.1:1/0"}}
+
+    for is_read_only in (False, True):
+        page = opened(readOnly=is_read_only, blocks=queue).get("/reindex", agent="main", plan="1")
+        assert ('class="action"' in page.text) is not is_read_only
+
+
+def test_an_action_that_fails_is_in_the_log_with_who_and_why(
+    opened: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = opened(token=ALL, blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+    browser.log_in(ALL)
+    caplog.set_level(logging.INFO)
+
+    answer = browser.post("/reindex", agent="main")
+
+    assert answer.status_code == 503
+    (record,) = (each for each in caplog.records if each.getMessage() == "audit.reindex")
+    fields = record.memline_fields  # type: ignore[attr-defined]
+    assert fields["by"] == "token" and "error" in fields and ALL not in str(fields)

@@ -1,0 +1,54 @@
+"""A browser without script, for tests of the dashboard: cookies, redirects, forms."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import httpx
+
+
+class Browser:
+    """One browser at one server; a context manager."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = httpx.Client(base_url=url, timeout=60, follow_redirects=True)
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def get(self, path: str, /, *, fragment: str = "", **query: Any) -> httpx.Response:
+        """Open a page below `/ui`."""
+        headers = {"memline-fragment": fragment} if fragment else {}
+        return self.client.get(f"/ui{path}", params=query or None, headers=headers)
+
+    def shows(self, path: str, /, **query: Any) -> str:
+        """Return what a page says, as a reader sees it: without tags. Fails when it cannot be shown."""
+        answer = self.get(path, **query)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {text_of(answer)}"
+        return text_of(answer)
+
+    def post(self, path: str, /, *, origin: str | None = None, **fields: Any) -> httpx.Response:
+        """Send a form of ours, with its double-submit token, as a page of this origin would."""
+        fields = {"form_token": self.form_token(), **fields}
+        headers = {"origin": self.url if origin is None else origin}
+        return self.client.post(f"/ui{path}", data=fields, headers=headers)
+
+    def form_token(self) -> str:
+        if "memline_form" not in self.client.cookies:
+            self.get("/login")
+        return self.client.cookies["memline_form"]
+
+    def log_in(self, token: str, **fields: Any) -> httpx.Response:
+        return self.post("/login", token=token, **fields)
+
+
+def text_of(answer: httpx.Response) -> str:
+    """Return the words of a page, tags removed, entities resolved, spaces joined."""
+    body = answer.text.partition("<main")[2] or answer.text
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
