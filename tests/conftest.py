@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -28,6 +29,22 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session")
+def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a real ONNX model, made once for all processes of a test session."""
+    from tests.support.local_model import MODEL
+    from tests.support.onnx_model import make
+
+    base = tmp_path_factory.getbasetemp()
+    session = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = session / "all-MiniLM-L6-v2"
+    with (session / "all-MiniLM-L6-v2.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "model.onnx").is_file():
+            make(MODEL, folder)
+    return folder
 
 
 #: The rings of tests, those that take longest first: what is started last must be short.

@@ -95,7 +95,7 @@ class Remote(Block):
 class Local(Block):
     """A model that runs on this machine."""
 
-    model_path: str = key("", doc="a GGUF file, or hf:owner/repo/file.gguf")
+    model_path: str = key("", doc="a GGUF or ONNX file or folder, or hf:owner/repo/file")
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
 

@@ -126,7 +126,7 @@ def choose_for_identity(settings: AgentSettings, identity: Identity, base_url: s
 def _auto(settings: AgentSettings) -> Choice:
     """Choose the first provider that can work; `local` first: notes stay here when a model is here."""
     memory = settings.memory
-    if Path(memory.local.model_path).expanduser().is_file():
+    if _is_there(memory.local.model_path):
         return _choice(settings, LOCAL)
     # When the environment tells whose key `remote.apiKey` is, no other provider gets it.
     key = memory.remote.api_key.strip()
@@ -138,6 +138,11 @@ def _auto(settings: AgentSettings) -> Choice:
         if endpoint.has_credentials or not endpoint.public:
             return _choice(settings, provider.name)
     raise ProviderStop("no embedding provider is configured: no key was found, and no baseUrl", hint=_SET_UP)
+
+
+def _is_there(model_path: str) -> bool:
+    """Tell whether a local model, a file or a folder, exists."""
+    return bool(model_path.strip()) and Path(model_path).expanduser().exists()
 
 
 def _fallback(settings: AgentSettings, failed: str, reason: str, action: str) -> Choice | None:
@@ -158,7 +163,7 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
 
         file = model_file(memory.local, settings.home)
         endpoint = Endpoint(provider=LOCAL, base_url=file.path.as_uri(), public=False)
-        model, digest, scheme = file.path.name, file.digest, file.prompt_family
+        model, digest, scheme = file.name, file.digest, file.prompt_family
     else:
         endpoint = endpoint_of(provider, settings, own=own)
         if provider.key_variables and endpoint.public and not endpoint.has_credentials:

@@ -1,11 +1,13 @@
-"""The real model for tests of local embedding, files that look like models, and a place to download from."""
+"""The real models for tests of local embedding, files that look like models, and a place to download from."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import struct
 import threading
+from array import array
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -14,6 +16,10 @@ from typing import Any
 
 import pytest
 
+from memline.shared.config.schema import AgentSettings, Local, MemorySearch
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.model import LocalEmbedder
+
 #: Lies beside the repository; it is no part of it.
 MODEL = Path(__file__).parents[3] / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
 
@@ -21,6 +27,38 @@ needs_model = pytest.mark.skipif(
     not (find_spec("llama_cpp") and MODEL.is_file()),
     reason="needs the extra `local` and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
 )
+
+#: The same model as ONNX is made of it, once a test session; see the fixture `onnx_folder`.
+needs_onnx = pytest.mark.skipif(
+    not (all(map(find_spec, ("onnxruntime", "tokenizers", "onnx", "gguf"))) and MODEL.is_file()),
+    reason="needs the extras `onnx` and `dev`, and the model ../shared/models/all-MiniLM-L6-v2-q8_0.gguf",
+)
+
+#: Texts, their tokens and their vectors, computed by a plain BERT in float64 with a tokenizer of its own. The
+#: last text has three windows.
+REFERENCES: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "fixtures/minilm_vectors.json").read_text()
+)
+
+LONG = REFERENCES[-1]["text"]
+
+
+def embedder_of(path: Path, **memory: Any) -> LocalEmbedder:
+    """An embedder of a model file, as the settings `local.modelPath` and `memory` make it."""
+    own = MemorySearch(provider="local", local=Local(model_path=str(path)), **memory)
+    nowhere = Path("/nowhere")
+    settings = AgentSettings(
+        agent="main", workspace=nowhere, index_path=nowhere, state_dir=nowhere, home=nowhere, memory=own
+    )
+    embedder = choose(settings).build()
+    assert isinstance(embedder, LocalEmbedder)
+    return embedder
+
+
+def cosine(one: bytes, other: Any) -> float:
+    """The cosine of a unit vector as bytes with the numbers of another."""
+    return sum(a * b for a, b in zip(array("f", one), other, strict=True))
+
 
 _TEXT, _UINT32, _ARRAY = 8, 4, 9
 

@@ -1,12 +1,12 @@
-"""Find the file of a local model: a path, or `hf:owner/repo/file.gguf` in the folder of downloads.
+"""Find the files of a local model: a path, or `hf:owner/repo/file` in the folder of downloads.
 
-Only `fetch` uses the network, and only for a file that is not on this machine. When it fails, `model_file`
+Only `fetch` uses the network, and only for a model that is not on this machine. When it fails, `model_file`
 tells why in the same process, so the reason reaches every place where a choice of provider is shown.
 
 A download appends to a `.part` file that a later attempt or process continues. It is compared with the
 SHA-256 that the hub announces, and then renamed. huggingface-hub 2.4 keeps neither promise: it deletes the
 part when an attempt fails (models have up to several GB) and compares sizes alone. It also brings an HTTP
-library of its own and 20 MB.
+library of its own and 20 MB. The file that is named comes last, so that a model is whole when it is there.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
-from memline.shared.embedders.local.gguf import ModelFile, read_head
+from memline.shared.embedders.local import gguf, onnx_files
+from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
+from memline.shared.embedders.local.model_file import ModelFile
+from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import PROVIDERS
 from memline.shared.values import value
@@ -31,17 +35,19 @@ HUB_PREFIX = "hf:"
 #: Of a name on Hugging Face. No part begins with a dot, so none leads out of the folder of downloads.
 _NAME = re.compile(
     r"hf:(?P<owner>[\w-][\w.-]*)/(?P<repo>[\w-][\w.-]*)(@(?P<early>[\w-][\w.-]*))?"
-    r"/(?P<file>[\w-][\w.-]*(/[\w-][\w.-]*)*\.gguf)(@(?P<late>[\w-][\w.-]*))?",
+    r"/(?P<file>[\w-][\w.-]*(/[\w-][\w.-]*)*\.(gguf|onnx))(@(?P<late>[\w-][\w.-]*))?",
     re.ASCII | re.IGNORECASE,
 )
 
-_EXAMPLE = "hf:owner/repo/file.gguf"
+_EXAMPLE = "hf:owner/repo/file.gguf or hf:owner/repo/file.onnx"
 
 #: Attempts of one download; each goes on where the one before was cut off.
 MAX_ATTEMPTS = 3
 
 #: Seconds without a byte before a connection counts as dead.
 SILENCE_TIMEOUT_S = 30.0
+
+_NOT_FOUND = 404
 
 _RUN_AGAIN = "run: memline index (it goes on where it stopped)"
 
@@ -53,12 +59,35 @@ _failures: dict[str, ProviderError] = {}
 
 @value
 class HubFile:
-    """A file on Hugging Face."""
+    """A model on Hugging Face by the file that is named, or another file of it."""
 
     name: str
+    repo: str
     url_path: str
     #: Its place below the folder of downloads, one for every revision.
     path: Path
+    #: Whether the model is used without it when it is not there.
+    is_optional: bool = False
+
+    @property
+    def companions(self) -> list[HubFile]:
+        """The files that are downloaded with it: those that tell how an ONNX model is used."""
+        if engine_of(self.name) is not ONNX:
+            return []
+        owner, repo, revision, *inside = self.path.parts
+        root, file = Path(owner, repo, revision), "/".join(inside)
+        above = self.url_path.removesuffix(file)
+        names = [*COMPANIONS, file + WEIGHTS_SUFFIX]
+        return [
+            replace(
+                self,
+                name=f"{name} of {self.name}",
+                url_path=above + name,
+                path=root / name,
+                is_optional=name != TOKENIZER,
+            )
+            for name in names
+        ]
 
 
 def model_file(local: Local, home: Path) -> ModelFile:
@@ -73,14 +102,16 @@ def model_file(local: Local, home: Path) -> ModelFile:
             hint=f"download the file and set memorySearch.local.modelPath to its path, or to {_EXAMPLE}",
         )
     if not name.startswith(HUB_PREFIX):
-        return read_head(Path(name).expanduser().absolute())
-    path = (cache_folder(local, home) / parse(name).path).absolute()
+        path = Path(name).expanduser().absolute()
+        return engine_of(path).read_head(path)
+    file = parse(name)
+    path = (cache_folder(local, home) / file.path).absolute()
     if not path.is_file():
         raise _failures.get(name) or ProviderStop(
             f"the model {name} is not on this machine yet",
             hint=f"run: memline index (downloads it to {path})",
         )
-    return read_head(path)
+    return engine_of(path).read_head(path, file.repo)
 
 
 def configured(local: Local) -> str:
@@ -110,10 +141,15 @@ def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total:
     file = missing(settings)
     if file is None:
         return
-    target = cache_folder(settings.memory.local, settings.home) / file.path
+    folder = cache_folder(settings.memory.local, settings.home)
     _failures.pop(file.name, None)
     try:
-        _download(file, target, on_progress)
+        if not engine_of(file.name).is_installed:
+            # Before hundreds of megabytes that would not be of use.
+            raise engine_of(file.name).not_installed()
+        for each in (*file.companions, file):
+            if not (folder / each.path).is_file():
+                _download(each, folder / each.path, on_progress)
     except ProviderError as error:
         _failures[file.name] = error
 
@@ -128,13 +164,13 @@ def parse(name: str) -> HubFile:
     match = _NAME.fullmatch(name)
     if match is None:
         raise ProviderStop(
-            f"{name} is not the name of a GGUF file on Hugging Face",
-            hint=f"set memorySearch.local.modelPath to {_EXAMPLE}, or {_EXAMPLE}@revision",
+            f"{name} is not the name of a GGUF or ONNX file on Hugging Face",
+            hint=f"set memorySearch.local.modelPath to {_EXAMPLE}, with @revision behind it if it matters",
         )
     owner, repo, file = match["owner"], match["repo"], match["file"]
     revision = match["late"] or match["early"] or "main"
     url_path = f"/{owner}/{repo}/resolve/{revision}/{file}"
-    return HubFile(name=name, url_path=url_path, path=Path(owner, repo, revision, file))
+    return HubFile(name=name, repo=repo, url_path=url_path, path=Path(owner, repo, revision, file))
 
 
 def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
@@ -159,14 +195,18 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                     retry=tenacity.retry_if_exception_type(ProviderLater),
                     reraise=True,
                 )
-                digest = attempts(_resume, stream, file, on_progress)
+                try:
+                    digest = attempts(_resume, stream, file, on_progress)
+                finally:
+                    if not stream.tell():
+                        part.unlink()
                 stream.flush()
                 try:
                     if digest and (actual := _sha256(part)) != digest:
                         what = f"is damaged: its SHA-256 is {actual}, not {digest}"
                         hint = "run: memline index (it begins anew)"
                         raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
-                    read_head(part)
+                    _check(part, target.suffix)
                 except ProviderStop:
                     part.unlink()
                     raise
@@ -222,7 +262,7 @@ def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
 def _refusal(status: int, name: str) -> ProviderError:
     if status == 429 or status >= 500:
         return ProviderLater(f"the download of {name} failed: {status}", hint=_RUN_AGAIN, status=status)
-    if status == 404:
+    if status == _NOT_FOUND:
         return ProviderStop(
             f"{name} is not known there (404)",
             hint="check owner, repository, file and revision in memorySearch.local.modelPath",
@@ -233,6 +273,16 @@ def _refusal(status: int, name: str) -> ProviderError:
         hint="download the file in a browser and set memorySearch.local.modelPath to its path",
         status=status,
     )
+
+
+def _check(path: Path, suffix: str) -> None:
+    """Raise ProviderStop when a download is not what its name says."""
+    if suffix == LLAMA.suffix:
+        gguf.read_head(path)
+    elif suffix == ONNX.suffix:
+        onnx_files.check_graph(path)
+    elif suffix == ".json":
+        onnx_files.read_settings(path)
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Read what a GGUF file says of itself, and the prompts its family wants, without the library that runs it.
+"""Read what a GGUF file says of itself, without the library that runs it.
 
 The library ends the whole process on some files that are not models or only half of one. So everything is
 read here first, and what is wrong becomes a ProviderStop that says what to do.
@@ -6,28 +6,26 @@ read here first, and what is wrong becomes a ProviderStop that says what to do.
 
 from __future__ import annotations
 
-import json
 import math
 import mmap
-import os
-import re
-import stat
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from memline.shared.embedders.local.model_file import (
+    FIRST,
+    GET_ANOTHER,
+    LAST,
+    MEAN,
+    ModelFile,
+    check_content,
+    family_of,
+    sampled,
+    unreadable,
+)
 from memline.shared.errors import ProviderStop
-from memline.shared.values import value
 
 MAGIC = b"GGUF"
-
-#: Bytes of each end of a file, and of samples between them, that go into its digest. Whole files are 25 MB to
-#: several GB, and a search looks every time: this takes 2 ms. Names, sizes and quantisation of a model are at
-#: the beginning, and samples all over the weights tell a model from one that was trained further.
-END_BYTES = 256 * 1024
-SAMPLES = 8
-SAMPLE_BYTES = 32 * 1024
 
 #: Magic, version, number of tensors, number of keys.
 _HEADER = struct.Struct("<4sIQQ")
@@ -46,74 +44,28 @@ _TEXT, _ARRAY = 8, 9
 _BLOCKS = {0: (4, 1), 1: (2, 1), 2: (18, 32), 3: (20, 32), 6: (22, 32), 7: (24, 32), 8: (34, 32)}
 _BLOCKS |= {10: (84, 256), 11: (110, 256), 12: (144, 256), 13: (176, 256), 14: (210, 256), 30: (2, 1)}
 
-#: `<architecture>.pooling_type` of models that make one vector of a text: mean, first token, last token.
-MEAN, FIRST, LAST = 1, 2, 3
+#: `<architecture>.pooling_type` of rerankers; those of other models are as in `model_file`.
 _RERANKER = 4
-
-_GET_ANOTHER = "download the model again, or set memorySearch.local.modelPath to another GGUF embedding model"
 
 Values = dict[str, object]
 
 Content = bytes | mmap.mmap
 
 
-@value
-class Prompts:
-    """The words before a text and before a question: a family's makers trained it with them."""
+def read_head(path: Path, title: str = "") -> ModelFile:
+    """Read the head of a model file. Raises ProviderStop when it is not one or cannot be read.
 
-    #: Found in architecture, own name and file name together.
-    pattern: str
-    document: str = ""
-    query: str = ""
-
-
-#: By family, the first that fits. Its name is the scheme of an identity: other prompts, other vectors. MiniLM
-#: has none; bge (1.5 and later) works without one and its makers say so.
-PROMPTS: Mapping[str, Prompts] = {
-    family: Prompts(**row)
-    for family, row in json.loads((Path(__file__).parent / "prompts.json").read_text("utf-8")).items()
-}
-
-
-@value
-class ModelFile:
-    """What tells one model file from another, read from parts of it."""
-
-    path: Path
-    #: SHA-256 (first 32 hex digits) of the size, both ends and samples of the file.
-    digest: str
-    #: A key of PROMPTS; empty for a model that takes texts as they are.
-    prompt_family: str
-
-
-def read_head(path: Path) -> ModelFile:
-    """Read the head of a model file. Raises ProviderStop when it is not one or cannot be read."""
-    import hashlib
-
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            # A pipe would never be read to its end.
-            raise OSError("it is not a regular file")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            first = file.read(END_BYTES)
-            digest = hashlib.sha256(b"%d\n" % size + first)
-            for number in range(1, SAMPLES + 1):
-                file.seek(size * number // (SAMPLES + 1))
-                digest.update(file.read(SAMPLE_BYTES))
-            file.seek(max(size - END_BYTES, 0))
-            digest.update(file.read(END_BYTES))
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    `title` is not looked at: the file tells its family.
+    """
+    digest, first = sampled(path)
     _check_magic(path, first)
     keys: Values = {}
     # The vocabulary is longer than what was read; the names come before it.
     with suppress(*_TOO_SHORT):
         _read_keys(first, keys)
     names = (str(keys.get(f"general.{key}", "")) for key in ("architecture", "name", "basename"))
-    words = re.sub(r"[\s_.]+", "-", " ".join([*names, path.name]).lower())
-    family = next(family for family, prompts in PROMPTS.items() if re.search(prompts.pattern, words))
-    return ModelFile(path=path, digest=digest.hexdigest()[:32], prompt_family=family)
+    family = family_of([*names, path.name])
+    return ModelFile(path=path, name=path.name, digest=digest, prompt_family=family)
 
 
 def pooling_of(path: Path) -> int:
@@ -129,12 +81,12 @@ def pooling_of(path: Path) -> int:
                 needed = _needed_bytes(content, keys)
                 size = len(content)
     except _TOO_SHORT:
-        raise ProviderStop(f"the model file {path} ends too early", hint=_GET_ANOTHER) from None
+        raise ProviderStop(f"the model file {path} ends too early", hint=GET_ANOTHER) from None
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if size < needed:
         text = f"the model file {path} ends too early: {size} bytes of {needed}"
-        raise ProviderStop(text, hint=_GET_ANOTHER)
+        raise ProviderStop(text, hint=GET_ANOTHER)
     pooling = keys.get(f"{keys.get('general.architecture', '')}.pooling_type", 0)
     if pooling not in (MEAN, FIRST, LAST):
         kind = "a reranker" if pooling == _RERANKER else "not an embedding model (it has no pooling)"
@@ -147,23 +99,12 @@ def pooling_of(path: Path) -> int:
 
 
 def _check_magic(path: Path, beginning: bytes) -> None:
-    if not beginning.startswith(MAGIC):
-        is_page = beginning.lstrip()[:1] == b"<"
-        what = "is empty" if not beginning else "is a web page" if is_page else "is not a GGUF file"
-        raise ProviderStop(f"the model file {path} {what}", hint=_GET_ANOTHER)
+    check_content(path, beginning, "a GGUF", is_it=beginning.startswith(MAGIC))
     if len(beginning) < _HEADER.size:
-        raise ProviderStop(f"the model file {path} ends too early", hint=_GET_ANOTHER)
+        raise ProviderStop(f"the model file {path} ends too early", hint=GET_ANOTHER)
     version = _HEADER.unpack_from(beginning)[1]
     if version not in (2, 3):
-        raise ProviderStop(f"the model file {path} has GGUF version {version}, not 2 or 3", hint=_GET_ANOTHER)
-
-
-def _unreadable(path: Path, error: Exception) -> ProviderStop:
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return ProviderStop(
-        f"the model file {path} cannot be read: {reason}",
-        hint="check memorySearch.local.modelPath: a GGUF file, or hf:owner/repo/file.gguf",
-    )
+        raise ProviderStop(f"the model file {path} has GGUF version {version}, not 2 or 3", hint=GET_ANOTHER)
 
 
 def _read_keys(content: Content, keys: Values) -> int:

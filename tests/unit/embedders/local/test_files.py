@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared import packages
 from memline.shared.config.schema import AgentSettings, Local
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.local import files
@@ -27,6 +28,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     with Hub(files={URL_PATH: CONTENT}) as running:
         monkeypatch.setenv("MEMLINE_HF_URL", running.url + "/")
         monkeypatch.setattr(files, "_failures", {})
+        # What is downloaded here is never run.
+        monkeypatch.setattr(packages, "missing", lambda modules: [])
         yield running
 
 
@@ -196,10 +199,90 @@ def test_a_folder_that_is_a_file_is_named(tmp_path: Path, hub: Hub) -> None:
 def test_a_name_that_is_none_is_refused_before_any_request(tmp_path: Path, hub: Hub, name: str) -> None:
     choice = fetched(tmp_path, name)
 
-    assert "is not the name of a GGUF file" in choice.reason
+    assert "is not the name of a GGUF or ONNX file" in choice.reason
     assert not hub.requests
     with pytest.raises(ProviderStop):
         parse(name)
+
+
+ONNX_NAME = "hf:owner/some-model/onnx/model.onnx"
+ONNX_FILES = {
+    "onnx/model.onnx": b"\x08\x08" + bytes(300_000),
+    "tokenizer.json": b'{"model": {}}' + b" " * 100_000,
+    "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
+}
+
+
+@pytest.fixture
+def onnx_hub(hub: Hub) -> Hub:
+    hub.files = {f"/owner/some-model/resolve/main/{name}": content for name, content in ONNX_FILES.items()}
+    return hub
+
+
+def test_an_onnx_model_is_downloaded_with_the_files_that_belong_to_it(tmp_path: Path, onnx_hub: Hub) -> None:
+    choice = fetched(tmp_path, ONNX_NAME)
+    again = fetched(tmp_path, ONNX_NAME)
+
+    root = tmp_path / "models/owner/some-model/main"
+    assert {name: (root / name).read_bytes() for name in ONNX_FILES} == ONNX_FILES
+    assert not list(root.rglob("*.part"))
+    assert (choice.provider, choice.model) == ("local", "some-model/model.onnx")
+    assert again.identity == choice.identity
+    # The one that is named comes last: when it is there, the model is whole. The others need not exist.
+    asked = [path.partition("/main/")[2] for path, _ in onnx_hub.requests]
+    assert asked[-1] == "onnx/model.onnx" and len(asked) == len(set(asked))
+    assert {"config.json", "tokenizer_config.json", "onnx/model.onnx_data"} < set(asked)
+
+
+def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(
+    tmp_path: Path, onnx_hub: Hub
+) -> None:
+    onnx_hub.faults = ["cut", "cut", "cut"]
+
+    cut = fetched(tmp_path, ONNX_NAME)
+    choice = fetched(tmp_path, ONNX_NAME)
+
+    assert (cut.provider, choice.provider) == ("none", "local")
+    assert "the download of tokenizer.json of hf:owner/some-model/onnx/model.onnx was cut off" in cut.reason
+    assert (tmp_path / "models/owner/some-model/main/tokenizer.json").read_bytes() == ONNX_FILES[
+        "tokenizer.json"
+    ]
+
+
+def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path: Path, onnx_hub: Hub) -> None:
+    del onnx_hub.files["/owner/some-model/resolve/main/tokenizer.json"]
+
+    choice = fetched(tmp_path, ONNX_NAME)
+
+    assert "tokenizer.json of hf:owner/some-model/onnx/model.onnx is not known there (404)" in choice.reason
+    assert not list((tmp_path / "models").rglob("model.onnx*"))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "onnx/model.onnx"])
+def test_a_page_in_place_of_a_file_of_an_onnx_model_is_thrown_away(
+    tmp_path: Path, onnx_hub: Hub, name: str
+) -> None:
+    path = f"/owner/some-model/resolve/main/{name}"
+    whole, onnx_hub.files[path] = onnx_hub.files[path], b"<!doctype html><p>no"
+
+    broken = fetched(tmp_path, ONNX_NAME)
+    onnx_hub.files[path] = whole
+    mended = fetched(tmp_path, ONNX_NAME)
+
+    assert "damaged" in broken.reason or "is a web page" in broken.reason
+    assert mended.provider == "local"
+
+
+def test_nothing_is_downloaded_that_could_not_be_run(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "missing", list)
+
+    choice = fetched(tmp_path)
+
+    assert "GGUF models need llama-cpp-python" in choice.reason
+    assert "llama-cpp-python" in choice.action
+    assert not hub.requests
 
 
 @pytest.mark.parametrize("provider", ["auto", "openai", "none"])

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.embedders.local.gguf import PROMPTS, pooling_of, read_head
+from memline.shared.embedders.local.gguf import pooling_of, read_head
+from memline.shared.embedders.local.model_file import PROMPTS
 from memline.shared.errors import ProviderStop
 from tests.support.local_model import gguf
 

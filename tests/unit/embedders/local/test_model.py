@@ -1,8 +1,7 @@
-"""A real model in this process, beside vectors that another implementation computed from the same weights."""
+"""A real model in this process, by each engine, beside vectors that another implementation computed."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
@@ -20,44 +19,42 @@ import pytest
 from memline.shared.config.schema import Local
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.choice import choose
-from memline.shared.embedders.local.gguf import read_head
-from memline.shared.embedders.local.model import LlamaModel, LocalEmbedder, _library, shared_model
+from memline.shared.embedders.local.engines import engine_of
+from memline.shared.embedders.local.model import LocalEmbedder, shared_model
 from memline.shared.embedders.protocol import Identity, LateVector
-from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
-from tests.support.local_model import MODEL, gguf, needs_model
-from tests.unit.embedders.conftest import make_settings
-
-#: Texts, their tokens and their vectors, computed by a plain BERT in float64 with a tokenizer of its own. The
-#: last text has three windows.
-REFERENCES: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[3] / "fixtures/minilm_vectors.json").read_text()
+from memline.shared.errors import ProviderLater, ProviderStop
+from tests.support.local_model import (
+    LONG,
+    MODEL,
+    REFERENCES,
+    cosine,
+    embedder_of,
+    gguf,
+    needs_model,
+    needs_onnx,
 )
-
-LONG = REFERENCES[-1]["text"]
+from tests.unit.embedders.conftest import make_settings
 
 ODD_TEXTS = ["", " \n\t", "\0", "a\0b", "\ud800", "\U0010ffff\ufffe", "\u200b", "\ufeff", "e\u0301" * 2000]
 ODD_TEXTS += ["x" * 5_000, "[CLS] [SEP] <|endoftext|>", "한국어 " * 800, "👩‍👩‍👧‍👦" * 600, "\u202eabc"]
 
 
-def local(**memory: Any) -> LocalEmbedder:
-    choice = choose(make_settings(local=Local(model_path=str(MODEL)), **memory))
-    embedder = choice.build()
-    assert isinstance(embedder, LocalEmbedder)
-    return embedder
-
-
-def cosine(one: bytes, other: Any) -> float:
-    return sum(a * b for a, b in zip(array("f", one), other, strict=True))
+@pytest.fixture(params=[pytest.param("gguf", marks=needs_model), pytest.param("onnx", marks=needs_onnx)])
+def model_path(request: pytest.FixtureRequest) -> Path:
+    """The model for one engine and then for the other."""
+    if request.param == "gguf":
+        return MODEL
+    folder: Path = request.getfixturevalue("onnx_folder")
+    return folder / "model.onnx"
 
 
 @pytest.fixture
-def embedder() -> Iterator[LocalEmbedder]:
-    made = local()
+def embedder(model_path: Path) -> Iterator[LocalEmbedder]:
+    made = embedder_of(model_path)
     yield made
     made.close()
 
 
-@needs_model
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference["text"][:12])
 def test_vectors_agree_with_those_of_another_implementation(
     embedder: LocalEmbedder, reference: dict[str, Any]
@@ -70,22 +67,6 @@ def test_vectors_agree_with_those_of_another_implementation(
     assert query == document
 
 
-@needs_model
-def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools(embedder: LocalEmbedder) -> None:
-    import llama_cpp
-
-    texts = [reference["text"] for reference in REFERENCES[:-1]]
-    library = llama_cpp.Llama(str(MODEL), embedding=True, n_ubatch=512, flash_attn=True, verbose=False)
-    try:
-        theirs = [library.embed(text, normalize=True) for text in texts]
-    finally:
-        library.close()
-
-    for ours, their in zip(embedder.embed_documents(texts), theirs, strict=True):
-        assert cosine(ours, their) >= 0.9999
-
-
-@needs_model
 def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder: LocalEmbedder) -> None:
     text = "The café's deploy of b3b9895a was rolled back"
 
@@ -98,7 +79,6 @@ def test_tokens_come_with_the_vector_at_the_places_of_their_words(embedder: Loca
     assert rows.shape == (len(places), len(vector) // 4)
 
 
-@needs_model
 def test_tokens_of_a_text_of_many_windows_are_all_there(embedder: LocalEmbedder) -> None:
     (vector,) = embedder.embed_documents([LONG])
 
@@ -108,7 +88,6 @@ def test_tokens_of_a_text_of_many_windows_are_all_there(embedder: LocalEmbedder)
     assert max(np.diff(places)) < 100
 
 
-@needs_model
 def test_a_text_has_the_same_vector_in_any_company(embedder: LocalEmbedder) -> None:
     texts = [reference["text"] for reference in REFERENCES]
 
@@ -118,14 +97,12 @@ def test_a_text_has_the_same_vector_in_any_company(embedder: LocalEmbedder) -> N
     assert together == [embedder.embed_documents([text])[0] for text in texts]
 
 
-@needs_model
 def test_the_end_of_a_long_text_counts(embedder: LocalEmbedder) -> None:
     one, other = embedder.embed_documents([LONG + " zebra", LONG + " The reactor is on fire." * 20])
 
     assert 0.5 < cosine(one, array("f", other)) < 0.999
 
 
-@needs_model
 @pytest.mark.parametrize("text", ODD_TEXTS, ids=lambda text: ascii(text[:6]))
 def test_odd_texts_have_a_vector_like_any_other(embedder: LocalEmbedder, text: str) -> None:
     (vector,) = embedder.embed_documents([text])
@@ -135,10 +112,9 @@ def test_odd_texts_have_a_vector_like_any_other(embedder: LocalEmbedder, text: s
     assert math.fsum(x * x for x in numbers) == pytest.approx(1, abs=1e-5)
 
 
-@needs_model
-def test_prompts_go_before_texts_and_questions_as_the_family_wants() -> None:
-    digest = read_head(MODEL).digest
-    choice = choose(make_settings(local=Local(model_path=str(MODEL))))
+def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path: Path) -> None:
+    digest = engine_of(model_path).read_head(model_path).digest
+    choice = choose(make_settings(local=Local(model_path=str(model_path))))
     place = choice.endpoint
     assert place
     plain = LocalEmbedder(identity=Identity(provider="local", model="m", endpoint=digest), endpoint=place)
@@ -155,10 +131,9 @@ def test_prompts_go_before_texts_and_questions_as_the_family_wants() -> None:
     dressed.close()
 
 
-@needs_model
-def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length() -> None:
-    short = local(output_dimensionality=64)
-    whole = local()
+def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length(model_path: Path) -> None:
+    short = embedder_of(model_path, output_dimensionality=64)
+    whole = embedder_of(model_path)
 
     (vector,) = short.embed_documents(["a cat"])
     numbers = array("f", whole.embed_documents(["a cat"])[0])[:64]
@@ -169,9 +144,8 @@ def test_dimensions_that_were_asked_for_are_the_first_ones_of_unit_length() -> N
     whole.close()
 
 
-@needs_model
-def test_more_dimensions_than_the_model_has_are_a_stop() -> None:
-    embedder = local(output_dimensionality=1000)
+def test_more_dimensions_than_the_model_has_are_a_stop(model_path: Path) -> None:
+    embedder = embedder_of(model_path, output_dimensionality=1000)
 
     with pytest.raises(ProviderStop, match="384 dimensions, not 1000") as caught:
         embedder.embed_query("x", timeout_s=9)
@@ -180,22 +154,20 @@ def test_more_dimensions_than_the_model_has_are_a_stop() -> None:
     embedder.close()
 
 
-@needs_model
-def test_embedders_of_one_file_share_a_model_until_the_last_is_closed() -> None:
-    one, other = local(), local()
-    digest = read_head(MODEL).digest
+def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path: Path) -> None:
+    one, other = embedder_of(model_path), embedder_of(model_path)
+    digest = engine_of(model_path).read_head(model_path).digest
     for embedder in (one, other):
         embedder.embed_query("load", timeout_s=9)
-    model = weakref.ref(shared_model(MODEL, digest))
+    model = weakref.ref(shared_model(model_path, digest))
 
     one.close()
     one.close()
-    assert shared_model(MODEL, digest) is model()
+    assert shared_model(model_path, digest) is model()
     other.close()
     assert model() is None
 
 
-@needs_model
 def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedder) -> None:
     texts = [f"note number {number} about {number * 7}" for number in range(40)]
     expected = embedder.embed_documents(texts)
@@ -213,9 +185,8 @@ def test_threads_take_turns_and_all_get_their_own_vectors(embedder: LocalEmbedde
     assert [vector for first in sorted(found) for vector in found[first]] == expected
 
 
-@needs_model
-def test_a_question_does_not_wait_longer_than_its_time() -> None:
-    model = LlamaModel(MODEL, threads=1)
+def test_a_question_does_not_wait_longer_than_its_time(model_path: Path) -> None:
+    model = engine_of(model_path).load_model(model_path, threads=1)
 
     with model._exclusive(-1), pytest.raises(ProviderLater, match="busy"):
         model.embed("", "a question", timeout_s=0.01)
@@ -223,7 +194,6 @@ def test_a_question_does_not_wait_longer_than_its_time() -> None:
     assert len(model.embed("", "a question", timeout_s=1)) == 4 * 384
 
 
-@needs_model
 def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbedder) -> None:
     embedder.embed_query("load", timeout_s=10)
     done: list[str] = []
@@ -244,8 +214,7 @@ def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbe
     assert done == ["question", "request"]
 
 
-@needs_model
-def test_a_forked_process_loads_a_model_of_its_own(embedder: LocalEmbedder) -> None:
+def test_a_forked_process_loads_a_model_of_its_own(model_path: Path) -> None:
     program = f"""
 import os, sys
 from pathlib import Path
@@ -256,7 +225,7 @@ from memline.shared.embedders import token_vectors
 from tests.unit.embedders.conftest import make_settings
 # OpenMP waits for ever for threads that a fork has lost.
 model._threads = 2
-embedder = choose(make_settings(local=Local(model_path={str(MODEL)!r}))).build()
+embedder = choose(make_settings(local=Local(model_path={str(model_path)!r}))).build()
 before = embedder.embed_query("hello", timeout_s=9)
 child = os.fork()
 if not child:
@@ -272,37 +241,6 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@needs_model
-@pytest.mark.parametrize("cut", [100, 5_000_000, 25_282_000])
-def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path: Path, cut: int) -> None:
-    model = tmp_path / "model.gguf"
-    model.write_bytes(MODEL.read_bytes()[:cut])
-
-    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
-
-    with pytest.raises(ProviderStop, match="ends too early"):
-        embedder.embed_documents(["x"])
-    embedder.close()
-
-
-@needs_model
-@pytest.mark.parametrize("architecture", ["bert", "no-such-architecture"])
-def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(
-    tmp_path: Path, architecture: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    model = tmp_path / "model.gguf"
-    model.write_bytes(gguf(general__architecture=architecture, **{f"{architecture}__pooling_type": 1}))
-
-    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
-
-    with pytest.raises(ProviderStop, match=r"cannot be loaded \(.+\)") as caught:
-        embedder.embed_documents(["x"])
-    embedder.close()
-    assert caught.value.hint
-    assert capfd.readouterr() == ("", "")
-
-
-@needs_model
 def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(gguf())
@@ -312,23 +250,6 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_before(tmp_path: Path
 
     with pytest.raises(ProviderStop, match="has changed"):
         embedder.embed_query("x", timeout_s=1)
-    embedder.close()
-
-
-def test_without_the_library_the_command_that_installs_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "llama_cpp", None)
-    _library.cache_clear()
-    model = tmp_path / "model.gguf"
-    model.write_bytes(gguf())
-    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
-
-    with pytest.raises(ProviderError, match="llama-cpp-python is not installed") as caught:
-        embedder.embed_query("x", timeout_s=1)
-
-    assert isinstance(caught.value, ProviderStop)
-    assert "pip install 'memline[local]'" in caught.value.hint
     embedder.close()
 
 

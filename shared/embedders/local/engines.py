@@ -1,0 +1,110 @@
+"""Hold the facts about the libraries that run local models: the files they take, the packages they are.
+
+Nothing here imports one of them: a search comes here to learn which model is meant.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memline.shared import packages
+from memline.shared.embedders.local.model_file import ModelFile
+from memline.shared.errors import ProviderStop
+from memline.shared.providers import load
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from memline.shared.embedders.local.model import LoadedModel
+
+
+@value
+class Engine:
+    """A library that runs models in this process."""
+
+    name: str
+    #: The format of its models, and how their files end.
+    kind: str
+    suffix: str
+    #: What is installed, in pip's words, and the modules that are there then.
+    requirements: tuple[str, ...]
+    modules: tuple[str, ...]
+    #: What to know before installing it.
+    note: str = ""
+    #: `read_head(path)` of its model files, and the class of a loaded model; see `shared.providers.load`.
+    head: str
+    model: str
+
+    @property
+    def is_installed(self) -> bool:
+        return not packages.missing(self.modules)
+
+    @property
+    def version(self) -> str:
+        """Name and version, for a reader; the name alone when it is not installed."""
+        try:
+            return f"{self.name} {metadata.version(self.requirements[0].partition('>')[0])}"
+        except metadata.PackageNotFoundError:
+            return self.name
+
+    def install(self, *, upgrade: bool = False) -> str:
+        """Return the command that installs it here, or its newest release."""
+        return packages.install_command(*self.requirements, options=("--upgrade",) * upgrade)
+
+    def not_installed(self) -> ProviderStop:
+        """Return the error of a model whose engine is not there."""
+        missing = " and ".join(package.partition(">")[0] for package in self.requirements)
+        return ProviderStop(
+            f"{self.kind} models need {missing}, not installed here",
+            hint=self.install() + f" ({self.note})" * bool(self.note),
+        )
+
+    def not_loadable(self, error: Exception) -> ProviderStop:
+        """Return the error of an engine that is there and cannot be imported."""
+        options = ("--force-reinstall", "--no-cache-dir")
+        return ProviderStop(
+            f"{self.name} cannot be loaded: {error}",
+            hint=packages.install_command(*self.requirements, options=options),
+        )
+
+    def read_head(self, path: Path, title: str = "") -> ModelFile:
+        """Read the head of one of its models; `title`: what the hub calls it. Raises ProviderStop."""
+        head: ModelFile = load(self.head)(path, title)
+        return head
+
+    def load_model(self, path: Path, *, threads: int) -> LoadedModel:
+        """Load a model. Raises ProviderStop."""
+        model: LoadedModel = load(self.model)(path, threads=threads)
+        return model
+
+
+LLAMA = Engine(
+    name="llama.cpp",
+    kind="GGUF",
+    suffix=".gguf",
+    requirements=("llama-cpp-python>=0.3.17",),
+    modules=("llama_cpp",),
+    note="it compiles for some minutes",
+    head="memline.shared.embedders.local.gguf.read_head",
+    model="memline.shared.embedders.local.llama.LlamaModel",
+)
+
+ONNX = Engine(
+    name="onnxruntime",
+    kind="ONNX",
+    suffix=".onnx",
+    requirements=("onnxruntime>=1.20", "tokenizers>=0.21"),
+    modules=("onnxruntime", "tokenizers"),
+    head="memline.shared.embedders.local.onnx_files.read_head",
+    model="memline.shared.embedders.local.onnx.OnnxModel",
+)
+
+#: The one that installs in seconds first.
+ENGINES = (ONNX, LLAMA)
+
+
+def engine_of(path: str | Path) -> Engine:
+    """Return the engine of a model by its file or its name on the hub: a folder is of ONNX."""
+    is_onnx = str(path).partition("@")[0].lower().endswith(ONNX.suffix) or Path(path).is_dir()
+    return ONNX if is_onnx else LLAMA

@@ -1,0 +1,79 @@
+"""What llama.cpp does with models and with files that are none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from memline.shared.config.schema import Local
+from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.llama import _library
+from memline.shared.errors import ProviderError, ProviderStop
+from tests.support.local_model import MODEL, REFERENCES, cosine, embedder_of, gguf, needs_model
+from tests.unit.embedders.conftest import make_settings
+
+
+@needs_model
+def test_the_vector_that_is_pooled_here_is_the_one_that_the_library_pools() -> None:
+    import llama_cpp
+
+    texts = [reference["text"] for reference in REFERENCES[:-1]]
+    library = llama_cpp.Llama(str(MODEL), embedding=True, n_ubatch=512, flash_attn=True, verbose=False)
+    try:
+        theirs = [library.embed(text, normalize=True) for text in texts]
+    finally:
+        library.close()
+
+    embedder = embedder_of(MODEL)
+    for ours, their in zip(embedder.embed_documents(texts), theirs, strict=True):
+        assert cosine(ours, their) >= 0.9999
+    embedder.close()
+
+
+@needs_model
+@pytest.mark.parametrize("cut", [100, 5_000_000, 25_282_000])
+def test_a_truncated_model_is_a_stop_and_the_process_goes_on(tmp_path: Path, cut: int) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(MODEL.read_bytes()[:cut])
+
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderStop, match="ends too early"):
+        embedder.embed_documents(["x"])
+    embedder.close()
+
+
+@needs_model
+@pytest.mark.parametrize("architecture", ["bert", "no-such-architecture"])
+def test_a_file_that_the_library_cannot_use_is_a_stop_in_its_words(
+    tmp_path: Path, architecture: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf(general__architecture=architecture, **{f"{architecture}__pooling_type": 1}))
+
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderStop, match=r"cannot be loaded \(.+\)") as caught:
+        embedder.embed_documents(["x"])
+    embedder.close()
+    assert caught.value.hint
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_the_library_the_command_that_installs_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    _library.cache_clear()
+    model = tmp_path / "model.gguf"
+    model.write_bytes(gguf())
+    embedder = choose(make_settings(local=Local(model_path=str(model)))).build()
+
+    with pytest.raises(ProviderError, match="need llama-cpp-python, not installed") as caught:
+        embedder.embed_query("x", timeout_s=1)
+
+    assert isinstance(caught.value, ProviderStop)
+    assert "install 'llama-cpp-python>=" in caught.value.hint
+    embedder.close()

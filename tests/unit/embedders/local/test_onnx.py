@@ -1,0 +1,194 @@
+"""What onnxruntime does with models: the same as llama.cpp with the same weights."""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.shared.embedders import token_vectors
+from memline.shared.embedders.local.onnx import _libraries
+from memline.shared.embedders.protocol import LateVector
+from memline.shared.errors import ProviderError, ProviderStop
+from tests.support.local_model import LONG, MODEL, cosine, embedder_of, needs_model, needs_onnx
+from tests.support.onnx_model import tiny
+
+pytestmark = needs_onnx
+
+#: Without Hangul and Devanagari, which llama.cpp takes apart in another way than BERT's own tokenizer.
+LANGUAGES = [
+    *("The spare key hangs behind the blue door.", "Der Schlüssel für das Büro liegt bei Jürgen, Straße 5."),
+    *("La réunion est reportée à jeudi, à l’hôpital.", "¿Dónde está la llave de la oficina?"),
+    *(
+        "Ключ от офиса лежит у Марии.",
+        "Η συνάντηση είναι την Τρίτη στις δέκα.",
+        "会議は火曜日の十時に始まります。",
+    ),
+    *(
+        "办公室的备用钥匙在前台。",
+        "الاجتماع يوم الثلاثاء في العاشرة",
+        "המפתח אצל מרים",
+        "Chìa khóa ở quầy lễ tân.",
+    ),
+    *("a", ".", " \n\t", "", "\0", "[CLS] [SEP] x", "e\u0301 café", "👩‍👩‍👧‍👦 family", "\ud800 hi"),
+    *(
+        "```python\ndef main(argv):\n    return 0\n```",
+        "| a | b |\n|---|---|\n| 1 | 2 |",
+        "b3b9895a/DATABASE_POOL_SIZE",
+    ),
+    *("word " * 300, LONG, f"{LONG} Der Schlüssel liegt bei Jürgen. " * 2),
+]
+
+
+@needs_model
+def test_vectors_are_those_of_llama_cpp(onnx_folder: Path) -> None:
+    onnx, llama = embedder_of(onnx_folder), embedder_of(MODEL)
+
+    pairs = list(zip(onnx.embed_documents(LANGUAGES), llama.embed_documents(LANGUAGES), strict=True))
+
+    worst = min(
+        (cosine(one, array("f", other)), text) for (one, other), text in zip(pairs, LANGUAGES, strict=True)
+    )
+    assert worst[0] >= 0.995, worst
+    for one, other in pairs:
+        assert isinstance(one, LateVector) and isinstance(other, LateVector)
+        # Its own tokenizer says where a token is: those that GGUF cannot place are there as well.
+        ours, theirs = (set(token_vectors.unpack(each.tokens)[0].tolist()) for each in (one, other))
+        assert theirs <= ours
+    onnx.close()
+    llama.close()
+
+
+def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder: Path) -> None:
+    embedder = embedder_of(onnx_folder)
+
+    (vector,) = embedder.embed_documents(["red ☃☃ green 한국어"])
+
+    assert isinstance(vector, LateVector)
+    assert token_vectors.unpack(vector.tokens)[0].tolist()[:2] == [0, 7]
+    embedder.close()
+
+
+def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder: Path) -> None:
+    tokenizer = json.loads((onnx_folder / "tokenizer.json").read_text())
+    embedder = embedder_of(onnx_folder)
+
+    one, other = embedder.embed_documents(
+        ["note " * 200 + end for end in ("zebra", "The reactor is on fire")]
+    )
+
+    assert tokenizer["truncation"]["max_length"] == 128
+    assert one != other
+    embedder.close()
+
+
+def direction(folder: Path, text: str) -> int:
+    """The axis along which a tiny model's vector of a text is longest."""
+    embedder = embedder_of(folder)
+    (vector,) = embedder.embed_documents([text])
+    embedder.close()
+    numbers = array("f", vector)
+    return numbers.index(max(numbers))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ({}, 3),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, 3),
+        ({"pooling_mode_cls_token": True, "include_prompt": True}, 1),
+        ({"pooling_mode_lasttoken": True}, 2),
+        ({"pooling_mode": "cls"}, 1),
+    ],
+)
+def test_a_vector_is_made_of_those_of_the_tokens_as_the_model_says(
+    tmp_path: Path, pooling: dict[str, Any], expected: int
+) -> None:
+    tiny(tmp_path)
+    if pooling:
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling/config.json").write_text(json.dumps(pooling))
+
+    assert direction(tmp_path, "red red red") == expected
+
+
+def test_a_vector_that_the_graph_makes_itself_is_taken(tmp_path: Path) -> None:
+    tiny(tmp_path, of_text=True)
+
+    assert direction(tmp_path, "red red red") == 2
+
+
+@pytest.mark.parametrize("inputs", [("input_ids",), ("input_ids", "token_type_ids", "position_ids")])
+def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path: Path, inputs: tuple[str, ...]) -> None:
+    tiny(tmp_path, inputs=inputs)
+
+    assert direction(tmp_path, "red red red") == 3
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (
+            {"inputs": ("input_ids", "past_key_values.0.key")},
+            "an input that is not known here: past_key_values",
+        ),
+        ({"of_tokens": False}, "gives no vectors of tokens"),
+    ],
+)
+def test_a_graph_that_is_not_one_of_an_embedding_model_is_a_stop(
+    tmp_path: Path, graph: dict[str, Any], reason: str
+) -> None:
+    tiny(tmp_path, **graph)
+
+    with pytest.raises(ProviderStop, match=reason) as caught:
+        embedder_of(tmp_path).embed_documents(["red"])
+
+    assert "local.modelPath" in caught.value.hint
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: content[:1]]
+)
+def test_a_damaged_file_is_a_stop_and_the_process_goes_on(
+    tmp_path: Path, file: str, damage: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tiny(tmp_path)
+    (tmp_path / file).write_bytes(damage((tmp_path / file).read_bytes()))
+
+    with pytest.raises(ProviderStop, match="cannot be loaded") as caught:
+        embedder_of(tmp_path).embed_documents(["red"])
+
+    assert "local.modelPath" in caught.value.hint
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_graph_that_takes_fewer_tokens_than_it_says_is_an_error_of_that_text(tmp_path: Path) -> None:
+    tiny(tmp_path, dims=8)
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["mauve"] = 77
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    embedder = embedder_of(tmp_path)
+
+    with pytest.raises(ProviderError, match="the local model failed"):
+        embedder.embed_documents(["mauve"])
+
+    assert len(embedder.embed_documents(["red"])) == 1
+    embedder.close()
+
+
+def test_without_the_libraries_the_command_that_installs_them_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny(tmp_path)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    _libraries.cache_clear()
+
+    with pytest.raises(ProviderStop, match="need onnxruntime and tokenizers, not installed") as caught:
+        embedder_of(tmp_path).embed_documents(["red"])
+
+    assert "install 'onnxruntime>=" in caught.value.hint and "'tokenizers>=" in caught.value.hint

@@ -1,0 +1,166 @@
+"""What the files of an ONNX model say is read before the library sees them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
+from memline.shared.embedders.local.model_file import LAST, MEAN
+from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
+from memline.shared.errors import ProviderStop
+
+GRAPH = b"\x08\x08" + bytes(range(256)) * 4000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as a model of the hub is laid out."""
+    root = tmp_path / "some-model"
+    (root / "onnx").mkdir(parents=True)
+    (root / "1_Pooling").mkdir()
+    (root / "onnx/model.onnx").write_bytes(GRAPH)
+    (root / "tokenizer.json").write_text("{}")
+    (root / "config.json").write_text('{"max_position_embeddings": 512}')
+    (root / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    return root
+
+
+def test_the_engine_is_chosen_by_the_file(folder: Path) -> None:
+    for path in (folder, "model.ONNX", "hf:owner/repo/onnx/model.onnx", "hf:o/r/model.onnx@v1.gguf"):
+        assert engine_of(path) is ONNX
+    # Ollama's files have a digest as their name.
+    for path in ("m.gguf", "hf:owner/repo/m.gguf@x.onnx", "/models/sha256-aa11"):
+        assert engine_of(path) is LLAMA
+
+
+def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder: Path, tmp_path: Path) -> None:
+    flat = tmp_path / "copy/some-model"
+    (flat / "1_Pooling").mkdir(parents=True)
+    for name in ("tokenizer.json", "config.json", "1_Pooling/config.json"):
+        (flat / name).write_bytes((folder / name).read_bytes())
+    (flat / "model.onnx").write_bytes(GRAPH)
+
+    heads = [read_head(path) for path in (folder, folder / "onnx/model.onnx", flat)]
+
+    assert len({(head.name, head.digest) for head in heads}) == 1
+    assert heads[0].name == "some-model/model.onnx"
+    assert heads[0].path == heads[1].path == folder / "onnx/model.onnx"
+
+
+@pytest.mark.parametrize(
+    "name", ["onnx/model.onnx", "tokenizer.json", "config.json", "1_Pooling/config.json"]
+)
+def test_another_file_of_the_same_name_is_another_model(folder: Path, name: str) -> None:
+    before = read_head(folder).digest
+    content = (folder / name).read_bytes()
+    half = len(content) // 2
+    (folder / name).write_bytes(content[:half] + b" " + content[half:])
+
+    assert read_head(folder).digest != before
+
+
+def test_weights_beside_a_graph_belong_to_it(folder: Path) -> None:
+    before = read_head(folder).digest
+    (folder / "onnx/model.onnx_data").write_bytes(b"weights")
+
+    assert read_head(folder).digest != before
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(b"", "is empty"), (b"<!DOCTYPE html>", "is a web page"), (b"GGUF\x03", "is not an ONNX file")],
+)
+def test_a_file_that_is_not_a_graph_is_known_before_the_library_sees_it(
+    folder: Path, content: bytes, reason: str
+) -> None:
+    (folder / "onnx/model.onnx").write_bytes(content)
+
+    with pytest.raises(ProviderStop, match=reason):
+        read_head(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("tokenizer.json", "there is no tokenizer.json beside"),
+        ("onnx/model.onnx", "there is no model.onnx in this"),
+    ],
+)
+def test_what_is_missing_is_named(folder: Path, name: str, reason: str) -> None:
+    (folder / name).unlink()
+
+    with pytest.raises(ProviderStop, match=reason) as caught:
+        read_head(folder)
+
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "<html>", "[" * 100_000])
+def test_a_damaged_setting_is_named(folder: Path, content: str) -> None:
+    (folder / "1_Pooling/config.json").write_text(content)
+
+    with pytest.raises(ProviderStop, match=r"1_Pooling/config\.json is damaged"):
+        pooling_of(folder / "onnx/model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({"pooling_mode_lasttoken": True}, LAST), ({"pooling_mode": "mean"}, MEAN), ({}, MEAN)],
+)
+def test_the_pooling_is_that_of_the_model(folder: Path, settings: dict[str, Any], expected: int) -> None:
+    (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
+
+    assert pooling_of(folder / "onnx/model.onnx") == expected
+
+
+@pytest.mark.parametrize(
+    "settings", [{"pooling_mode_max_tokens": True}, {"pooling_mode": "weightedmean"}, {"pooling_mode": [1]}]
+)
+def test_a_pooling_that_is_not_known_is_a_stop(folder: Path, settings: dict[str, Any]) -> None:
+    (folder / "1_Pooling/config.json").write_text(json.dumps(settings))
+
+    with pytest.raises(ProviderStop, match="in a way that is not known"):
+        pooling_of(folder / "onnx/model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("positions", "tokenizer", "expected"),
+    [
+        (512, 256, 256),
+        (514, 512, 512),
+        (512, 1e30, 512),
+        (None, None, 512),
+        ("x", -1, 512),
+        (8192, None, 8192),
+    ],
+)
+def test_a_text_may_be_as_long_as_the_settings_say(
+    folder: Path, positions: object, tokenizer: object, expected: int
+) -> None:
+    (folder / "config.json").write_text(json.dumps({"max_position_embeddings": positions}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": tokenizer}))
+
+    assert max_tokens(folder / "onnx/model.onnx") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "family"),
+    [
+        ("multilingual-e5-small", {}, "e5"),
+        ("model", {"_name_or_path": "nomic-ai/nomic-embed-text-v1.5"}, "nomic-embed"),
+        ("all-MiniLM-L6-v2", {"model_type": "bert"}, ""),
+    ],
+)
+def test_the_family_is_known_by_the_folder_and_the_settings(
+    folder: Path, name: str, config: dict[str, str], family: str
+) -> None:
+    (folder / "config.json").write_text(json.dumps(config))
+    root = folder.rename(folder.with_name(name))
+
+    assert read_head(root).prompt_family == family
+    # What the hub calls it counts as its folder does.
+    assert read_head(root, "multilingual-e5-small").prompt_family == "e5" or config
