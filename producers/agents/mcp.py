@@ -49,6 +49,7 @@ from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import Log
+from memline.shared.packages import install_command
 from memline.shared.version import own_version
 
 #: Where what a session starts with can be read without a tool.
@@ -367,7 +368,7 @@ def _lowlevel(made: MCPServer[Any]) -> Server[Any]:
         return made._lowlevel_server
     except AttributeError as error:
         raise MemlineError(
-            "the installed version of the package mcp is not supported", hint="pip install 'mcp>=2.3,<2.4'"
+            "the installed version of the package mcp is not supported", hint=install_command("mcp>=2.3,<2.4")
         ) from error
 
 

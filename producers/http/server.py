@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from memline.producers.http.responses import error_response
 from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.packages import install_command
 from memline.shared.systemd import Systemd
 
 #: Connections at a time; more are answered 503.
@@ -99,7 +100,7 @@ def run(
     """
     if not all(hasattr(H11Protocol, name) for name in _UVICORN_INTERNALS):
         raise MemlineError(
-            f"uvicorn {uvicorn.__version__} is not supported", hint="pip install 'uvicorn>=0.40,<0.55'"
+            f"uvicorn {uvicorn.__version__} is not supported", hint=install_command("uvicorn>=0.40,<0.55")
         )
     config = uvicorn.Config(
         _HeadLimit(app),

@@ -18,6 +18,7 @@ from memline.shared.errors import IndexFault, IndexMissing, MemlineError
 from memline.shared.flush import plan, request
 from memline.shared.flush import state as flush_state
 from memline.shared.index import chunks, driver
+from memline.shared.packages import install_command
 from memline.shared.sources.discover import markdown_below
 from memline.shared.words import counted
 
@@ -47,18 +48,22 @@ def examine_installation() -> Iterator[Finding]:
     with closing(library.connect(":memory:")) as connection:
         name = f"SQLite {library.sqlite_version} through {library.__name__}"
         if no_fts := chunks.fts_missing(connection):
-            yield _problem(f"{name} has no FTS5: {no_fts}; keyword search is off", "pip install sqlean.py")
+            yield _problem(
+                f"{name} has no FTS5: {no_fts}; keyword search is off", install_command("sqlean.py")
+            )
         else:
             yield _ok(f"{name}, with full-text search (FTS5)")
         if no_vec := driver.load_vec(connection):
             yield _warning(
                 f"sqlite-vec is missing: {no_vec}; vectors are searched without it",
-                "pip install sqlean.py sqlite-vec==0.1.9",
+                install_command("sqlean.py", "sqlite-vec==0.1.9"),
             )
         else:
             yield _ok(f"sqlite-vec {connection.execute('SELECT vec_version()').fetchone()[0]}")
     if find_spec("numpy") is None:
-        yield _warning("numpy is missing; long-lived processes search vectors slowly", "pip install numpy")
+        yield _warning(
+            "numpy is missing; long-lived processes search vectors slowly", install_command("numpy")
+        )
     try:
         watches = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text())
     except (OSError, ValueError):

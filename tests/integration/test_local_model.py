@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.local_model import MODEL, gguf, needs_model
+from tests.support.local_model import MODEL, gguf, needs_model, needs_onnx
 from tests.support.workspace import Place, paths
 
 DOOR = "# Office\n\nThe spare key hangs on a hook behind the blue door of the workshop.\n"
@@ -34,6 +36,21 @@ def test_index_and_hybrid_search_need_a_model_file_and_nothing_else(place: Place
     assert found.json["results"][0]["path"] == "memory/food.md"
     assert (found.json["mode"], found.json["warning"], found.stderr) == ("hybrid", "", "")
     assert again.json[0]["vectors"]["embedded"] == 0
+
+
+@needs_onnx
+def test_an_onnx_model_finds_by_meaning_and_token_by_token(place: Place, onnx_folder: Path) -> None:
+    place.configure(local={"modelPath": str(onnx_folder)}, query={"minScore": 0.1})
+
+    indexed = place.run("index", "--json")
+    found = place.run("search", "what do we have for dinner, an Italian meal?", "--explain", "--json")
+
+    assert (indexed.status, indexed.stderr) == (0, "")
+    assert indexed.json[0]["model"] == "all-MiniLM-L6-v2/model.onnx"
+    assert indexed.json[0]["vectors"]["embedded"] == 3
+    assert found.json["results"][0]["path"] == "memory/food.md"
+    assert (found.json["mode"], found.json["warning"]) == ("hybrid", "")
+    assert '"met"' in found.stdout
 
 
 @needs_model

