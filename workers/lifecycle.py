@@ -21,6 +21,7 @@ from memline.shared import logs
 from memline.shared.config import environment
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
+from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
 from memline.shared.queue.broker import on_redis
@@ -30,7 +31,6 @@ from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, own_host, send
-from memline.shared.systemd import Systemd
 from memline.workers.context import Context, use
 
 #: Roles that work on the index itself: they are of its home, and others may run on another host.
@@ -54,7 +54,7 @@ SHUTDOWN_MS = 15_000
 IDLE_CHECK_MS = 1_000
 
 #: Seconds within which the consumer of a queue looks for a message, also while Redis is away; and those that
-#: no message takes. Past them the process hangs: systemd is told nothing any more, and starts it again.
+#: no message takes. Past them the process hangs: its supervisor hears no more, and starts it again.
 MAX_LOOK_S = 60.0
 MAX_MESSAGE_S = 3_600.0
 
@@ -67,7 +67,7 @@ def run(
     threads_of: Mapping[str, int],
     stop: threading.Event,
     *,
-    systemd: Systemd | None = None,
+    liveness: Liveness | None = None,
 ) -> None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
 
@@ -78,7 +78,7 @@ def run(
     # redis takes 45 ms to import, which the workers of one process never need.
     from memline.shared.queue.redis_broker import FailMessages, SkipRevoked
 
-    url, systemd = settings.queue.address, systemd or Systemd()
+    url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = Heartbeat()
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
@@ -96,8 +96,8 @@ def run(
     use(context)
     declare_actors(threads_of)
     # One that waits for its turn is ready too, else its start fails after some time.
-    systemd.ready()
-    with only_store(settings.home, stop, systemd) if "store" in threads_of else nullcontext():
+    liveness.ready()
+    with only_store(settings.home, stop, liveness) if "store" in threads_of else nullcontext():
         if stop.is_set():
             return
         if "store" in threads_of:
@@ -116,12 +116,12 @@ def run(
             for agent in settings.agents:
                 send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-        while not stop.wait(systemd.every_s):
+        while not stop.wait(liveness.every_s):
             if reason := hangs(workers.values(), broker.looked_at, heartbeat):
                 Log("worker").error("worker.hangs", reason=reason)
             else:
-                systemd.alive()
-        systemd.stopping()
+                liveness.alive()
+        liveness.stopping()
         broker.stop_waiting(LAST_TRIES_S)
         heartbeat.stop(context.failure.message if context.failure else "")
         store = workers.pop("store", None)
@@ -183,7 +183,7 @@ def stop_together(workers: Iterable[dramatiq.Worker], *, timeout_ms: int) -> Non
 
 
 @contextmanager
-def only_store(home: Path, stop: threading.Event, systemd: Systemd) -> Iterator[None]:
+def only_store(home: Path, stop: threading.Event, liveness: Liveness) -> Iterator[None]:
     """Wait until this process is the only one that dispatches the indexes of a home, or `stop` is set."""
     path = home / "store.lock"
     try:
@@ -201,7 +201,7 @@ def only_store(home: Path, stop: threading.Event, systemd: Systemd) -> Iterator[
                 if not is_told:
                     Log("store").warning("store.waits", holder=lock.read().strip(), lock=str(path))
                     is_told = True
-                systemd.alive()
+                liveness.alive()
                 stop.wait(LOCK_EVERY_S)
                 continue
             lock.truncate()

@@ -35,7 +35,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     from memline.shared.config import environment
 
     settings, tell = invocation.settings, partial(echo, err=True)
-    variables = environment.without_systemd(os.environ) | _chosen(invocation)
+    variables = environment.without_liveness(os.environ) | _chosen(invocation)
     url = settings.queue.url
     queue = replace(settings.queue, name=settings.queue.name or environment.fleet_name(settings.home))
     with stop_event() as stop, nullcontext() if url else supervisor.private_redis(settings.home) as redis:
@@ -52,7 +52,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
             tell=tell,
             redis=redis,
             fleet=replace(queue, url=url).address.partition("#")[2],
-            systemd=invocation.systemd(),
+            liveness=invocation.liveness(),
         )
     return 0 if is_good else 1
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
-    from memline.shared.systemd import Systemd
+    from memline.shared.liveness import Liveness
 
 #: Where a click context keeps the global options of the command line.
 _META_KEY = "memline.options"
@@ -94,12 +94,12 @@ class Invocation:
 
         return _COMMAND.sub(fill, text)
 
-    def systemd(self) -> Systemd:
-        """Return what tells systemd how this process is doing, where it was started by that."""
+    def liveness(self) -> Liveness:
+        """Return what tells systemd, or the check of a container, how this process is doing."""
         from memline.shared.config import environment
-        from memline.shared.systemd import Systemd
+        from memline.shared.liveness import Liveness
 
-        return Systemd(*environment.systemd())
+        return Liveness(*environment.liveness())
 
     def log(self, *, default_level: str = "WARNING") -> None:
         """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""

@@ -83,7 +83,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
             stop=stop,
         )
         click.echo(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)", err=True)
-        run(api.app, opened, stop, systemd=invocation.systemd())
+        run(api.app, opened, stop, liveness=invocation.liveness())
 
 
 #: The usual one of Prometheus exporters inside applications.
@@ -110,4 +110,4 @@ def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
         return
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
         click.echo(f"memline: metrics at {url}", err=True)
-        invocation.systemd().run_until(stop)
+        invocation.liveness().run_until(stop)

@@ -22,7 +22,7 @@ def up(invocation: Invocation) -> None:
         fetch_model(agent)
     with stop_event() as stop:
         note = partial(echo, err=True)
-        run(invocation.settings, agents, stop=stop, on_note=note, systemd=invocation.systemd())
+        run(invocation.settings, agents, stop=stop, on_note=note, liveness=invocation.liveness())
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -40,4 +40,4 @@ def watch(invocation: Invocation) -> None:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     with stop_event() as stop:
         agents = invocation.enabled_agents()
-        follow(invocation.settings, agents, stop=stop, systemd=invocation.systemd())
+        follow(invocation.settings, agents, stop=stop, liveness=invocation.liveness())

@@ -34,4 +34,4 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
     with stop_event() as stop:
-        run(invocation.settings, threads_of, stop, systemd=invocation.systemd())
+        run(invocation.settings, threads_of, stop, liveness=invocation.liveness())

@@ -20,8 +20,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from memline.producers.http.responses import error_response
 from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
-from memline.shared.systemd import Systemd
 
 #: Connections at a time; more are answered 503.
 MAX_CONNECTIONS = 512
@@ -92,7 +92,7 @@ def url_of(opened: socket.socket) -> str:
 
 
 def run(
-    app: ASGIApp, opened: socket.socket, stop: threading.Event, *, systemd: Systemd | None = None
+    app: ASGIApp, opened: socket.socket, stop: threading.Event, *, liveness: Liveness | None = None
 ) -> None:
     """Serve until `stop` is set, then end after the running requests.
 
@@ -118,7 +118,7 @@ def run(
         timeout_graceful_shutdown=GRACE_S,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
-    _Server(config, stop, systemd or Systemd()).run(sockets=[opened])
+    _Server(config, stop, liveness or Liveness()).run(sockets=[opened])
 
 
 #: What `_HeadTimeoutProtocol` overrides; uvicorn promises none of it.
@@ -155,23 +155,23 @@ def _head_bytes(scope: Scope) -> int:
 
 
 class _Server(uvicorn.Server):
-    """End when the event is set, and tell systemd; signals belong to the command."""
+    """End when the event is set, and tell a supervisor; signals belong to the command."""
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event, systemd: Systemd) -> None:
+    def __init__(self, config: uvicorn.Config, stop: threading.Event, liveness: Liveness) -> None:
         super().__init__(config)
         self._stop = stop
-        self._systemd = systemd
+        self._liveness = liveness
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._systemd.ready()
+        self._liveness.ready()
 
     async def on_tick(self, counter: int) -> bool:
-        self._systemd.alive()
+        self._liveness.alive()
         return self._stop.is_set() or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._systemd.stopping()
+        self._liveness.stopping()
         await super().shutdown(sockets)
 
     @contextmanager

@@ -24,11 +24,11 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.flush import plan as flush_plan
+from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.routes import QUEUES
-from memline.shared.systemd import Systemd
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
 END_S = 20.0
@@ -86,7 +86,7 @@ def run(
     tell: Callable[[str], None],
     redis: PrivateRedis | None = None,
     fleet: str = "",
-    systemd: Systemd | None = None,
+    liveness: Liveness | None = None,
 ) -> bool:
     """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
 
@@ -113,12 +113,12 @@ def run(
             readers[-1].start()
         # Workers wait for a Redis that is away, and this one does not come back.
         watched = children | ({"redis": redis.process} if redis else {})
-        systemd = systemd or Systemd()
-        systemd.ready()
+        liveness = liveness or Liveness()
+        liveness.ready()
         while ended is None and not stop.wait(LOOK_EVERY_S):
-            systemd.alive()
+            liveness.alive()
             ended = next((name for name, child in watched.items() if child.poll() is not None), None)
-        systemd.stopping()
+        liveness.stopping()
         if ended is not None:
             tell(f"{ended} ended with status {watched[ended].returncode}; the others are ended too")
     finally:

@@ -15,9 +15,9 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt
 from memline.shared.index.driver import file_id, move_aside
+from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import broker
-from memline.shared.systemd import Systemd
 
 Note = Callable[[str], None]
 
@@ -27,27 +27,27 @@ def watch(
     agents: Sequence[AgentSettings],
     *,
     stop: threading.Event,
-    systemd: Systemd | None = None,
+    liveness: Liveness | None = None,
 ) -> None:
     """Follow the files of `agents` and put changes on the queue until `stop` is set.
 
     Raises QueueError when the queue cannot be used at the start.
     """
     broker.on_redis(settings.queue.address)
-    errors, systemd = LoopErrors(), systemd or Systemd()
+    errors, liveness = LoopErrors(), liveness or Liveness()
     flushes = FlushProducer(agents, errors=errors)
     with (
         QmdUpdates(agents) as qmd,
         Follower(agents, errors=errors, on_change=qmd.changed) as follow,
     ):
         follow.log_modes()
-        systemd.ready()
+        liveness.ready()
         while not stop.wait(TICK_S):
-            systemd.alive()
+            liveness.alive()
             follow.tick()
             flushes.tick()
             qmd.tick()
-        systemd.stopping()
+        liveness.stopping()
 
 
 def run(
@@ -56,7 +56,7 @@ def run(
     *,
     stop: threading.Event,
     on_note: Note,
-    systemd: Systemd | None = None,
+    liveness: Liveness | None = None,
 ) -> None:
     """Follow the files of `agents` and do the work in this process until `stop` is set.
 
@@ -65,7 +65,7 @@ def run(
     while not stop.is_set():
         found = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
-            _run(settings, agents, stop, on_note, systemd or Systemd())
+            _run(settings, agents, stop, on_note, liveness or Liveness())
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:
@@ -82,7 +82,7 @@ def _run(
     agents: Sequence[AgentSettings],
     stop: threading.Event,
     on_note: Note,
-    systemd: Systemd,
+    liveness: Liveness,
 ) -> None:
     log, errors, logged = Log("up"), LoopErrors(), ""
     for agent in agents:
@@ -101,9 +101,9 @@ def _run(
             on_note(line)
         for agent in agents:
             workers.wake(agent.agent)
-        systemd.ready()
+        liveness.ready()
         while not stop.wait(TICK_S):
-            systemd.alive()
+            liveness.alive()
             follow.tick()
             flushes.tick()
             qmd.tick()
@@ -113,4 +113,4 @@ def _run(
             if fault is not None and str(fault) != logged:
                 logged = str(fault)
                 log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))
-        systemd.stopping()
+        liveness.stopping()

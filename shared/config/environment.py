@@ -29,6 +29,7 @@ SQLITE = "MEMLINE_SQLITE"
 LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
 HF_URL = "MEMLINE_HF_URL"
 SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
+ALIVE_FILE = "MEMLINE_ALIVE_FILE"
 
 #: At the end of the name of a variable with a secret: the file that holds it.
 _FILE = "_FILE"
@@ -124,20 +125,21 @@ def for_programs(env: Environment) -> dict[str, str]:
     }
 
 
-def systemd(env: Environment = os.environ) -> tuple[str, float | None]:
-    """Return the socket of systemd, and the seconds between two pings that it allows, for `shared.systemd`.
+def liveness(env: Environment = os.environ) -> tuple[str, float | None, str]:
+    """Return systemd's socket, the seconds between two signs of life, and the file that is touched.
 
-    Both are for the process that systemd started alone; see `without_systemd`.
+    They are for the process that was started with them alone; see `without_liveness`.
     """
     microseconds, pid = (value(env, name) for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     is_ours = not pid or pid == str(os.getpid())
     watchdog_s = int(microseconds) / 1e6 if microseconds.isdecimal() and is_ours else None
-    return value(env, "NOTIFY_SOCKET"), watchdog_s
+    return value(env, "NOTIFY_SOCKET"), watchdog_s, value(env, ALIVE_FILE)
 
 
-def without_systemd(env: Environment) -> dict[str, str]:
-    """Copy the environment for a child, which does not speak to systemd."""
-    return {name: env[name] for name in env if name not in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")}
+def without_liveness(env: Environment) -> dict[str, str]:
+    """Copy the environment for a child, of which only its parent tells how it is doing."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", ALIVE_FILE)
+    return {name: env[name] for name in env if name not in names}
 
 
 def fleet_name(home: Path) -> str:

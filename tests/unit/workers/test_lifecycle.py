@@ -10,9 +10,9 @@ import pytest
 
 from memline.shared import logs
 from memline.shared.errors import IndexUnwritable
+from memline.shared.liveness import Liveness
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES
-from memline.shared.systemd import Systemd
 from memline.workers import lifecycle
 from memline.workers.lifecycle import LogFields, only_store
 
@@ -32,10 +32,10 @@ def test_one_store_process_at_a_time_works_on_a_home(tmp_path: Path, monkeypatch
     stop, entered = threading.Event(), threading.Event()
 
     def second() -> None:
-        with only_store(tmp_path, stop, Systemd()):
+        with only_store(tmp_path, stop, Liveness()):
             entered.set()
 
-    with only_store(tmp_path, threading.Event(), Systemd()):
+    with only_store(tmp_path, threading.Event(), Liveness()):
         thread = threading.Thread(target=second)
         thread.start()
         assert not entered.wait(0.1)
@@ -47,9 +47,9 @@ def test_one_store_process_at_a_time_works_on_a_home(tmp_path: Path, monkeypatch
 def test_a_store_process_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
     stop = threading.Event()
 
-    with only_store(tmp_path, threading.Event(), Systemd()):
+    with only_store(tmp_path, threading.Event(), Liveness()):
         threading.Timer(0.05, stop.set).start()
-        with only_store(tmp_path, stop, Systemd()):
+        with only_store(tmp_path, stop, Liveness()):
             assert stop.is_set()
 
 
@@ -58,7 +58,7 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
     with (
         pytest.raises(IndexUnwritable, match="cannot write"),
-        only_store(tmp_path / "file", threading.Event(), Systemd()),
+        only_store(tmp_path / "file", threading.Event(), Liveness()),
     ):
         pass
 

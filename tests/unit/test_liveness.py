@@ -1,4 +1,4 @@
-"""What systemd is told, and that a loop that hangs says nothing."""
+"""What a supervisor is told, and that a loop that hangs says nothing."""
 
 from __future__ import annotations
 
@@ -14,48 +14,67 @@ import pytest
 
 from memline.producers.runs import up
 from memline.producers.watching.follow import Follower
+from memline.shared import liveness
 from memline.shared.config import environment
+from memline.shared.liveness import Liveness
 from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.systemd import Systemd
 from memline.workers import lifecycle
 from memline.workers.lifecycle import hangs
 from tests.support.notify_socket import TIMEOUT_S, NotifySocket, notify_socket
 from tests.support.workspace import Place
 
 
-def speaker(heard: NotifySocket) -> Systemd:
-    return Systemd(*environment.systemd(heard.variables))
+def speaker(heard: NotifySocket) -> Liveness:
+    return Liveness(*environment.liveness(heard.variables))
 
 
 def test_pings_are_sent_as_often_as_systemd_needs_and_no_more(tmp_path: Path) -> None:
     with notify_socket(tmp_path, watchdog_s=3_600) as heard:
-        systemd = speaker(heard)
+        signs = speaker(heard)
         for _ in range(3):
-            systemd.alive()
-        systemd.stopping()
+            signs.alive()
+        signs.stopping()
 
         assert heard.until("STOPPING=1") == ["WATCHDOG=1"]
 
 
 def test_without_a_watchdog_there_are_no_pings(tmp_path: Path) -> None:
     with notify_socket(tmp_path) as heard:
-        systemd = Systemd(heard.variables["NOTIFY_SOCKET"])
-        systemd.ready()
-        systemd.alive()
-        systemd.stopping()
+        signs = Liveness(heard.variables["NOTIFY_SOCKET"])
+        signs.ready()
+        signs.alive()
+        signs.stopping()
 
         assert (heard.next(), heard.next()) == ("READY=1", "STOPPING=1")
 
 
 def test_what_systemd_does_not_hear_holds_up_nothing(tmp_path: Path) -> None:
-    Systemd(str(tmp_path / "gone")).ready()
+    Liveness(str(tmp_path / "gone")).ready()
     with notify_socket(tmp_path) as heard:
-        systemd = speaker(heard)
+        signs = speaker(heard)
         # More than a socket keeps that is not read.
         for _ in range(10_000):
-            systemd.ready()
+            signs.ready()
 
         assert heard.next() == "READY=1"
+
+
+def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "alive"
+    monkeypatch.setattr(liveness, "FILE_EVERY_S", 0.0)
+    signs = Liveness(*environment.liveness({"MEMLINE_ALIVE_FILE": str(file)}))
+
+    signs.ready()
+    os.utime(file, (0, 0))
+    signs.alive()
+    touched = file.stat().st_mtime
+    signs.stopping()
+
+    assert touched > 0
+    assert not file.exists()
+    Liveness(file=str(tmp_path / "gone" / "alive")).ready()
 
 
 def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
@@ -63,7 +82,7 @@ def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
         opened.bind(f"\0{name}")
         opened.settimeout(TIMEOUT_S)
-        Systemd(f"@{name}").ready()
+        Liveness(f"@{name}").ready()
 
         assert opened.recv(100) == b"READY=1"
 
@@ -75,8 +94,8 @@ def test_the_watchdog_is_of_the_process_that_systemd_started(
     pid = "" if other is None else str(os.getpid() + other)
     env = {"NOTIFY_SOCKET": "/s", "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": pid, "A": "1"}
 
-    assert environment.systemd(env) == ("/s", watchdog_s)
-    assert environment.without_systemd(env) == {"A": "1"}
+    assert environment.liveness(env) == ("/s", watchdog_s, "")
+    assert environment.without_liveness(env) == {"A": "1"}
 
 
 def test_a_loop_that_hangs_sends_no_pings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +111,7 @@ def test_a_loop_that_hangs_sends_no_pings(tmp_path: Path, monkeypatch: pytest.Mo
             go_on.wait()
 
     with notify_socket(tmp_path, watchdog_s=0.1) as heard:
-        arguments = {"stop": stop, "on_note": lambda _: None, "systemd": speaker(heard)}
+        arguments = {"stop": stop, "on_note": lambda _: None, "liveness": speaker(heard)}
         monkeypatch.setattr(Follower, "tick", tick)
         thread = threading.Thread(target=up.run, args=(place.settings, [place.agent]), kwargs=arguments)
         thread.start()
@@ -126,6 +145,10 @@ class Worker:
         self.consumers = {"store": Thread()}
 
 
+def sweep() -> Any:
+    return SimpleNamespace(queue_name="store", actor_name="sweep", message_id="1", args=())
+
+
 def reason(
     worker: Worker | None = None, looked_at: float = float("inf"), heartbeat: Heartbeat | None = None
 ) -> str:
@@ -140,8 +163,7 @@ def test_a_worker_hangs_when_a_thread_has_ended_or_nothing_looks_for_messages() 
 
 
 def test_a_worker_hangs_when_a_message_takes_longer_than_any_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    heartbeat = Heartbeat()
-    message = cast(dramatiq.Message[None], None)
+    heartbeat, message = Heartbeat(), sweep()
 
     heartbeat.before_process_message(None, message)
     assert reason(heartbeat=heartbeat) == ""
@@ -151,8 +173,7 @@ def test_a_worker_hangs_when_a_message_takes_longer_than_any_does(monkeypatch: p
 
 @pytest.mark.parametrize("is_skipped", [False, True])
 def test_a_message_that_is_done_takes_no_time_any_more(is_skipped: bool) -> None:
-    heartbeat = Heartbeat()
-    message = cast(Any, SimpleNamespace(queue_name="store"))
+    heartbeat, message = Heartbeat(), sweep()
 
     heartbeat.before_process_message(None, message)
     assert heartbeat.longest_s() > 0.0
