@@ -10,7 +10,7 @@ decide between them, not who came first.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, open_w
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import budget, health, leases, model_change, results
+from memline.shared.scheduling import budget, call_times, health, leases, model_change, results
 from memline.shared.scheduling.budget import Budget, Charge, Refusal
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.scheduling.results import Failure
@@ -273,6 +273,11 @@ class IndexWriter:
         if refusal is not None or meta.get(self.connection, meta.CEILING) is not None:
             with transaction(self.connection):
                 budget.record_refusal(self.connection, refusal)
+
+    def record_calls(self, identity: Identity, calls: Iterable[tuple[str, int]]) -> None:
+        """Count how the calls of a request ended and how long they took."""
+        account = self.accounts.of(identity.provider)
+        call_times.record(self.accounts.file, account, calls, self._clock.now())
 
     def settle(self, lease: str, tokens: int | None) -> None:
         """Set right what a request was counted with, see `shared.scheduling.budget`."""

@@ -109,13 +109,13 @@ def embed_texts(message: EmbedTexts) -> None:
         rest = [i for i, vector in enumerate(outcome.vectors) if vector is None and i not in refused]
         if rest:
             failed.insert(0, ([message.texts[i] for i in rest], outcome.error))
-    no_results = not vectors and not outcome.is_provider_well
+    no_results, calls = not vectors and not outcome.is_provider_well, tuple(outcome.calls)
     for texts, failure in failed:
         # What counts once is said in one message of a request.
         is_split = failure.kind == "split"
         is_fault = no_results and not is_split
-        _report(message, texts, failure, learned, no_results=is_fault, paid_tokens=paid_tokens)
-        learned, no_results = LearnedCaps(), no_results and is_split
+        _report(message, texts, failure, learned, no_results=is_fault, paid_tokens=paid_tokens, calls=calls)
+        learned, no_results, calls = LearnedCaps(), no_results and is_split, ()
     if vectors:
         send(
             StoreVectors(
@@ -125,6 +125,7 @@ def embed_texts(message: EmbedTexts) -> None:
                 vectors=vectors,
                 learned=learned,
                 paid_tokens=paid_tokens,
+                calls=calls,
             ),
             host=message.host,
         )
@@ -211,6 +212,7 @@ def _report(
     *,
     no_results: bool = False,
     paid_tokens: int | None = None,
+    calls: tuple[tuple[str, int], ...] = (),
 ) -> None:
     if not texts:
         return
@@ -228,6 +230,7 @@ def _report(
             no_results=no_results,
             learned=learned or LearnedCaps(),
             paid_tokens=paid_tokens,
+            calls=calls,
         ),
         host=message.host,
     )

@@ -72,6 +72,7 @@ def store_vectors(message: StoreVectors) -> None:
     writer = context.writer(message.agent)
     writer.store_vectors(message.identity, message.lease, message.vectors, message.learned)
     writer.settle(message.lease, message.paid_tokens)
+    writer.record_calls(message.identity, message.calls)
     _switch_if_needed(context, message.agent, message.identity)
     _dispatch(context, message.agent, only_full=True)
 
@@ -94,6 +95,7 @@ def embed_failed(message: EmbedFailed) -> None:
     writer = context.writer(message.agent)
     writer.record_failure(message.identity, message.lease, message.hashes, failure, message.learned)
     writer.settle(message.lease, message.paid_tokens)
+    writer.record_calls(message.identity, message.calls)
     _switch_if_needed(context, message.agent, message.identity)
     context.sweep_timer.schedule(message.agent, LINGER_S)
 

@@ -333,6 +333,67 @@ def resume(invocation: Invocation, provider: str | None, mode: str | None, as_js
     _set_paused(invocation, provider, mode, False, as_json)
 
 
+@command(
+    "memline queue probe",
+    "memline queue probe --provider openai --mode batch",
+    parent=queue,
+    json=True,
+)
+@_PROVIDER
+@_MODE
+def probe(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
+    """Try a provider that stopped with one request now, without waiting for the end of its cooldown.
+
+    If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open.
+    """
+    from memline.producers.reports import breakers
+
+    done = []
+    for settings in invocation.agents():
+        probed = breakers.probe(settings, provider=provider or "", mode=mode or "")
+        if probed:
+            _wake(invocation, settings.agent)
+        done.append({"agentId": settings.agent, "probed": probed})
+    lines = [
+        f"{each['agentId']}: {', '.join(each['probed']) or 'no breaker is open'}"
+        + ": asked again with the next text" * bool(each["probed"])
+        for each in done
+    ]
+    print_result(done, as_json, lines)
+    return None if any(each["probed"] for each in done) else 1
+
+
+def _wake(invocation: Invocation, agent: str) -> None:
+    """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
+    if url := invocation.settings.queue.address if invocation.settings.queue.url else "":
+        from memline.producers.runs.fleet import wake
+
+        wake(url, agent)
+
+
+@command("memline queue providers", "memline queue providers --agent work --json", parent=queue, json=True)
+def providers(invocation: Invocation, as_json: bool) -> None:
+    """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
+    from memline.producers.reports import breakers
+    from memline.producers.reports import providers as reports
+
+    found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
+    lines = []
+    for each in found:
+        day, minute = each["lastDay"], each["minute"]
+        line = f"{each['account']} ({each['agentId']}): {day['calls']} calls in a day"
+        if day["p50Ms"] is not None:
+            line += f", p50 {day['p50Ms']} ms, p95 {day['p95Ms']} ms"
+        line += "".join(f", {count} {kind}" for kind, count in day["errors"].items())
+        if minute["maxRequests"]:
+            line += f", {minute['requests']} of {minute['maxRequests']} requests a minute"
+        lines += [
+            line,
+            *(f"    {line}" for mode in each["modes"] if (line := breakers.words(mode, time.time()))),
+        ]
+    print_result(found, as_json, lines or ["No provider has been asked yet."])
+
+
 def _set_paused(
     invocation: Invocation, provider: str | None, mode: str | None, is_paused: bool, as_json: bool
 ) -> None:

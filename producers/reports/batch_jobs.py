@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import MemlineError
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.batches import Batch
 from memline.shared.store import IndexWriter
@@ -111,11 +111,9 @@ def cancel(job: Job, url: str) -> bool:
     with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
         is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
     if is_asked and url:
-        from memline.producers.runs.fleet import Fleet
+        from memline.producers.runs.fleet import wake
 
-        # It is on record: when Redis is away, the sweep of the store worker finds it a little later.
-        with suppress(QueueError), Fleet(url) as fleet:
-            fleet.wake(job.settings.agent)
+        wake(url, job.settings.agent)
     return is_asked
 
 

@@ -116,6 +116,21 @@ def resume(
         return of_index(writer.accounts, settings)
 
 
+def probe(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[str]:
+    """Let the next probe of open breakers be sent at once; returns which, as `<provider> <mode>`.
+
+    It goes with the next texts that are wanted; a pause by an operator stays.
+    """
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (_, now):
+        return [
+            f"{name} {each}"
+            for name, each in _selected(writer.accounts, settings, provider, mode)
+            if health.probe_now(writer.accounts, name, now, each)
+        ]
+
+
 def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
     """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
     names = {provider}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
@@ -98,3 +99,12 @@ class Fleet:
 
     def _is_waiting_too_long(self, now: float) -> bool:
         return now - min(self._served_at.values()) > MISSING_S
+
+
+def wake(url: str, agent: str) -> None:
+    """Let the store worker take up what was written into the rows; a Redis that is away is no fault.
+
+    It is on record, so the sweep finds it a little later.
+    """
+    with suppress(QueueError), Fleet(url) as fleet:
+        fleet.wake(agent)

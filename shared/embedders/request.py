@@ -80,6 +80,12 @@ class Outcome:
     limited_rows: int = 0
     #: `REFERENCE` got its vector while others did not: what failed is the fault of the texts.
     is_provider_well: bool = False
+    #: How each call ended, `OK` or a kind of error, and after how many ms; quick second tries are part of it.
+    calls: list[tuple[str, int]] = field(default_factory=list, compare=False)
+
+
+#: How a call ended that was answered with vectors.
+OK = "ok"
 
 
 def max_calls(texts: int) -> int:
@@ -110,6 +116,7 @@ def embed(
     error: ProviderError | None = None
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
+    timed = _Timed(embedder, clock)
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
         if last is not None and not state.largest_good:
@@ -126,7 +133,7 @@ def embed(
         try:
             before_call(texts[first:end])
             sent_at = clock.now()
-            answer = embedder.embed_documents(texts[first:end])
+            answer = timed.embed(texts[first:end])
             if len(answer) != end - first:
                 raise ProviderBrokenAnswer(f"{len(answer)} vectors for {end - first} texts")
         except (ProviderLater, ProviderStop) as stop:
@@ -137,7 +144,7 @@ def embed(
             is_paid = failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
             last = failure
             if failure.kind == "broken" and not state.largest_good and not is_well:
-                error = _fault_of(embedder, failure, before_call)
+                error = _fault_of(timed, failure, before_call)
                 is_well = error is None
             if error is None:
                 state.cut(first, end, failure)
@@ -159,7 +166,29 @@ def embed(
         quick_rows=state.quick_rows,
         limited_rows=state.limited_rows,
         is_provider_well=is_well,
+        calls=timed.calls,
     )
+
+
+@dataclass(slots=True)
+class _Timed:
+    """An embedder whose calls are timed."""
+
+    embedder: Embedder
+    clock: Clock
+    calls: list[tuple[str, int]] = field(default_factory=list)
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Embed documents; see `Embedder`."""
+        began, end = self.clock.now(), OK
+        try:
+            return self.embedder.embed_documents(texts)
+        except ProviderError as error:
+            is_timeout = isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
+            end = "timeout" if is_timeout else "rate_limit" if error.status == 429 else error.kind
+            raise
+        finally:
+            self.calls.append((end, max(0, round(1000 * (self.clock.now() - began)))))
 
 
 @dataclass(slots=True)
@@ -241,7 +270,7 @@ class _State:
 
 
 def _fault_of(
-    embedder: Embedder, failure: ProviderError, before_call: Callable[[Sequence[str]], None]
+    timed: _Timed, failure: ProviderError, before_call: Callable[[Sequence[str]], None]
 ) -> ProviderError | None:
     """Find out by `REFERENCE` whether a broken answer is the provider's fault; None when it is not.
 
@@ -250,7 +279,7 @@ def _fault_of(
     for _ in range(REFERENCE_TRIES):
         try:
             before_call([REFERENCE])
-            embedder.embed_documents([REFERENCE])
+            timed.embed([REFERENCE])
         except ProviderBrokenAnswer:
             continue
         except (ProviderLater, ProviderStop) as error:

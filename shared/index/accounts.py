@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4D656D41
 
 #: `user_version` that this release reads and writes.
-VERSION = 1
+VERSION = 2
 
 
 class AccountFile:
@@ -139,10 +139,12 @@ def connect(path: Path) -> Connection:
     connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION)
     try:
         with driver.transaction(connection):
-            if not driver.scalar(connection, "PRAGMA user_version"):
+            version = driver.scalar(connection, "PRAGMA user_version")
+            if version < VERSION:
                 schema = Path(__file__).with_suffix(".sql").read_text("utf-8")
-                for statement in schema.split(";\n"):
-                    connection.execute(statement)
+                for part in schema.split("\n-- Since version 2.\n")[version:]:
+                    for statement in part.split(";\n"):
+                        connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:

@@ -72,3 +72,16 @@ CREATE TABLE runs (
     cost REAL NOT NULL DEFAULT 0,
     unpriced INTEGER NOT NULL DEFAULT 0
 ) STRICT;
+
+-- Since version 2.
+
+-- How calls of an account ended, by the hour (number of hours since the epoch): `ok` or a kind of error, and a
+-- bucket of the logarithm of their duration (shared/scheduling/call_times.py). Rows of a day.
+CREATE TABLE calls (
+    account TEXT NOT NULL,
+    hour INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    bucket INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (account, hour, kind, bucket)
+) STRICT;

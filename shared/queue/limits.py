@@ -15,7 +15,7 @@ from typing import Any
 
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import WINDOW_S, for_texts
+from memline.shared.scheduling.limits import WINDOW_S, Used, for_texts
 
 _TAKE = """
 local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
@@ -117,6 +117,19 @@ class RedisLimits:
         args.append(requests)
         wait_ms: Any = self._retry(self._take, keys=keys, args=args)
         return float(wait_ms) / 1000
+
+    def close(self) -> None:
+        self._client.close()
+
+    def used(self, account: str) -> Used:
+        """Tell what is taken of the limits of a minute now."""
+        seconds, microseconds = self._retry(self._client.time)
+        since_ms = 1000 * (seconds + microseconds / 1e6 - WINDOW_S)
+        key = self._key(account, "requests")
+        members: Any = self._retry(self._client.zrangebyscore, key, since_ms, "+inf")
+        parts = [member.split(b":") for member in members]
+        requests = sum(int(part[-2]) if len(part) > 2 else 1 for part in parts)
+        return Used(requests=requests, tokens=sum(int(part[-1]) for part in parts))
 
     def cooldown_s(self, account: str) -> float:
         wait_ms: Any = self._retry(self._client.pttl, self._key(account, "cooldown"))

@@ -78,6 +78,8 @@ class StoreVectors(Wire, frozen=True, kw_only=True):
     learned: LearnedCaps = LearnedCaps()
     #: Tokens of the whole request that were perhaps paid for; None: not known.
     paid_tokens: int | None = None
+    #: How each call of the request ended, and its ms; said in one message of it.
+    calls: tuple[tuple[str, int], ...] = ()
 
 
 class EmbedFailed(Wire, frozen=True, kw_only=True):
@@ -101,6 +103,7 @@ class EmbedFailed(Wire, frozen=True, kw_only=True):
     learned: LearnedCaps = LearnedCaps()
     #: As in `StoreVectors`.
     paid_tokens: int | None = None
+    calls: tuple[tuple[str, int], ...] = ()
 
 
 class AdvanceBatch(Wire, frozen=True, kw_only=True):

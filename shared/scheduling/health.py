@@ -435,6 +435,15 @@ def retry(
         update(accounts, provider, mode, now, lambda health: on_trial(health, rules or REQUEST_RULES))
 
 
+def probe_now(accounts: Accounts, provider: str, now: float, mode: str) -> bool:
+    """Let the next probe of an open breaker be sent at once; False when it is not open."""
+
+    def change(was: Health) -> Health:
+        return replace(was, probe_at=min(was.probe_at, now)) if was.state == OPEN else was
+
+    return update(accounts, provider, mode, now, change).state == OPEN
+
+
 def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) -> None:
     """Pause a provider in one mode for an operator, or end that pause, in the caller's transaction."""
     keys = _manual(accounts.index) - {f"{provider} {mode}"}

@@ -353,3 +353,13 @@ def raising(error: ProviderLater) -> Callable[[Sequence[str]], list[bytes]]:
         raise error
 
     return fail
+
+
+def test_each_call_is_timed_with_how_it_ended(server: EmbeddingServer, connect: Connect) -> None:
+    good = embed(connect(server.url), texts(2))
+    server.control({"fault": "429:60"})
+    limited = embed(connect(server.url), texts(2))
+
+    assert [kind for kind, _ in good.calls] == ["ok"]
+    assert {kind for kind, _ in limited.calls} == {"rate_limit"}
+    assert all(took_ms >= 0 for _, took_ms in good.calls + limited.calls)

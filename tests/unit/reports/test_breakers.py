@@ -117,3 +117,25 @@ def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexW
     assert still == "open"
     assert [one["provider"] for one in found if one["pausedByHand"]] == ["gemini"]
     assert len(lease_all(writer)) == 1
+
+
+def test_the_probe_of_an_open_breaker_may_be_sent_before_its_time(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+    fail(writer, lease_all(writer)[0], "stop")
+    assert lease_all(writer) == []
+
+    probed = breakers.probe(place.agent, mode="requests")
+
+    assert probed == ["openai requests"]
+    assert [request.is_probe for request in lease_all(writer)] == [True]
+    assert breakers.of_index(writer.accounts, place.agent)[1]["nextProbe"] == NOW + 1800
+    assert breakers.probe(place.agent, mode="requests") == []
+
+
+def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWriter) -> None:
+    fail(writer, lease_all(writer)[0], "stop")
+    breakers.pause(place.agent, mode="requests")
+
+    breakers.probe(place.agent)
+
+    assert lease_all(writer) == []
