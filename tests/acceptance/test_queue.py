@@ -704,3 +704,14 @@ def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
         until(lambda: embed_queue(process).in_flight == 0)
 
     assert dead_letters.letters(redis_server.url) == []
+
+
+def test_what_is_taken_of_a_minute_is_told(redis_server: RedisServer) -> None:
+    limits = RedisLimits(redis_server.url)
+    limits.take("a", tokens=7, requests=3, max_requests=60)
+    limits.take("a", tokens=5)
+
+    used, none = limits.used("a"), limits.used("b")
+    limits.close()
+
+    assert (used.requests, used.tokens, none.requests) == (4, 12, 0)
