@@ -404,8 +404,14 @@ class SkipRevoked(Middleware):
             pipe.sismember(broker.taken_key("embed"), message_id)
             return all(pipe.execute())
 
-        if not broker.retry(is_ours):
-            raise SkipMessage("the request has been sent again meanwhile")
+        try:
+            if broker.retry(is_ours):
+                return
+        except QueueError as error:
+            # Not known: the actor asks Redis for the limits before it sends anything, and fails there.
+            Log("queue").warning("message.not_checked", message_id=message.message_id, error=error.message)
+            return
+        raise SkipMessage("the request has been sent again meanwhile")
 
 
 class FailMessages(Middleware):

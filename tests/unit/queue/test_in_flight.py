@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import redis
 
+from memline.shared.errors import QueueError
 from memline.shared.queue.in_flight import (
     LOOK_EVERY_S,
     MAX_ROWS_IN_FLIGHT,
@@ -14,6 +15,7 @@ from memline.shared.queue.in_flight import (
     RedisRequests,
     rows_per_request,
 )
+from memline.shared.queue.redis_broker import SkipRevoked
 from memline.shared.queue.worker_registry import WorkerInfo
 from tests.unit.queue.conftest import URL
 
@@ -217,6 +219,17 @@ def test_a_request_that_is_revoked_is_on_no_queue(redis_server: redis.Redis) -> 
 
     assert redis_server.lrange("memline:embed", 0, -1) == [b"b"]
     assert redis_server.hkeys("memline:embed.msgs") == [b"b"]
+
+
+def test_a_worker_whose_redis_is_away_says_so_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    def away(*_: object) -> None:
+        raise QueueError("Redis cannot be reached")
+
+    message = SimpleNamespace(queue_name="embed", message_id="m", options={"redis_message_id": "r"})
+    SkipRevoked().before_process_message(SimpleNamespace(retry=away), message)
+
+    assert [bool(record.exc_info) for record in caplog.records] == [False]
+    assert "not_checked" in caplog.text
 
 
 def test_the_depth_of_the_store_queue_is_what_waits_there(redis_server: redis.Redis) -> None:
