@@ -2,6 +2,7 @@
 
     MemlineError
     ├── ConfigError               a configuration file, variable or option cannot be used
+    │   └── NoWorkspace           nothing says which notes are meant
     ├── BadRequest                a call of an agent has a parameter that is unknown, missing or not allowed
     │   └── UnknownAgent          it names an agent that is not served here
     ├── JobUnknown                no job, or more than one, has the id that was given
@@ -56,6 +57,10 @@ class ConfigError(MemlineError):
     """A configuration file, environment variable or option cannot be used as it is."""
 
     exit_code = 2
+
+
+class NoWorkspace(ConfigError):
+    """No option, variable, file or folder says which notes are meant."""
 
 
 class JobUnknown(MemlineError):

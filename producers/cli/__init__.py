@@ -45,6 +45,7 @@ COMMANDS = {
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
+    "hook": ("memline.producers.cli.hook:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
     "import": ("memline.producers.cli.moving:import_command", "Take over notes and vectors from a file."),
     "forget": ("memline.producers.cli.moving:forget", "Forget lines of notes, or sessions, for good."),

@@ -18,7 +18,7 @@ from memline.shared.config import environment, openclaw_newest, schema, workspac
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, values
-from memline.shared.errors import ConfigError
+from memline.shared.errors import ConfigError, NoWorkspace
 
 MAIN = "main"
 
@@ -165,7 +165,7 @@ class ResolveContext(Block):
         if found is None:
             others = workspaces.indexed(self.home, self.named_for)
             known = f"; these have an index: {', '.join(map(str, others))}" if others else ""
-            raise ConfigError(
+            raise NoWorkspace(
                 f"no workspace is configured{known}",
                 hint=f"memline --workspace {others[0]} …"
                 if others

@@ -6,8 +6,9 @@ between, the next one writes the same answer into the note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from memline.shared.clock import Clock
@@ -25,6 +26,9 @@ _RUN_LOCK = "memline-flush.run.lock"
 #: A conversation that is too long for its model is divided by this, down to so many tokens.
 _SHORTER = 4
 MIN_CONVERSATION_TOKENS = 1_000
+
+#: Reads the end of a conversation within so many tokens, and says whether older turns were left out.
+TurnsOf = Callable[[int], tuple[list[str], bool]]
 
 
 def run(settings: AgentSettings, name: str, *, cycle: str, clock: Clock) -> SessionState | None:
@@ -65,14 +69,13 @@ def _flush(
     settings: AgentSettings, folder: Path, name: str, session: SessionState, clock: Clock
 ) -> tuple[str, str]:
     """Return the outcome and its reason."""
-    zone = settings.sessions.user_timezone
-    relative = log_path(local_time(clock.now(), zone).date())
-    if reason := note.why_not_writable(settings.workspace, relative):
+    relative, reason = _today(settings, clock)
+    if reason:
         return SKIPPED, reason
     answer = session.reply
     if not answer:
         try:
-            raw = _ask(settings, folder, name, session, clock)
+            raw = _ask_about(settings, folder, name, session, clock)
         except MemlineError as error:
             return FAILED, f"{error.message}; {error.hint}" if error.hint else error.message
         if raw is None:
@@ -97,21 +100,53 @@ def _flush(
     return STORED if session.reply else NOTHING, f"all of it is in {relative} already"
 
 
-def _ask(settings: AgentSettings, folder: Path, name: str, session: SessionState, clock: Clock) -> str | None:
+def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> tuple[str, str]:
+    """Write a conversation down that another program keeps; return the outcome and its reason.
+
+    Nothing is recorded of it: called twice it is paid for twice. Raises a MemlineError when the model gives
+    no answer, or the note cannot be written.
+    """
+    relative, reason = _today(settings, clock)
+    if reason:
+        return SKIPPED, reason
+    raw = _ask(
+        settings, turns_of, plan.threshold_in(settings.sessions, settings.sessions.context_tokens), clock
+    )
+    entry = prompts.entry(redact(visible(raw or "")))
+    if not entry:
+        return NOTHING, "there was nothing to keep"
+    written = note.write(settings.workspace, relative, entry)
+    if not written.start_line:
+        return NOTHING, f"all of it is in {relative} already"
+    return STORED, f"{relative}#L{written.start_line}-L{written.end_line}"
+
+
+def _today(settings: AgentSettings, clock: Clock) -> tuple[str, str]:
+    """Return the note of today, and why it cannot be written; empty when it can."""
+    relative = log_path(local_time(clock.now(), settings.sessions.user_timezone).date())
+    return relative, note.why_not_writable(settings.workspace, relative)
+
+
+def _ask_about(
+    settings: AgentSettings, folder: Path, name: str, session: SessionState, clock: Clock
+) -> str | None:
+    entry = plan.read_registry(folder).get(name)
+    read = partial(recent_turns, folder, name, session.size, start=session.start, now=clock.now())
+    max_tokens = plan.threshold_of(settings, entry, session.size.model)
+    return _ask(settings, lambda tokens: read(max_tokens=tokens), max_tokens, clock)
+
+
+def _ask(settings: AgentSettings, turns_of: TurnsOf, max_tokens: int, clock: Clock) -> str | None:
     """Ask the model about as much of the conversation as it can take; None when that has no text."""
     flush = settings.sessions.compaction.memory_flush
     now = local_time(clock.now(), settings.sessions.user_timezone)
     wanted = prompts.request(flush.prompt, now)
     system = prompts.system_prompt(flush.system_prompt, now)
-    entry = plan.read_registry(folder).get(name)
-    max_tokens = plan.threshold_of(settings, entry, session.size.model)
     if window := plan.known_window(settings.sessions, flush.model):
         max_tokens = min(max_tokens, plan.threshold_in(settings.sessions, window))
     max_tokens = max(max_tokens, MIN_CONVERSATION_TOKENS)
     while True:
-        turns, is_cut = recent_turns(
-            folder, name, session.size, start=session.start, max_tokens=max_tokens, now=clock.now()
-        )
+        turns, is_cut = turns_of(max_tokens)
         if not turns:
             return None
         try:

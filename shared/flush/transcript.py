@@ -8,6 +8,7 @@ was added since the last measurement is read.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections import deque
@@ -19,7 +20,7 @@ from typing import Any, BinaryIO
 
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sources.transcripts.messages import TranscriptParser, parse, seconds_of
+from memline.shared.sources.transcripts.messages import Message, TranscriptParser, parse, seconds_of
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 
 #: Bytes at the beginning of a transcript that tell whether it is still the same one.
@@ -39,6 +40,9 @@ _PICTURE_TOKENS = 1_200
 
 #: Fields that no model is shown.
 _METADATA = ("type", "id", "partialJson")
+
+#: Marks of Claude Code's records that are no turns of the conversation with the user.
+_CLAUDE_ASIDES = ("isSidechain", "isMeta", "isCompactSummary")
 
 #: Records besides messages that a model is shown, and where their text is.
 _SHOWN = {"custom_message": "content", "branch_summary": "summary"}
@@ -107,28 +111,64 @@ def recent_turns(
     has no turns. `size` is its measurement; one that was rewritten since is read from its beginning.
     """
     parser = TranscriptParser(TranscriptContext(), Counts(), now=now)
-    turns: deque[tuple[str, int]] = deque()
-    tokens = 0
-    is_cut = False
+    turns = _Turns(max_tokens)
     with suppress(FileRefused), _opened(str(folder), name) as file:
         is_same = _is_continued(file, size)
         for _, line in _lines_from(file, start if is_same else 0):
             if is_same and b'"compaction"' in line and _record(line).get("type") == "compaction":
                 break  # The rest belongs to the next cycle.
-            message = parser.read_line(line)
-            if message is None:
-                continue
-            turn = f"{message.speaker}: {message.text}"
-            turns.append((turn, estimate_tokens(turn)))
-            tokens += turns[-1][1]
-            while tokens > max_tokens and len(turns) > 1:
-                tokens -= turns.popleft()[1]
-                is_cut = True
-    texts = [turn for turn, _ in turns]
-    if tokens > max_tokens:
-        # One turn alone: its beginning says what it is about.
-        return [texts[0][: len(texts[0]) * max_tokens // tokens]], True
-    return texts, is_cut
+            turns.add(parser.read_line(line))
+    return turns.end()
+
+
+def claude_turns(path: Path, *, max_tokens: int, now: float) -> tuple[list[str], bool]:
+    """Read the turns of a Claude Code transcript since its last compaction, as `recent_turns` does.
+
+    Subagents, what the program says in the user's name, and the summary of a compaction are left out.
+    """
+    parser = TranscriptParser(TranscriptContext(), Counts(), now=now)
+    turns = _Turns(max_tokens)
+    with suppress(FileRefused), _opened(str(path.parent), path.name) as file:
+        end = os.fstat(file.fileno()).st_size
+        for offset, line in _lines_from(file, 0):
+            if offset > end:
+                break  # Of the compaction that follows.
+            record = _record(line) if b'"message"' in line or b'"compact_boundary"' in line else {}
+            if record.get("subtype") == "compact_boundary":
+                turns = _Turns(max_tokens)
+            elif record.get("type") in ("user", "assistant") and not any(map(record.get, _CLAUDE_ASIDES)):
+                message = {"type": "message", **{name: record.get(name) for name in ("timestamp", "message")}}
+                turns.add(parser.read_line(json.dumps(message).encode()))
+    return turns.end()
+
+
+class _Turns:
+    """The last turns of a conversation that fit into `max_tokens`."""
+
+    def __init__(self, max_tokens: int) -> None:
+        self._max_tokens = max_tokens
+        self._turns: deque[tuple[str, int]] = deque()
+        self._tokens = 0
+        self._is_cut = False
+
+    def add(self, message: Message | None) -> None:
+        """Add what follows; None is a record without words."""
+        if message is None:
+            return
+        turn = f"{message.speaker}: {message.text}"
+        self._turns.append((turn, estimate_tokens(turn)))
+        self._tokens += self._turns[-1][1]
+        while self._tokens > self._max_tokens and len(self._turns) > 1:
+            self._tokens -= self._turns.popleft()[1]
+            self._is_cut = True
+
+    def end(self) -> tuple[list[str], bool]:
+        """Return the turns, and whether older ones were left out."""
+        texts = [turn for turn, _ in self._turns]
+        if self._tokens > self._max_tokens:
+            # One turn alone: its beginning says what it is about.
+            return [texts[0][: len(texts[0]) * self._max_tokens // self._tokens]], True
+        return texts, self._is_cut
 
 
 def _opened(folder: str, name: str) -> BinaryIO:
