@@ -84,6 +84,9 @@ class Provider:
         return next(schemes, self.scheme)
 
 
+#: The provider that is a model in this process.
+LOCAL = "local"
+
 #: OpenAI's documented cap is 300,000 real tokens a request. Ours are estimated, four characters each, and
 #: code or Cyrillic has twice as many: half of a cap needs no second try even then.
 _OPENAI_MAX_TOKENS = 150_000
@@ -194,7 +197,7 @@ _TABLE = (
         bare_path="/v1",
     ),
     Provider(
-        name="local",
+        name=LOCAL,
         embedder="memline.shared.embedders.local.model.LocalEmbedder",
         default_model="hf:ggml-org/embeddinggemma-300m-qat-q8_0-GGUF/embeddinggemma-300m-qat-Q8_0.gguf",
         # Texts are computed one by one, so a large request saves nothing: small ones show progress, and are
@@ -277,7 +280,7 @@ def price_of(
             currency=configured.get("currency") or "USD",
             as_of=configured.get("asOf") or "",
         )
-    if provider == "local":
+    if provider == LOCAL:
         return Price(source=FREE, per_million=0.0)
     return list_prices().get(f"{provider}/{model}") if public else None
 

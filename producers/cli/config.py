@@ -35,7 +35,10 @@ def show(invocation: Invocation, as_json: bool) -> None:
     loaded = invocation.loaded
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
-    by_agent = {agent: shown_for_agent(loaded, agent) | _price(loaded, agent) for agent in loaded.agent_ids()}
+    by_agent = {
+        agent: shown_for_agent(loaded, agent) | _engine(loaded, agent) | _price(loaded, agent)
+        for agent in loaded.agent_ids()
+    }
     if as_json:
         shown = {
             agent: {key: each._asdict() for key, each in mine.items()} for agent, mine in by_agent.items()
@@ -95,6 +98,21 @@ def check(invocation: Invocation, as_json: bool) -> int:
     path, warnings = str(file) if file else None, list(loaded.warnings)
     print_result({"path": path, "keys": keys, "problems": problems, "warnings": warnings}, as_json, lines)
     return 1 if problems else 0
+
+
+def _engine(loaded: Loaded, agent: str) -> dict[str, Setting]:
+    """Say what runs the local model of an agent, or what is missing; empty where none is configured."""
+    from memline.producers.reports.status import engine_report
+    from memline.shared.config.agents import without_workspace
+    from memline.shared.config.keys import Setting
+    from memline.shared.embedders.choice import choose
+
+    settings = without_workspace(loaded.settings.agents, agent)
+    engine = engine_report(settings, choose(settings))
+    if engine is None:
+        return {}
+    fix = f"; try: {engine['action']}" if engine["error"] else ""
+    return {"engine": Setting(value=engine["error"] or engine["version"], origin=f"local.modelPath{fix}")}
 
 
 def _price(loaded: Loaded, agent: str) -> dict[str, Setting]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings, Settings
     from memline.shared.sync.plan import Plan
 
+#: Bytes of a file above which its download is shown as it goes on.
+_SHOWN_BYTES = 2_000_000
+
 #: Files named in a line about failures.
 NAMED_PATHS = 3
 
@@ -110,7 +113,8 @@ def fetch_model(agent: AgentSettings) -> None:
 
     def show(done: int, total: int) -> None:
         nonlocal tenths
-        if total and done * 10 // total > tenths:
+        # Of the files of a model only the large ones are worth a line.
+        if total > _SHOWN_BYTES and done * 10 // total > tenths:
             tenths = done * 10 // total
             _note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
 

@@ -16,13 +16,19 @@ from memline.producers.cli.options import Invocation, command, echo
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
+    from memline.shared.embedders.local.engines import Engine
     from memline.shared.sync.plan import Plan
 
 
-@command("memline init", "memline init ~/notes --yes", "memline init ~/vault")
+@command("memline init", "memline init ~/notes --yes", "memline init ~/vault --model local")
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--yes", is_flag=True, help="Ask nothing.")
-def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
+@click.option(
+    "--model",
+    type=click.Choice(["local"]),
+    help="Search by meaning with a small model on this machine, downloaded once.",
+)
+def init(invocation: Invocation, folder: str | None, yes: bool, model: str | None) -> int | None:
     """Make a folder of Markdown searchable: settings, index, a first answer, and how to connect an agent.
 
     DIR is the current folder unless it is given. Its settings are kept in your configuration folder; nothing
@@ -50,13 +56,18 @@ def init(invocation: Invocation, folder: str | None, yes: bool) -> int | None:
     plan = _plan(settings)
     for line in _described(settings, plan, kind.name):
         echo(line)
+    engine = _engine(workspace) if model else None
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
         if not click.confirm("Write its settings and index it?", default=True):
             return 1
+        if not engine and plan.choice.identity is None and plan.choice.requested == "auto":
+            engine = _offered_engine()
     file, _ = workspace_file.create(workspace, kind.name, extra, os.environ)
-    echo(f"{'Wrote' if is_new else 'Kept'} {file}")
+    if engine:
+        workspace_file.use_local_model(file, engine.small_model)
+    echo(f"{'Wrote' if is_new or engine else 'Kept'} {file}")
     # Read again: the file counts from now on.
     invocation = Invocation(options=invocation.options)
     settings = invocation.agent()
@@ -130,11 +141,36 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
         yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out)}."
     choice = plan.choice
     if choice.identity is None:
-        yield "Search is by words; a key such as OPENAI_API_KEY, or a local model, adds search by meaning."
+        yield "Search is by words; a key such as OPENAI_API_KEY, or --model local, adds search by meaning."
     elif choice.provider == "local":
         yield f"Its texts are embedded by {choice.model} on this machine."
     else:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
+
+
+def _engine(workspace: Path) -> Engine:
+    """Return the engine that will run the small model. Raises MemlineError when none is installed."""
+    from memline.shared.embedders.local.engines import ENGINES
+    from memline.shared.errors import MemlineError
+
+    engine = next((engine for engine in ENGINES if engine.is_installed), None)
+    if engine is None:
+        what = f"{ENGINES[0].not_installed().message}; nothing was written"
+        again = shlex.join(["memline", "init", str(workspace), "--model", "local"])
+        raise MemlineError(what, hint=f"{ENGINES[0].install()} && {again}")
+    echo(f"Downloads {engine.offer}")
+    return engine
+
+
+def _offered_engine() -> Engine | None:
+    """Offer the small model where something can run it; None: it is not wanted."""
+    from memline.shared.embedders.local.engines import ENGINES
+
+    for engine in ENGINES:
+        if engine.is_installed:
+            echo(engine.offer)
+            return engine if click.confirm("Download it and search by meaning, too?", default=False) else None
+    return None
 
 
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:

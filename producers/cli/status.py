@@ -99,6 +99,9 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     batches = f"enabled from {batch['minTexts']} texts on ({failures}){last}"
     yield "Provider", f"{body['provider']} (requested: {body['requestedProvider']})"
     yield "Model", body["model"]
+    if engine := body["engine"]:
+        yield "Engine", engine["error"] or engine["version"]
+        yield "", f"Try: {engine['action']}" if engine["error"] else ""
     yield "", body["providerReason"]
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])

@@ -15,7 +15,7 @@ from typing import Any
 from memline.producers.moving import openclaw_sessions
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import LOCAL, Choice, choose
+from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.endpoint import normal_url
 from memline.shared.embedders.vectors import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
@@ -25,7 +25,7 @@ from memline.shared.index.driver import scalar
 from memline.shared.index.openclaw import TheirChunk, TheirIndex
 from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.index.vectors import SLICE_ROWS
-from memline.shared.providers import PROVIDERS, price_of
+from memline.shared.providers import LOCAL, PROVIDERS, price_of
 from memline.shared.scheduling import model_change
 from memline.shared.sources.markdown import Trail, outline
 from memline.shared.sources.outcomes import INDEXED

@@ -19,6 +19,7 @@ from memline.shared.flush import plan, request
 from memline.shared.flush import state as flush_state
 from memline.shared.index import chunks, driver
 from memline.shared.packages import install_command
+from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
 from memline.shared.words import counted
 
@@ -133,6 +134,11 @@ def examine_agent(settings: AgentSettings, *, deep: bool = False) -> Iterator[Fi
 def _provider(name: str, settings: AgentSettings, status: dict[str, Any]) -> Iterator[Finding]:
     """Say what embeds, whether it was asked, and which key is of no use."""
     body = status["status"]
+    engine = body["engine"]
+    if engine and engine["error"]:
+        yield _problem(f"{name}: {engine['error']}", engine["action"])
+        if LOCAL in (body["provider"], body["requestedProvider"]):
+            return
     if body["provider"] != "none":
         probe = status.get("embeddingProbe")
         if probe and not probe["ok"]:
@@ -140,7 +146,8 @@ def _provider(name: str, settings: AgentSettings, status: dict[str, Any]) -> Ite
         # While a fallback embeds, the warning above names it.
         elif not (body["fallback"] and body["identity"]):
             asked = "asked for one vector" if probe else "not asked (memline doctor --deep)"
-            yield _ok(f"{name}: embeds with {body['provider']} {body['model']}, {asked}")
+            by = f" by {engine['version']}" if engine else ""
+            yield _ok(f"{name}: embeds with {body['provider']} {body['model']}{by}, {asked}")
         return
     what = f"{name}: keyword search only: {body['providerReason']}"
     is_explicit = body["requestedProvider"] not in ("auto", "none")

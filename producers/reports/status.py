@@ -14,6 +14,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, signs, vectors
 from memline.shared.index.accounts import Accounts
+from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.outcomes import INDEXED
@@ -138,6 +139,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "provider": choice.provider,
         "model": choice.model,
         "requestedProvider": choice.requested,
+        # What runs a local model, where one is configured.
+        "engine": engine_report(settings, choice),
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),
@@ -216,6 +219,24 @@ def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
     identity = row.identity
     dims = row.vector_dims or identity.dims or None
     return {"provider": identity.provider, "model": identity.model, "dims": dims, "key": identity.key[:12]}
+
+
+def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | None:
+    """Say what runs the local model, or what to install for it; None when no local model is configured."""
+    if LOCAL not in (choice.provider, settings.memory.provider, settings.memory.fallback):
+        return None
+    # Here, because few configurations have such a model: 10 ms.
+    from memline.shared.embedders.local.files import configured_engine
+
+    engine = configured_engine(settings.memory.local)
+    missing = None if engine.is_installed else engine.not_installed()
+    return {
+        "name": engine.name,
+        "version": engine.version,
+        "kind": engine.kind,
+        "error": missing.message if missing else "",
+        "action": missing.hint if missing else "",
+    }
 
 
 def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,14 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
     return file, True
 
 
+def use_local_model(file: Path, name: str) -> None:
+    """Have a workspace's settings name a local model. Raises ConfigError."""
+    text = _text(file)
+    for path, wanted in ((("provider",), "local"), (("local", "modelPath"), name)):
+        text = edit.put(text, ("memorySearch", *path), wanted, where=str(file))
+    files.write(file, text)
+
+
 def exists(workspace: Path, env: Environment) -> bool:
     """Tell whether the workspace has settings of its own."""
     return workspaces.settings_file(workspace, env).exists()

@@ -12,14 +12,11 @@ from memline.shared.config.schema import AgentSettings, Remote
 from memline.shared.embedders.endpoint import Endpoint, endpoint_of
 from memline.shared.embedders.protocol import Embedder, Identity
 from memline.shared.errors import ConfigError, ProviderError, ProviderStop
-from memline.shared.providers import PROVIDERS, Provider, RequestCaps, load
+from memline.shared.providers import LOCAL, PROVIDERS, Provider, RequestCaps, load
 from memline.shared.values import value
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"
-
-#: The provider that is a model in this process.
-LOCAL = "local"
 
 #: Requests that a minute's budget of tokens, or of texts, is good for at least.
 BUDGET_PARTS = 20

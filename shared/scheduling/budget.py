@@ -21,12 +21,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings, Ceilings
-from memline.shared.embedders.choice import LOCAL
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
-from memline.shared.providers import price_of
+from memline.shared.providers import LOCAL, price_of
 from memline.shared.values import value
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ import threading
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import LOCAL, Choice, choose_for_identity
+from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, limit_attempts
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
 from memline.shared.index.accounts import account_id
 from memline.shared.index.identities import IdentityRow
+from memline.shared.providers import LOCAL
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import Limits, minute_limits

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.local_model import MODEL, gguf, needs_model, needs_onnx
+from memline.shared import packages
+from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
+from tests.support.onnx_model import tiny
+from tests.support.shell import Shell
 from tests.support.workspace import Place, paths
 
 DOOR = "# Office\n\nThe spare key hangs on a hook behind the blue door of the workshop.\n"
@@ -93,3 +99,107 @@ def test_a_download_that_is_impossible_says_so_and_words_are_still_found(
     assert paths(answer) == ["memory/office.md"]
     assert "not on this machine yet" in answer.warning
     assert "memline index" in answer.action
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(monkeypatch, capsys)
+
+
+@pytest.fixture
+def hub_of_small_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub whose small ONNX model knows three colours."""
+    tiny(tmp_path / "hub")
+    files = {
+        f"/sentence-transformers/all-MiniLM-L6-v2/resolve/main/{name}": (
+            tmp_path / "hub" / Path(name).name
+        ).read_bytes()
+        for name in ("onnx/model.onnx", "tokenizer.json")
+    }
+    with Hub(files=files) as hub:
+        monkeypatch.setenv("MEMLINE_HF_URL", hub.url)
+        yield hub
+
+
+def colours(tmp_path: Path) -> Path:
+    folder = tmp_path / "colours"
+    folder.mkdir()
+    (folder / "MEMORY.md").write_text("# Doors\n\nThe red door leads to the garden.\n")
+    return folder
+
+
+@needs_onnx
+def test_init_takes_the_small_model_when_it_is_asked_for(
+    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
+) -> None:
+    folder = colours(tmp_path)
+    assert shell("init", str(folder), "--yes").status == 0
+    assert hub_of_small_models.requests == []
+
+    ran = shell("init", str(folder), "--yes", "--model", "local")
+
+    assert (ran.status, "Indexed 1 file" in ran.stdout) == (0, True)
+    assert "ONNX: 90 MB of huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0" in ran.stdout
+    assert "nothing of your notes leaves it" in ran.stdout
+    body = shell("status", "--json").json[0]["status"]
+    assert (body["model"], body["vector"]["ready"]) == ("all-MiniLM-L6-v2/model.onnx", 1)
+    assert body["engine"]["name"] == "onnxruntime" and body["engine"]["error"] == ""
+    # The comments of the file stay, and what init wrote is what a user would.
+    written = Path(shell("config", "path").stdout.strip()).read_text()
+    assert (
+        "// Left out, as in .gitignore" in written and "hf:sentence-transformers/all-MiniLM-L6-v2" in written
+    )
+
+
+@needs_onnx
+@pytest.mark.parametrize(("answers", "downloads"), [("y\ny\n", True), ("y\n\n", False)])
+def test_init_offers_the_small_model_and_downloads_nothing_unasked(
+    shell: Shell,
+    tmp_path: Path,
+    hub_of_small_models: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: str,
+    downloads: bool,
+) -> None:
+    typed = io.StringIO(answers)
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", typed)
+
+    ran = shell("init", str(colours(tmp_path)))
+
+    assert ran.status == 0
+    assert "nothing of your notes leaves it" in ran.stdout
+    assert bool(hub_of_small_models.requests) is downloads
+
+
+def test_without_an_engine_init_names_the_command_and_writes_nothing(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "missing", list)
+    folder = colours(tmp_path)
+
+    ran = shell("init", str(folder), "--yes", "--model", "local")
+
+    assert ran.status == 1
+    assert "ONNX models need onnxruntime and tokenizers" in ran.stderr
+    assert f"&& memline init {folder} --model local" in ran.stderr
+    assert "No configuration file" in shell("config", "path").stderr
+
+
+@pytest.mark.parametrize(("file", "package"), [("model.onnx", "onnxruntime"), ("m.gguf", "llama-cpp-python")])
+def test_a_missing_engine_is_named_wherever_one_looks(
+    place: Place, shell: Shell, monkeypatch: pytest.MonkeyPatch, file: str, package: str
+) -> None:
+    model = place.folder / file
+    model.write_bytes(gguf() if file.endswith("gguf") else b"\x08\x08")
+    (place.folder / "tokenizer.json").write_text("{}")
+    place.configure(provider="local", local={"modelPath": str(model)})
+    monkeypatch.setattr(packages, "missing", list)
+
+    doctor, status, shown = (
+        shell(*place.arguments(*command)) for command in (("doctor",), ("status",), ("config", "show"))
+    )
+
+    assert doctor.status == 1
+    for text in (doctor.stdout, status.stdout, shown.stdout):
+        assert f"models need {package}" in text and f"install '{package}>=" in text

@@ -32,6 +32,9 @@ class Engine:
     modules: tuple[str, ...]
     #: What to know before installing it.
     note: str = ""
+    #: The name on the hub of a small model to begin with, and its megabytes: all-MiniLM-L6-v2, Apache-2.0.
+    small_model: str
+    small_mb: int
     #: `read_head(path)` of its model files, and the class of a loaded model; see `shared.providers.load`.
     head: str
     model: str
@@ -39,6 +42,15 @@ class Engine:
     @property
     def is_installed(self) -> bool:
         return not packages.missing(self.modules)
+
+    @property
+    def offer(self) -> str:
+        """Say what the small model is, in a sentence for those who decide about the download."""
+        repository = "/".join(self.small_model.removeprefix("hf:").split("/")[:2])
+        return (
+            f"all-MiniLM-L6-v2 as {self.kind}: {self.small_mb} MB of huggingface.co/{repository}, "
+            "Apache-2.0, trained on English. It runs on this machine: nothing of your notes leaves it."
+        )
 
     @property
     def version(self) -> str:
@@ -86,6 +98,8 @@ LLAMA = Engine(
     requirements=("llama-cpp-python>=0.3.17",),
     modules=("llama_cpp",),
     note="it compiles for some minutes",
+    small_model="hf:second-state/All-MiniLM-L6-v2-Embedding-GGUF/all-MiniLM-L6-v2-Q8_0.gguf",
+    small_mb=25,
     head="memline.shared.embedders.local.gguf.read_head",
     model="memline.shared.embedders.local.llama.LlamaModel",
 )
@@ -96,6 +110,8 @@ ONNX = Engine(
     suffix=".onnx",
     requirements=("onnxruntime>=1.20", "tokenizers>=0.21"),
     modules=("onnxruntime", "tokenizers"),
+    small_model="hf:sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
+    small_mb=90,
     head="memline.shared.embedders.local.onnx_files.read_head",
     model="memline.shared.embedders.local.onnx.OnnxModel",
 )

@@ -23,11 +23,11 @@ from typing import BinaryIO
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
 from memline.shared.embedders.local import gguf, onnx_files
-from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
+from memline.shared.embedders.local.engines import LLAMA, ONNX, Engine, engine_of
 from memline.shared.embedders.local.model_file import ModelFile
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
-from memline.shared.providers import PROVIDERS
+from memline.shared.providers import LOCAL, PROVIDERS
 from memline.shared.values import value
 
 HUB_PREFIX = "hf:"
@@ -116,14 +116,20 @@ def model_file(local: Local, home: Path) -> ModelFile:
 
 def configured(local: Local) -> str:
     """Return `local.modelPath`, or the model that is used without one."""
-    return local.model_path.strip() or PROVIDERS["local"].default_model
+    return local.model_path.strip() or PROVIDERS[LOCAL].default_model
+
+
+def configured_engine(local: Local) -> Engine:
+    """Return the engine that the configured model needs."""
+    name = configured(local)
+    return engine_of(name if name.startswith(HUB_PREFIX) else Path(name).expanduser())
 
 
 def missing(settings: AgentSettings) -> HubFile | None:
     """Return the file that must be downloaded before the settings work; None when there is none."""
     memory = settings.memory
     name = configured(memory.local)
-    if "local" not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
+    if LOCAL not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
         return None
     try:
         file = parse(name)
