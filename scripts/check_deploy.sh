@@ -25,5 +25,6 @@ sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/systemd/fleet/memline@.service
 try systemd-analyze verify "$units/memline@store.service" "$units/memline.target" \
     "$units/memline.service" "$units/memline-serve.service"
 try systemd-analyze security --no-pager --offline=yes --threshold=40 "$units/memline@store.service"
+try hadolint deploy/Dockerfile
 
 exit $status

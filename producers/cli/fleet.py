@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, stop_event
@@ -112,14 +114,19 @@ def compose(invocation: Invocation) -> None:
 
 
 def _print(kind: str, invocation: Invocation) -> None:
+    click.echo(filled(kind, _processes(invocation)), nl=False)
+
+
+def filled(kind: str, processes: dict[str, list[str]]) -> str:
     """Fill a template of `fleet.toml` for each process."""
     template = _templates()[kind]
-    text = template.get("head", "")
-    for name, words in _processes(invocation).items():
+    text: str = template.get("head", "")
+    for name, words in processes.items():
+        words = [*words, *template.get("more", {}).get(name, [])]
         command = ", ".join(f'"{word}"' for word in words)
         text += template["each"].format(name=name, words=" ".join(words), command=command)
         text += template.get(name, "")
-    click.echo(text + template.get("tail", ""), nl=False)
+    return text + str(template.get("tail", ""))
 
 
 def _processes(invocation: Invocation) -> dict[str, list[str]]:
@@ -129,7 +136,7 @@ def _processes(invocation: Invocation) -> dict[str, list[str]]:
     return commands(invocation.enabled_agents(), with_api=click.get_current_context().obj)
 
 
-def _templates() -> dict[str, dict[str, str]]:
+def _templates() -> dict[str, Any]:
     import tomllib
     from pathlib import Path
 
