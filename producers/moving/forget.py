@@ -25,7 +25,7 @@ from memline.shared.sources import note_files
 from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.safe_open import open_regular
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import FileReader
 from memline.shared.values import value
@@ -211,12 +211,11 @@ def _keep_copies(agent: AgentSettings, targets: Sequence[Target], folder: Path) 
 
 
 def _transcript_lines(agent: AgentSettings, path: str) -> list[bytes]:
-    folder = transcript_folder_of(agent)
-    located = folder.locate(path) if folder else None
-    if located is None:
+    transcripts = transcripts_of(agent)
+    if transcripts is None or transcripts.locate(path) is None:
         return []
-    data = _bytes(located.anchor, os.path.relpath(located.absolute, located.anchor))
-    return data.split(b"\n")
+    with transcripts.open(path).file as file:
+        return file.read().split(b"\n")
 
 
 def _bytes(anchor: str, relative: str) -> bytes:

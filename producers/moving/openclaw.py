@@ -32,7 +32,7 @@ from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import FileReader
 from memline.shared.values import value
@@ -236,7 +236,7 @@ class _TakeOver:
 
     def __init__(self, agent: AgentSettings, writer: IndexWriter, theirs: TheirIndex, clock: Clock) -> None:
         self._places = MemoryPaths.of(agent)
-        self._transcripts = transcript_folder_of(agent)
+        self._transcripts = transcripts_of(agent)
         self._reader = FileReader(agent, clock=clock)
         self._writer, self._theirs, self._clock = writer, theirs, clock
         row = identities.target(writer.connection)

@@ -8,7 +8,6 @@ from its first message to its last. Then they hold nothing that we mask, and the
 from __future__ import annotations
 
 import hashlib
-import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +18,9 @@ from memline.shared.index.openclaw import TheirChunk
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import SESSIONS
-from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.chunking import heading
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.messages import TranscriptParser
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, TranscriptContext
 from memline.shared.sync.read import FileReader
@@ -40,14 +39,14 @@ def read(reader: FileReader, path: str) -> FileRow | None:
 
 
 def with_chunks(
-    row: FileRow, found: Sequence[TheirChunk], folder: TranscriptFolder, clock: Clock
+    row: FileRow, found: Sequence[TheirChunk], transcripts: Transcripts, clock: Clock
 ) -> FileRow | None:
     """Return the row of a transcript with the chunks `found`; None when they are not all that it says.
 
     What is said later is cut into chunks behind them.
     """
     progress = row.progress
-    data = _content(row.path, folder)
+    data = _content(row.path, transcripts)
     if progress is None or hashlib.sha256(data[: progress.consumed]).hexdigest() != row.hash:
         return None
     parser = TranscriptParser(TranscriptContext(), Counts(), now=clock.now())
@@ -87,13 +86,10 @@ def _bare(text: str) -> str:
     return "".join(text.split())
 
 
-def _content(path: str, folder: TranscriptFolder) -> bytes:
-    located = folder.locate(path)
-    if located is None:
-        return b""
+def _content(path: str, transcripts: Transcripts) -> bytes:
     try:
-        opened = open_regular(located.anchor, os.path.relpath(located.absolute, located.anchor))
+        opened = transcripts.open(path)
     except FileRefused:
         return b""
-    with os.fdopen(opened, "rb") as file:
+    with opened.file as file:
         return file.read()

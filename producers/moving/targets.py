@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date
-from pathlib import Path
 
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -20,7 +19,7 @@ from memline.shared.sources.folding import fold
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.values import value
 
 #: Lines that together hold what was asked, where no single one does: a sentence that is wrapped.
@@ -75,17 +74,16 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
 def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
     """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
-    from memline.shared.flush.plan import read_registry
+    from memline.shared.flush.plan import folder_of, read_registry
 
-    folder = transcript_folder_of(agent)
-    if folder is None:
+    transcripts = transcripts_of(agent)
+    if transcripts is None:
         raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")
-    names = [name for name, entry in read_registry(Path(folder.folder)).items() if entry.key == key]
-    ids = {name.partition(".jsonl")[0] for name in names} or {key.partition(".jsonl")[0]}
-    files = [file.path for file in folder.discover().files if file.problem is None]
-    return [
-        Target(path=path) for path in files if path.removeprefix("sessions/").partition(".jsonl")[0] in ids
-    ]
+    names = [name for name, entry in read_registry(folder_of(agent)).items() if entry.key == key]
+    ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
+    ids = ids or {key.partition(".jsonl")[0]}
+    files = [file.path for file in transcripts.discover().files if file.problem is None]
+    return [Target(path=path) for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
 
 
 def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:

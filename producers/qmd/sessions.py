@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver, forgotten
 from memline.shared.sources.discover import DiscoveredFile
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
 from memline.shared.sources.transcripts.reading import read_transcript
 
 _DAY_S = 86_400.0
@@ -27,7 +28,7 @@ def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
     and IndexFault when the list of what was forgotten cannot be read.
     """
     wanted: dict[str, DiscoveredFile] = {}
-    source = transcript_folder_of(settings) if settings.qmd.sessions.enabled else None
+    source = transcripts_of(settings) if settings.qmd.sessions.enabled else None
     days = settings.qmd.sessions.retention_days
     for file in source.discover().files if source else ():
         is_old = days > 0 and file.mtime_ns / 1e9 < clock.now() - days * _DAY_S
@@ -45,17 +46,19 @@ def export(settings: AgentSettings, folder: Path, *, clock: Clock) -> None:
                     continue
             gone = forgotten.lines_of(index, file.path) if index else frozenset()
             if source is not None:
-                _write(folder / name, source.anchor, file, gone, clock)
+                _write(folder / name, source, file, gone, clock)
 
 
-def _write(path: Path, anchor: str, file: DiscoveredFile, gone: Collection[bytes], clock: Clock) -> None:
+def _write(
+    path: Path, source: Transcripts, file: DiscoveredFile, gone: Collection[bytes], clock: Clock
+) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(opened, "w", encoding="utf-8") as out:
             out.write(f"{_TITLE}{path.stem}\n\n")
             written = 0
-            for text in _said(anchor, os.path.relpath(file.absolute, anchor), gone, clock):
+            for text in _said(source, file.path, gone, clock):
                 out.write(text + "\n")
                 written += 1
             if not written:
@@ -66,11 +69,11 @@ def _write(path: Path, anchor: str, file: DiscoveredFile, gone: Collection[bytes
         part.unlink(missing_ok=True)
 
 
-def _said(anchor: str, relative: str, gone: Collection[bytes], clock: Clock) -> Iterator[str]:
+def _said(source: Transcripts, path: str, gone: Collection[bytes], clock: Clock) -> Iterator[str]:
     """Yield what was said in a transcript, as the builtin backend reads it; `gone` is what was forgotten."""
     slices = read_transcript(
-        anchor,
-        relative,
+        partial(source.open, path),
+        format=format_of(path),
         known=None,
         known_digest="",
         max_tokens=400,

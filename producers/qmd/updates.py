@@ -24,7 +24,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexFault
 from memline.shared.logs import Log
 from memline.shared.sources.discover import discover
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 
 #: Seconds between two attempts of a forced update to get the lock.
 _LOCK_POLL_S = 0.1
@@ -174,8 +174,8 @@ class Updater:
     def _files(self) -> list[int]:
         """Return when each file of the memory was changed last, in ns since the epoch."""
         found = list(discover(Collections(self._settings, self.home).paths).files)
-        if self._settings.qmd.sessions.enabled and (folder := transcript_folder_of(self._settings)):
-            found += folder.discover().files
+        if self._settings.qmd.sessions.enabled and (past := transcripts_of(self._settings)):
+            found += past.discover().files
         return [max(file.mtime_ns, file.ctime_ns) for file in found if file.problem is None]
 
     def _in_background(self, forced: bool) -> None:

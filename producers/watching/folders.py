@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.transcripts.formats import Transcripts
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in
 #: very many places, is watched as a whole with them.
@@ -24,19 +24,21 @@ class WatchedFolder(NamedTuple):
 
 
 #: Files whose changes are watched for: the notes of a workspace and of `extraPaths`, or transcripts.
-WatchedFiles = MemoryPaths | TranscriptFolder
+WatchedFiles = MemoryPaths | Transcripts
 
 
 def folders_of(files: WatchedFiles) -> frozenset[WatchedFolder]:
     """Return the folders to watch, as they are on the disk now; links are not followed.
 
     A tree of notes is watched as a whole where it holds no ignored folder (`node_modules`, `.git` …), else
-    folder by folder; the transcripts' folder without those inside it. Of a file, and of what does not exist,
-    the nearest folder above is watched: it reports both.
+    folder by folder; the folders of transcripts without those inside them. Of a file, and of what does not
+    exist, the nearest folder above is watched: it reports both.
     """
-    if isinstance(files, TranscriptFolder):
-        path = files.folder if _is_folder(files.folder) else _nearest_folder(os.path.dirname(files.folder))
-        return frozenset({WatchedFolder(path, recursive=False)})
+    if isinstance(files, Transcripts):
+        paths = (
+            path if _is_folder(path) else _nearest_folder(os.path.dirname(path)) for path in files.folders()
+        )
+        return frozenset(WatchedFolder(path, recursive=False) for path in paths)
     chosen = {WatchedFolder(_nearest_folder(files.workspace), recursive=False)}
     for root in (files.memory, *files.extras):
         if _is_folder(root.path):

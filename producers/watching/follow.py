@@ -23,8 +23,8 @@ from memline.shared.logs import Log
 from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.routes import send
-from memline.shared.sources.paths import MEMORY, MemoryPaths
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
+from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.store import IndexWriter
 from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
@@ -122,7 +122,7 @@ class _AgentFollower:
             self.watchers.append(
                 Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.withdraw)
             )
-        transcripts = transcript_folder_of(settings)
+        transcripts = transcripts_of(settings)
         self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
         if sync.watch and transcripts:
             quiet = debounce.Debounce(debounce.TRANSCRIPT_QUIET_S, debounce.TRANSCRIPT_CEILING)
@@ -209,6 +209,11 @@ class _AgentFollower:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}
         plan = make_plan(self.settings, choose(self.settings), known)
+        if sync.on_session_start and any(
+            is_transcript(path) and not is_archive(path) for path in plan.changes.added
+        ):
+            # The user of a new session is going to ask about the last one.
+            self._is_catching_up = True
         files = plan.sized((*plan.changes.to_read(tails=False), *self._due_tails(plan.changes)))
         files = plan.outside_jobs(files, waiting)
         is_first_look, self._is_first_look = self._is_first_look, False

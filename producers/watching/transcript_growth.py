@@ -7,7 +7,6 @@ says up to where it was read, so a restart forgets nothing. `debounce` says when
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterable
 
@@ -16,8 +15,8 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.index import driver, ledger
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.sources.paths import is_archive
-from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.formats import Transcripts
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
 QUIET_S = 300.0
@@ -29,10 +28,10 @@ _BLOCK_BYTES = 1 << 18
 class TranscriptGrowth:
     """Measures the growth of one agent's transcripts. Safe to use from several threads."""
 
-    def __init__(self, settings: AgentSettings, folder: TranscriptFolder, *, clock: Clock) -> None:
+    def __init__(self, settings: AgentSettings, transcripts: Transcripts, *, clock: Clock) -> None:
         self._index_path = settings.index_path
         self._limits = settings.memory.sync.sessions
-        self._folder = folder
+        self._transcripts = transcripts
         self._clock = clock
         #: By ledger path: size when it was read, size up to which lines were counted since, and their number.
         #: What was counted is not read again five seconds later.
@@ -55,29 +54,26 @@ class TranscriptGrowth:
         return due, has_new_session
 
     def _is_due(self, path: str, known: LedgerEntry) -> bool:
-        located = self._folder.locate(path)
-        if located is None:
-            return True
         try:
-            opened = open_regular(located.anchor, os.path.relpath(located.absolute, located.anchor))
+            opened = self._transcripts.open(path)
         except FileRefused:
             # Gone, or not a file any more: reading it says what it is.
             return True
-        with os.fdopen(opened, "rb", buffering=0):
-            status = os.fstat(opened)
-            grown = status.st_size - known.size
+        with opened.file as file:
+            grown = opened.size - known.size
             if grown <= 0 or known.mtime_ns == ledger.PARTIALLY_READ:
                 # Cut short, written anew, or not read to its end yet; unless nothing changed at all.
                 times = (known.mtime_ns, known.ctime_ns)
-                return bool(grown) or times != (status.st_mtime_ns, status.st_ctime_ns)
+                return bool(grown) or times != (opened.mtime_ns, opened.ctime_ns)
             if grown >= self._limits.delta_bytes or self._limits.delta_messages == 0:
                 return True
-            if self._clock.now() - status.st_mtime >= QUIET_S:
+            if self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S:
                 return True
             base, upto, lines = self._counted.get(path, (-1, 0, 0))
-            if base != known.size or upto > status.st_size:
+            if base != known.size or upto > opened.size:
                 upto, lines = known.size, 0
-            while upto < status.st_size and (block := os.pread(opened, _BLOCK_BYTES, upto)):
+            file.seek(upto)
+            while upto < opened.size and (block := file.read(min(_BLOCK_BYTES, opened.size - upto))):
                 upto, lines = upto + len(block), lines + block.count(b"\n")
             self._counted[path] = known.size, upto, lines
             return lines >= self._limits.delta_messages

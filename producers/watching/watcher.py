@@ -80,7 +80,7 @@ class Watcher(events.FileSystemEventHandler):
         self._on_rescan = on_rescan
         self._on_event = on_event
         self._new_observer = new_observer
-        where = files.workspace if isinstance(files, MemoryPaths) else files.folder
+        where = files.workspace if isinstance(files, MemoryPaths) else files.folders()[0]
         self._log = Log("watch", folder=where)
         #: Guards what the observer's threads and ours share: the names, and whether to stop.
         self._changed = threading.Condition()
@@ -122,6 +122,9 @@ class Watcher(events.FileSystemEventHandler):
             located = self._files.locate(path)
             if located is not None:
                 self._add(located.path)
+            elif not isinstance(self._files, MemoryPaths) and self._files.is_shared(path):
+                # Which of its sessions changed, a scan finds out.
+                self._add(_SCAN)
             elif os.path.basename(path) in IGNORE_FILES:
                 # Other files belong to the memory now.
                 self._add(_REWATCH)

@@ -20,6 +20,9 @@ from memline.shared.providers import PROVIDERS
 FALLBACKS = (*PROVIDERS, "none")
 PROVIDER_CHOICES = ("auto", *FALLBACKS)
 
+#: Programs whose past sessions can be read, see `shared.sources.transcripts.formats`.
+TRANSCRIPT_FORMATS = ("openclaw",)
+
 #: The files of a folder of `extraPaths` that has no pattern.
 ANY_MARKDOWN = "**/*.md"
 

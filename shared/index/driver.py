@@ -1,9 +1,4 @@
-"""Choose the SQLite library of this process, and open connections to an index.
-
-Order: `pysqlite3` -> the standard library when it can load extensions -> `sqlean` -> the standard library
-without extensions. Many Pythons (all of pyenv's) are built without extension loading. One library a
-process: two copies of SQLite on one file drop each other's POSIX locks.
-"""
+"""Open connections to an index, with the SQLite library that `shared.sqlite` chose."""
 
 from __future__ import annotations
 
@@ -16,13 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import lru_cache
-from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config import environment, workspaces
+from memline.shared.config import workspaces
 from memline.shared.errors import (
     IndexCorrupt,
     IndexFault,
@@ -31,6 +24,7 @@ from memline.shared.errors import (
     IndexTooNew,
     IndexUnwritable,
 )
+from memline.shared.sqlite import library as library
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -58,26 +52,6 @@ CHECKPOINT_PAGES = 8_000
 #: Suffixes under which a file that is not a database counts as a damaged index: it is moved aside, not
 #: removed. Under any other name it belongs to another program, and is refused.
 INDEX_SUFFIXES = (".sqlite", ".sqlite3", ".db")
-
-
-@lru_cache(maxsize=1)
-def library() -> Any:
-    """Return the DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
-    forced = environment.value(os.environ, environment.SQLITE)
-    if forced:
-        return import_module(forced)
-    try:
-        return import_module("pysqlite3.dbapi2")
-    except ImportError:
-        pass
-    # Cheaper than importing sqlite3: builds without extension loading lack the method in `_sqlite3`.
-    standard = import_module("_sqlite3")
-    if not hasattr(standard.Connection, "enable_load_extension"):
-        try:
-            return import_module("sqlean")
-        except ImportError:
-            pass
-    return import_module("sqlite3")
 
 
 def can_load_extensions() -> bool:

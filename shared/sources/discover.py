@@ -22,8 +22,10 @@ from memline.shared.sources.paths import (
 )
 from memline.shared.values import value
 
-#: Stands for the folder of the transcripts among those that could not be listed.
-TRANSCRIPTS = "sessions/*.jsonl"
+
+def unlisted_mark(folder: str) -> str:
+    """Return what stands for a folder of transcripts (`sessions/`) among those that could not be listed."""
+    return f"{folder.rstrip('/')}/*.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,8 @@ class Discovery:
     files: tuple[DiscoveredFile, ...] = ()
     #: What is wrong with the whole, in words for a user.
     issues: tuple[str, ...] = ()
-    #: Ledger paths of folders that could not be listed ("." is the workspace, TRANSCRIPTS the folder of the
-    #: transcripts): of files below them nothing is known, so they are not taken for removed.
+    #: Ledger paths of folders that could not be listed ("." is the workspace; for transcripts a mark, or the
+    #: path of one): of files below them nothing is known, so they are not taken for removed.
     unlisted: tuple[str, ...] = ()
     #: What rules leave out: (ledger path, that of a folder with "/" at its end; and why).
     left_out: tuple[tuple[str, str], ...] = ()
@@ -56,7 +58,7 @@ class Discovery:
     def is_unlisted(self, path: str) -> bool:
         """Tell whether the walk cannot tell if the file of this ledger path is there."""
         if is_transcript(path):
-            return TRANSCRIPTS in self.unlisted
+            return path in self.unlisted or unlisted_mark(path.rpartition("/")[0]) in self.unlisted
         return any(
             not os.path.isabs(path) if folder == "." else path.startswith(folder + "/")
             for folder in self.unlisted

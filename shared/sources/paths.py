@@ -3,7 +3,8 @@
 A ledger path is relative to the workspace, with "/", when the file is inside it, else absolute. The trusted
 `anchor` of a file is the folder that the configuration names; no link is followed below it.
 
-The ledger path of a transcript is `sessions/<name>`. No note can have it: none has a name that ends like one.
+The ledger path of a transcript is `sessions/<name>`, or `sessions/<format>/<name>`. No note can have it: none
+has a name that ends like one.
 
     <session>.jsonl                                            the transcript of a session
     <session>.jsonl.reset.<time>, <session>.jsonl.deleted.<time>    its archives
@@ -19,7 +20,7 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
-from memline.shared.config.schema import ANY_MARKDOWN, AgentSettings, ExtraPath
+from memline.shared.config.schema import ANY_MARKDOWN, TRANSCRIPT_FORMATS, AgentSettings, ExtraPath
 from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
@@ -49,8 +50,9 @@ IGNORED_FOLDERS = frozenset(
 #: Hidden names of editors and systems that end like a note: Emacs' locks, macOS' resource forks.
 _LITTER = (".#", "._")
 
-#: What the ledger paths of transcripts begin with.
+#: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
+_TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in TRANSCRIPT_FORMATS))
 
 _TRANSCRIPT = ".jsonl"
 _ARCHIVES = (".jsonl.reset.", ".jsonl.deleted.")
@@ -128,8 +130,8 @@ def is_transcript_name(name: str) -> bool:
 
 def is_transcript(path: str) -> bool:
     """Tell whether a ledger path is that of a transcript."""
-    name = path.removeprefix(TRANSCRIPT_PREFIX)
-    return name != path and "/" not in name and is_transcript_name(name)
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/" in _TRANSCRIPT_FOLDERS and is_transcript_name(name)
 
 
 def is_archive(path: str) -> bool:

@@ -23,7 +23,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index.driver import file_id
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 
 #: Seconds between two heartbeats, and after which the word of a process without one is not taken.
 BEAT_S = 1.0
@@ -149,7 +149,7 @@ def _about(settings: AgentSettings) -> bytes | None:
         return None
     memory = settings.memory
     size = (memory.chunking.tokens, memory.chunking.overlap)
-    transcripts = transcript_folder_of(settings) if "sessions" in memory.sources else None
+    transcripts = transcripts_of(settings) if "sessions" in memory.sources else None
     return json.dumps(
         [
             *index,
@@ -160,7 +160,7 @@ def _about(settings: AgentSettings) -> bytes | None:
             list(memory.sources),
             chunking_digest(*size),
             transcript_digest(*size),
-            str(transcripts.folder) if transcripts else "",
+            list(transcripts.folders()) if transcripts else [],
             memory.sync.sessions.delta_bytes,
             memory.sync.sessions.delta_messages,
         ]

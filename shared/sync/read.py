@@ -6,6 +6,7 @@ import os
 import traceback
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.clock import Clock
@@ -22,7 +23,7 @@ from memline.shared.sources.front_matter import About, about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.sources.transcripts.files import TranscriptFolder, transcript_folder_of
+from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
 
 if TYPE_CHECKING:
     from memline.shared.sources.transcripts.reading import TranscriptSlice
@@ -52,10 +53,10 @@ class FileReader:
         if not is_transcript(path):
             yield self._read_note(path, entry, force, forgotten)
             return
-        folder, chunking = transcript_folder_of(self._settings), self._settings.memory.chunking
+        transcripts, chunking = transcripts_of(self._settings), self._settings.memory.chunking
         yield from read_transcript(
             path,
-            folder=folder,
+            transcripts=transcripts,
             chunking=chunking,
             entry=entry,
             force=force,
@@ -118,7 +119,7 @@ class FileReader:
 def read_transcript(
     path: str,
     *,
-    folder: TranscriptFolder | None,
+    transcripts: Transcripts | None,
     chunking: Chunking,
     entry: LedgerEntry | None,
     force: bool,
@@ -128,25 +129,25 @@ def read_transcript(
     """Read what is new of the transcript of a ledger path; all of it when the ledger has other content.
 
     A long one comes in several rows, each continuing the one before; only the last says that the file was
-    read to its end. Without a folder (the agent may see no transcripts) the path is `removed`. Never raises
+    read to its end. Without transcripts (the agent may see none) the path is `removed`. Never raises
     for what is on the disk.
     """
     # 8 ms, which a search that stores a changed note does not pay.
     from memline.shared.sources.transcripts import reading
 
     observed_ns = clock.now_ns()
-    located = folder.locate(path) if folder else None
+    located = transcripts.locate(path) if transcripts else None
     digest = transcript_digest(chunking.tokens, chunking.overlap)
     row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=observed_ns)
-    if located is None:
-        problem = folder.problem_at(path) if folder else None
+    if transcripts is None or located is None:
+        problem = transcripts.problem_at(path) if transcripts else None
         yield replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
         return
     is_usable = entry is not None and (entry.chunking, entry.source) == (digest, SESSIONS)
     try:
         slices = reading.read_transcript(
-            located.anchor,
-            os.path.relpath(located.absolute, located.anchor),
+            partial(transcripts.open, path),
+            format=format_of(path),
             known=entry.progress if entry and is_usable and not force else None,
             known_digest=entry.hash if entry else "",
             max_tokens=chunking.tokens,

@@ -13,9 +13,9 @@ from typing import Any
 # Named by the variable itself, or the choice would come back here.
 _chosen = os.environ.pop("MEMLINE_SQLITE", None)
 try:
-    from memline.shared.index import driver
+    from memline.shared import sqlite
 
-    _library: Any = driver.library.__wrapped__()
+    _library: Any = sqlite.library.__wrapped__()
 finally:
     if _chosen is not None:
         os.environ["MEMLINE_SQLITE"] = _chosen

@@ -1,8 +1,9 @@
 """Read the lines of a session transcript: who wrote what, on which day.
 
-A transcript is JSONL, one record a line. Only messages of the user and the agent count, and of those only
-text: thinking, tool calls and their results, and records of any other kind are left out. Any bytes are fine;
-a line that is not a record is counted and skipped, and a field of another type than expected is ignored.
+A transcript is JSONL, one record a line; its format says what a record means. Only messages of the user and
+the agent count, and of those only text: thinking, tool calls and their results, and records of any other kind
+are left out. Any bytes are fine; a line that is not a record is counted and skipped, and a field of another
+type than expected is ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memline.shared.sources.redaction import redact
-from memline.shared.sources.transcripts.noise import assistant_words, is_timer, user_words
+from memline.shared.sources.transcripts.openclaw import FORMAT
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.stores import TranscriptFormat, Turn
 
 USER, ASSISTANT = "User", "Assistant"
 
@@ -28,9 +30,6 @@ _AHEAD_S = 86_400.0
 
 #: 2001: what is earlier is not a time of a session.
 _EARLIEST_S = 978_307_200.0
-
-#: Records that are parsed. Results of tools are most of a transcript, and are known by this without parsing.
-_RELEVANT = re.compile(rb'"role"\s*:\s*"(?:user|assistant)"|"type"\s*:\s*"(?:session|session_info)"')
 
 #: Control characters and lone surrogates, which neither a full-text index nor UTF-8 can hold, and characters
 #: without width that may stand anywhere in a word, also in one that announces a secret.
@@ -50,10 +49,14 @@ class Message:
 class TranscriptParser:
     """Reads a transcript line by line, in order."""
 
-    def __init__(self, context: TranscriptContext, counts: Counts, *, now: float) -> None:
+    def __init__(
+        self, context: TranscriptContext, counts: Counts, *, now: float, format: TranscriptFormat = FORMAT
+    ) -> None:
         """`now` (s since the epoch) decides which days are in the future."""
         self.context = context
         self.counts = counts
+        self._format = format
+        self._relevant = re.compile(format.relevant)
         self._latest_s = now + _AHEAD_S
 
     def read_line(self, line: bytes, *, is_counted: bool = True) -> Message | None:
@@ -72,38 +75,25 @@ class TranscriptParser:
         if not line:
             return None
         # What is not parsed counts as a record when it looks like one.
-        record = parse(line) if _RELEVANT.search(line) else {}
+        record = parse(line) if self._relevant.search(line) else {}
         if record is None or not (line.startswith(b"{") and line.endswith(b"}")):
             self.counts = replace(self.counts, broken=self.counts.broken + 1)
             return None
-        kind, message = record.get("type"), record.get("message")
-        if day := self._day_of(record):
+        turn = self._format.read(record)
+        if day := self._day_of(turn.stamps):
             self.context = replace(self.context, day=day)
-        if kind == "session_info":
-            title = _first_words(_cleaned(record.get("name")))
+        if isinstance(turn.title, str):
+            title = _first_words(_cleaned(turn.title))
             self.context = replace(self.context, title=title or self.context.title)
-        elif kind == "message" and isinstance(message, dict):
-            return self._message(message)
-        return None
+        return self._message(turn) if turn.role in ("user", "assistant") else None
 
-    def _message(self, message: dict[str, Any]) -> Message | None:
-        role = message.get("role")
-        if role not in ("user", "assistant"):
-            return None
-        raw = _text_of(message.get("content"))
-        if not raw:
-            return None
-        if role == "user":
-            provenance = message.get("provenance")
-            if isinstance(provenance, dict) and provenance.get("kind") == "inter_session":
-                # Another session of the agent wrote as the user.
-                return None
-            if not self.context.title and is_timer(raw):
-                self.context = replace(self.context, is_muted=True)
-        text = _cleaned(user_words(raw) if role == "user" else assistant_words(raw))
+    def _message(self, turn: Turn) -> Message | None:
+        if turn.is_timer and not self.context.title:
+            self.context = replace(self.context, is_muted=True)
+        text = _cleaned(turn.text)
         if not text:
             return None
-        if role == "user":
+        if turn.role == "user":
             title = self.context.title or _first_words(text)
             self.context = replace(self.context, title=title, is_muted=False)
         if self.context.is_muted:
@@ -115,12 +105,10 @@ class TranscriptParser:
             first_day=min(counts.first_day or day, day) if day else counts.first_day,
             last_day=max(counts.last_day, day),
         )
-        return Message(speaker=USER if role == "user" else ASSISTANT, text=text)
+        return Message(speaker=USER if turn.role == "user" else ASSISTANT, text=text)
 
-    def _day_of(self, record: dict[str, Any]) -> str:
-        message = record.get("message")
-        stamps = [message.get("timestamp")] if isinstance(message, dict) else []
-        for stamp in (*stamps, record.get("timestamp")):
+    def _day_of(self, stamps: tuple[object, ...]) -> str:
+        for stamp in stamps:
             seconds = seconds_of(stamp)
             if _EARLIEST_S <= seconds <= self._latest_s:
                 return datetime.fromtimestamp(seconds, UTC).date().isoformat()
@@ -135,18 +123,6 @@ def parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def _text_of(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        block["text"]
-        for block in content
-        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-    )
 
 
 def _cleaned(text: object) -> str:

@@ -7,8 +7,7 @@ when it does not, because it was rewritten or cut short, all of it is.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -16,10 +15,12 @@ from memline.shared.clock import Clock
 from memline.shared.sources.chunking import Chunk
 from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
-from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.chunking import TurnChunker
 from memline.shared.sources.transcripts.messages import TranscriptParser
+from memline.shared.sources.transcripts.openclaw import FORMAT
 from memline.shared.sources.transcripts.progress import ChunkStart, Progress
+from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -56,9 +57,9 @@ class TranscriptSlice:
 
 
 def read_transcript(
-    root: str,
-    relative: str,
+    open_: Callable[[], OpenTranscript],
     *,
+    format: TranscriptFormat = FORMAT,
     known: Progress | None,
     known_digest: str,
     max_tokens: int,
@@ -66,32 +67,31 @@ def read_transcript(
     forgotten: Collection[bytes] = (),
     clock: Clock,
 ) -> Iterator[TranscriptSlice]:
-    """Read a transcript below the trusted folder `root` in slices, up to what is there now.
+    """Read a transcript in slices, up to what is there now. `open_` may raise FileRefused.
 
     `known` is where an earlier reading ended and `known_digest` the digest of what it read; None reads from
     the start. `forgotten` has the hashes of lines that are left out. Never raises for what is on the disk,
     never follows a link.
     """
     try:
-        opened = open_regular(root, relative)
+        opened = open_()
     except FileRefused as error:
         yield TranscriptSlice(outcome=error.problem.outcome, reason=error.problem.reason)
         return
     try:
-        status = os.fstat(opened)
         reader = None
-        if known is not None and 0 < known.consumed <= status.st_size:
-            digest = _digest_of(opened, known.consumed)
+        if known is not None and 0 < known.consumed <= opened.size:
+            digest = _digest_of(opened.file, known.consumed)
             if digest.hexdigest() == known_digest:
-                reader = _Reader(opened, status, known, digest)
+                reader = _Reader(opened, format, known, digest)
         if reader is None:
-            reader = _Reader(opened, status, None, hashlib.sha256())
+            reader = _Reader(opened, format, None, hashlib.sha256())
         yield from reader.slices(max_tokens, overlap_tokens, clock.now(), forgotten)
     except OSError as error:
         problem = unreadable(error)
         yield TranscriptSlice(outcome=problem.outcome, reason=problem.reason)
     finally:
-        os.close(opened)
+        opened.file.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,11 @@ class _Line:
 class _Reader:
     """Reads an open file once, up to the size it had at the beginning."""
 
-    def __init__(self, opened: int, status: os.stat_result, known: Progress | None, digest: _Hash) -> None:
+    def __init__(
+        self, opened: OpenTranscript, format: TranscriptFormat, known: Progress | None, digest: _Hash
+    ) -> None:
         self._opened = opened
-        self._status = status
+        self._format = format
         self._known = known or Progress()
         self._base = digest.hexdigest() if known else ""
         self._digest = digest
@@ -125,7 +127,7 @@ class _Reader:
         self, max_tokens: int, overlap_tokens: int, now: float, forgotten: Collection[bytes]
     ) -> Iterator[TranscriptSlice]:
         begin = self._known.resume
-        parser = TranscriptParser(begin.context, self._known.counts, now=now)
+        parser = TranscriptParser(begin.context, self._known.counts, now=now, format=self._format)
         cutter = TurnChunker(begin, max_tokens=max_tokens, overlap_tokens=overlap_tokens)
         keeps, chunks, chars = begin.ordinal, [], 0
         for line in self._lines(begin):
@@ -183,9 +185,9 @@ class _Reader:
             digest=self._base,
             progress=progress,
             is_last=is_last,
-            size=self._status.st_size,
-            mtime_ns=self._status.st_mtime_ns,
-            ctime_ns=self._status.st_ctime_ns,
+            size=self._opened.size,
+            mtime_ns=self._opened.mtime_ns,
+            ctime_ns=self._opened.ctime_ns,
         )
 
     def _mark_read(self, line: _Line) -> None:
@@ -200,20 +202,20 @@ class _Reader:
 
     def _lines(self, begin: ChunkStart) -> Iterator[_Line]:
         """Read the lines from `begin` on, up to the size the file had; one that is too long is skipped."""
-        number, start, size = begin.line, begin.offset, self._status.st_size
-        with os.fdopen(os.dup(self._opened), "rb", buffering=BLOCK_BYTES) as file:
-            file.seek(start)
-            while start < size and (data := file.readline(min(MAX_LINE_BYTES, size - start))):
-                stop, digest = start + len(data), None
-                is_whole = data.endswith(b"\n")
-                if not is_whole and len(data) == MAX_LINE_BYTES and stop < size:
-                    stop, is_whole, digest = self._skip_line(file, start, data)
-                    # Not a record: it is counted as broken, and nothing of it is kept.
-                    data = b"too long"
-                yield _Line(
-                    number=number, start=start, stop=stop, data=data, is_terminated=is_whole, digest=digest
-                )
-                number, start = number + 1, stop
+        number, start, size = begin.line, begin.offset, self._opened.size
+        file = self._opened.file
+        file.seek(start)
+        while start < size and (data := file.readline(min(MAX_LINE_BYTES, size - start))):
+            stop, digest = start + len(data), None
+            is_whole = data.endswith(b"\n")
+            if not is_whole and len(data) == MAX_LINE_BYTES and stop < size:
+                stop, is_whole, digest = self._skip_line(file, start, data)
+                # Not a record: it is counted as broken, and nothing of it is kept.
+                data = b"too long"
+            yield _Line(
+                number=number, start=start, stop=stop, data=data, is_terminated=is_whole, digest=digest
+            )
+            number, start = number + 1, stop
 
     def _skip_line(self, file: BinaryIO, start: int, data: bytes) -> tuple[int, bool, _Hash]:
         """Read on to the end of a line; return its end, whether it has one, and the digest up to there."""
@@ -223,15 +225,15 @@ class _Reader:
             stop += len(data)
             if data.endswith(b"\n"):
                 break
-            data = file.readline(min(BLOCK_BYTES, self._status.st_size - stop))
+            data = file.readline(min(BLOCK_BYTES, self._opened.size - stop))
         return stop, data.endswith(b"\n"), digest
 
 
-def _digest_of(opened: int, size: int) -> _Hash:
+def _digest_of(file: BinaryIO, size: int) -> _Hash:
     """Compute the digest of the first `size` bytes."""
-    os.lseek(opened, 0, os.SEEK_SET)
+    file.seek(0)
     digest = hashlib.sha256()
-    while size and (block := os.read(opened, min(BLOCK_BYTES, size))):
+    while size and (block := file.read(min(BLOCK_BYTES, size))):
         digest.update(block)
         size -= len(block)
     return digest

@@ -12,7 +12,8 @@ from memline.shared.config.schema import Chunking
 from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.sources.transcripts import reading
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.transcripts.formats import Transcripts
+from memline.shared.sources.transcripts.stores import TranscriptFolder
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import read_transcript
 from tests.support.index_rows import MODEL_A, answer, lease_all
@@ -37,11 +38,11 @@ def look(
 ) -> list[FileRow]:
     """The rows of a look at the transcript as it is now, not stored yet."""
     clock.advance(1)
-    folder = TranscriptFolder(str(file.parents[3]), "agents/main/sessions")
+    transcripts = Transcripts([TranscriptFolder(str(file.parents[3]), "agents/main/sessions")])
     return list(
         read_transcript(
             PATH,
-            folder=folder if allowed else None,
+            transcripts=transcripts if allowed else None,
             chunking=chunking or Chunking(),
             entry=ledger.entry(writer.connection, PATH),
             force=force,

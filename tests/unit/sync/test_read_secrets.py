@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Chunking
 from memline.shared.queue.messages import StoreFiles
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.messages import TranscriptParser
+from memline.shared.sources.transcripts.stores import TranscriptFolder
 from memline.shared.store import IndexWriter
 from memline.shared.sync.read import read_transcript
 from tests.support.index_rows import MODEL_A, lease_all
@@ -57,7 +58,7 @@ def test_a_planted_secret_reaches_no_chunk_no_index_no_message_and_no_request(
         rows = list(
             read_transcript(
                 "sessions/a.jsonl",
-                folder=TranscriptFolder(str(folder / "state"), "agents/main/sessions"),
+                transcripts=Transcripts([TranscriptFolder(str(folder / "state"), "agents/main/sessions")]),
                 chunking=Chunking(tokens=tokens, overlap=tokens // 5),
                 entry=None,
                 force=False,
@@ -90,7 +91,7 @@ def test_an_error_that_quotes_a_message_does_not_reach_the_ledger(
 
     (row,) = read_transcript(
         "sessions/a.jsonl",
-        folder=TranscriptFolder(str(tmp_path), "agents/main/sessions"),
+        transcripts=Transcripts([TranscriptFolder(str(tmp_path), "agents/main/sessions")]),
         chunking=Chunking(),
         entry=None,
         force=False,

@@ -9,7 +9,7 @@ import pytest
 
 from memline.producers.watching.transcript_growth import QUIET_S, TranscriptGrowth
 from memline.shared.clock import ManualClock, SystemClock
-from memline.shared.sources.transcripts.files import transcript_folder_of
+from memline.shared.sources.transcripts.formats import transcripts_of
 from tests.support.transcripts import opening, said, sessions_folder, talk
 from tests.support.workspace import Place
 
@@ -32,9 +32,9 @@ def file(tmp_path: Path) -> Path:
 
 
 def growth(place: Place, clock: ManualClock | None = None) -> TranscriptGrowth:
-    folder = transcript_folder_of(place.agent)
-    assert folder is not None
-    return TranscriptGrowth(place.agent, folder, clock=clock or SystemClock())
+    transcripts = transcripts_of(place.agent)
+    assert transcripts is not None
+    return TranscriptGrowth(place.agent, transcripts, clock=clock or SystemClock())
 
 
 def append(file: Path, text: str) -> None:

@@ -17,6 +17,10 @@ from memline.producers.watching.debounce import Debounce
 from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sources.paths import MemoryPaths
+from memline.shared.sources.transcripts.formats import Transcripts
+from memline.shared.sources.transcripts.openclaw import OpenClawTranscripts
+from tests.support.openclaw_rows import SessionDatabase
+from tests.support.transcripts import said
 
 #: Seconds a change may take to arrive before the test fails; it usually takes the debounce.
 TIMEOUT_S = 20.0
@@ -213,6 +217,17 @@ def test_a_name_that_is_not_unicode_requests_a_scan(workspace: Path, reports: Re
     with watching(workspace, reports):
         Path(os.fsdecode(os.fsencode(workspace / "memory") + b"/\xff.md")).write_text("x")
         reports.wait(lambda: reports.rescans == 1)
+
+    assert reports.calls == []
+
+
+def test_a_change_of_a_database_with_sessions_requests_a_scan(tmp_path: Path, reports: Reports) -> None:
+    database = SessionDatabase(tmp_path)
+    transcripts = Transcripts([OpenClawTranscripts(str(tmp_path), "main")])
+    watcher = Watcher(transcripts, Debounce(0.05), on_paths=reports.paths, on_rescan=reports.rescan)
+    with watcher:
+        database.say("a", said("user", "hello"))
+        reports.wait(lambda: reports.rescans >= 1)
 
     assert reports.calls == []
 

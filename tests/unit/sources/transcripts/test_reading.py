@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from memline.shared.sources.chunking import Chunk
 from memline.shared.sources.tokens import weighted_length
 from memline.shared.sources.transcripts import reading
 from memline.shared.sources.transcripts.reading import TranscriptSlice, read_transcript
+from memline.shared.sources.transcripts.stores import open_file
 from tests.support.transcripts import opening, said, talk, tool_result
 
 
@@ -35,8 +37,7 @@ class Kept:
         known = self.last.progress if self.last and self.last.digest else None
         slices = list(
             read_transcript(
-                str(self.folder),
-                "a.jsonl",
+                partial(open_file, str(self.folder), "a.jsonl"),
                 known=known,
                 known_digest=self.last.digest if self.last else "",
                 max_tokens=self.tokens,

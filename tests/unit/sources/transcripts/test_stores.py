@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.sources.transcripts.files import TranscriptFolder
+from memline.shared.sources.transcripts.formats import Transcripts
+from memline.shared.sources.transcripts.stores import TranscriptFolder
 from tests.support.transcripts import opening, sessions_folder
 
 
@@ -98,6 +99,6 @@ def test_paths_are_located_in_the_agents_own_folder_alone(scope: TranscriptFolde
         "",
     ):
         assert scope.locate(path) is None
-    assert scope.concerns_folder(str(folder))
-    assert scope.concerns_folder(str(folder.parent))
-    assert not scope.concerns_folder(str(folder / "inner"))
+    assert Transcripts([scope]).concerns_folder(str(folder))
+    assert Transcripts([scope]).concerns_folder(str(folder.parent))
+    assert not Transcripts([scope]).concerns_folder(str(folder / "inner"))

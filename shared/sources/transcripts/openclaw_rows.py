@@ -1,0 +1,251 @@
+"""Read sessions that OpenClaw keeps as rows of its database, without a byte of it changing.
+
+    transcript_events(session_id, seq, event_json | event_zstd, created_at)   a record a row, from 2026.5 on
+
+A session reads like a file: the records in their order, one a line. Records of a kilobyte and more are
+compressed from 2026.9 on. Tables and columns that a release does not have are done without.
+"""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memline.shared.sources.outcomes import FAILED, Problem
+from memline.shared.sources.paths import is_storable, is_transcript_name
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.stores import OpenTranscript
+from memline.shared.sqlite import library, open_foreign
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Bytes of a record at most, decompressed; OpenClaw compresses none above 4 MiB.
+_MAX_DECOMPRESSED = 4 << 20
+
+_BLOCK_BYTES = 1 << 20
+
+
+class SessionRow(NamedTuple):
+    """A session, with the state that a scan compares."""
+
+    session: str
+    #: Bytes of all lines.
+    size: int
+    mtime_ns: int
+    #: When its records were written anew.
+    ctime_ns: int
+
+
+class Listing(NamedTuple):
+    """The sessions of a database."""
+
+    rows: tuple[SessionRow, ...] = ()
+    #: Sessions whose records OpenClaw has put away into files of its own.
+    cold: tuple[str, ...] = ()
+    issues: tuple[str, ...] = ()
+
+
+def list_sessions(database: Path) -> Listing:
+    """List the sessions that have rows, but for those that OpenClaw has forgotten. Raises FileRefused."""
+    with _reading(database) as connection:
+        columns = _columns(connection)
+        if not columns:
+            return Listing()
+        written, cold, forgotten = (
+            dict(connection.execute(query)) if _columns(connection, table) else {}
+            for table, query in (
+                (
+                    "transcript_rewrite_watermarks",
+                    "SELECT session_id, updated_at FROM transcript_rewrite_watermarks",
+                ),
+                (
+                    "session_transcript_cold_archives",
+                    "SELECT session_id, 1 FROM session_transcript_cold_archives",
+                ),
+                ("memory_session_tombstones", "SELECT session_id, 1 FROM memory_session_tombstones"),
+            )
+        )
+        query = (
+            f"SELECT session_id, count(*) + sum({_length(columns)}), max(created_at) FROM transcript_events"
+            " GROUP BY session_id ORDER BY session_id"
+        )
+        rows, unnamed = [], 0
+        for session, size, time_ms in connection.execute(query):
+            if not _is_name(session):
+                unnamed += 1
+            elif session not in forgotten:
+                times = (_ns(time_ms), _ns(written.get(session, 0)))
+                rows.append(SessionRow(session, size, *times))
+        issues = (f"{unnamed} sessions of {database} have an id that is not a file name",) if unnamed else ()
+        return Listing(tuple(rows), tuple(filter(_is_name, cold)), issues)
+
+
+def open_session(database: Path, session: str) -> OpenTranscript | None:
+    """Open a session as a file of lines; None when it has no rows. Raises FileRefused."""
+    with _faults(database):
+        connection = open_foreign(database)
+    try:
+        with _faults(database):
+            connection.execute("BEGIN")
+            columns = _columns(connection)
+            lines = _Lines(connection, session, columns) if columns else None
+            if lines is None or not lines.size:
+                connection.close()
+                return None
+            query = "SELECT max(created_at) FROM transcript_events WHERE session_id = ?"
+            (time_ms,) = connection.execute(query, (session,)).fetchone()
+            written_ms = 0
+            if _columns(connection, "transcript_rewrite_watermarks"):
+                query = "SELECT updated_at FROM transcript_rewrite_watermarks WHERE session_id = ?"
+                (written_ms,) = connection.execute(query, (session,)).fetchone() or (0,)
+    except BaseException:
+        connection.close()
+        raise
+    return OpenTranscript(
+        file=io.BufferedReader(lines, _BLOCK_BYTES),
+        size=lines.size,
+        mtime_ns=_ns(time_ms),
+        ctime_ns=_ns(written_ms),
+    )
+
+
+def sessions_of(database: Path, key: str) -> set[str]:
+    """Return the ids of the sessions that have this key. Raises FileRefused."""
+    with _reading(database) as connection:
+        if not _columns(connection, "session_windows"):
+            return set()
+        query = "SELECT session_id FROM session_windows WHERE session_key = ?"
+        return {session for (session,) in connection.execute(query, (key,)) if _is_name(session)}
+
+
+class _Lines(io.RawIOBase):
+    """The records of a session as the lines of a file."""
+
+    def __init__(self, connection: Connection, session: str, columns: set[str]) -> None:
+        self._connection, self._session = connection, session
+        compressed = "event_zstd" if "event_zstd" in columns else "NULL"
+        self._query = (
+            f"SELECT CAST(event_json AS BLOB), {compressed} FROM transcript_events"
+            " WHERE session_id = ? AND seq = ?"
+        )
+        rows = connection.execute(
+            f"SELECT seq, {_length(columns)} FROM transcript_events WHERE session_id = ? ORDER BY seq",
+            (session,),
+        ).fetchall()
+        self._numbers = [number for number, _ in rows]
+        #: Where each line begins, and the end of the last.
+        self._starts = [0, *accumulate(length + 1 for _, length in rows)]
+        self.size = self._starts[-1]
+        self._at = 0
+        #: The line that was read last: blocks end within lines.
+        self._last = (-1, b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        room = memoryview(buffer)
+        filled = 0
+        while filled < len(room) and self._at < self.size:
+            row = bisect_right(self._starts, self._at) - 1
+            part = self._line(row)[self._at - self._starts[row] :][: len(room) - filled]
+            room[filled : filled + len(part)] = part
+            filled, self._at = filled + len(part), self._at + len(part)
+        return filled
+
+    def close(self) -> None:
+        if not self.closed:
+            self._connection.close()
+        super().close()
+
+    def _line(self, row: int) -> bytes:
+        if self._last[0] != row:
+            length = self._starts[row + 1] - self._starts[row] - 1
+            try:
+                found = self._connection.execute(self._query, (self._session, self._numbers[row])).fetchone()
+                plain, compressed = found or (None, None)
+                data = _decompressed(compressed, length) if plain is None else plain
+            except library().Error as error:
+                raise OSError(f"the database cannot be read: {error}") from error
+            # A record that is not what its length says is damaged: it takes its place and says nothing. Its
+            # own line ends would be lines.
+            data = data.replace(b"\n", b" ") if len(data) == length else b"?" * length
+            self._last = row, data + b"\n"
+        return self._last[1]
+
+
+def _decompressed(data: object, length: int) -> bytes:
+    if not isinstance(data, bytes) or not 0 <= length <= _MAX_DECOMPRESSED:
+        return b""
+    import zstandard  # for rows that are compressed only
+
+    try:
+        # A stream, since a frame may promise any size.
+        unpacker = zstandard.ZstdDecompressor(max_window_size=2 * _MAX_DECOMPRESSED)
+        with unpacker.stream_reader(data) as stream:
+            return stream.read(length + 1)
+    except zstandard.ZstdError:
+        return b""
+
+
+def _length(columns: set[str]) -> str:
+    """Return the expression for the bytes of a record."""
+    # Without the cast the whole record would be read, pages of overflow and all.
+    has_octets = library().sqlite_version_info >= (3, 43)
+    plain = "octet_length(event_json)" if has_octets else "length(CAST(event_json AS BLOB))"
+    if "event_utf8_bytes" not in columns:
+        return f"ifnull({plain}, 0)"
+    claimed = f"min({_MAX_DECOMPRESSED}, max(0, ifnull(event_utf8_bytes, 0)))"
+    return f"CASE WHEN event_json IS NULL THEN {claimed} ELSE {plain} END"
+
+
+def _columns(connection: Connection, table: str = "transcript_events") -> set[str]:
+    return {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")}
+
+
+def _is_name(session: object) -> bool:
+    if not isinstance(session, str) or "/" in session or "\0" in session or len(session) > 200:
+        return False
+    return is_storable(session) and is_transcript_name(f"{session}.jsonl")
+
+
+def _ns(time_ms: object) -> int:
+    """Return milliseconds as nanoseconds; what is no time of a file is 0."""
+    return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
+
+
+@contextmanager
+def _reading(database: Path) -> Iterator[Connection]:
+    with _faults(database):
+        connection = open_foreign(database)
+        try:
+            connection.execute("BEGIN")
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def _faults(database: Path) -> Iterator[None]:
+    try:
+        yield
+    except (library().Error, OverflowError) as error:
+        reason = f"sessions of OpenClaw not readable ({database}): {error}"
+        raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error

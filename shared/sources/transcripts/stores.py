@@ -1,0 +1,192 @@
+"""Find and open the transcripts of a folder; what formats have in common, see `formats`.
+
+Ledger paths: `sessions/<name>` for OpenClaw's, `sessions/<format>/<name>` for others. No note can have one:
+none has a name that ends like a transcript.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sources.discover import (
+    DiscoveredFile,
+    Discovery,
+    discovered,
+    first_link,
+    problem_of,
+    status_of,
+    unlisted_mark,
+)
+from memline.shared.sources.outcomes import Problem, code
+from memline.shared.sources.paths import (
+    TRANSCRIPT_PREFIX,
+    FileLocation,
+    is_storable,
+    is_transcript_name,
+    printable,
+    unprintable,
+)
+from memline.shared.sources.safe_open import open_regular
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTranscript:
+    """An open transcript: lines with their ends, and the state that a scan compares. To be closed."""
+
+    file: BinaryIO
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+class TranscriptStore(Protocol):
+    """A place with transcripts of one format."""
+
+    def locate(self, path: str) -> FileLocation | None:
+        """Return where the file of a ledger or absolute path is; None when it is not a transcript of this."""
+
+    def problem_at(self, path: str) -> Problem | None:
+        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
+
+    def discover(self) -> Discovery:
+        """Find all transcripts, and all that look so but cannot be read."""
+
+    def open(self, path: str) -> OpenTranscript:
+        """Open the transcript of a ledger path. Raises FileRefused."""
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders in which changes show; they may not exist."""
+
+    def is_shared(self, absolute: str) -> bool:
+        """Tell whether a file holds several transcripts, so that a change of it asks for a scan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What a record says. Fields may be anything that JSON holds; what is not text is left out."""
+
+    #: `user` or `assistant`; empty when it is not a message.
+    role: str = ""
+    text: str = ""
+    #: What the session is called from here on.
+    title: object = None
+    #: Times of the record, the first valid one counts.
+    stamps: tuple[object, ...] = ()
+    #: Whether a timer wrote as the user.
+    is_timer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptFormat:
+    """A program's way of keeping its sessions: all that a further format needs."""
+
+    #: Its name in `memorySearch.transcripts`.
+    name: str
+    #: Matches lines that are parsed. Results of tools are most of a transcript, and are left out by this.
+    relevant: bytes
+    #: Reads the record on a line. Never raises.
+    read: Callable[[dict[str, Any]], Turn]
+    #: Finds the transcripts of an agent and its workspace.
+    find: Callable[[AgentSettings], tuple[TranscriptStore, ...]]
+
+
+def open_file(root: str, relative: str) -> OpenTranscript:
+    """Open a transcript below the trusted folder `root`, following no link. Raises FileRefused."""
+    # Read in large blocks: lines of a transcript are long.
+    file = os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20)
+    status = os.fstat(file.fileno())
+    return OpenTranscript(
+        file=file, size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns
+    )
+
+
+class TranscriptFolder:
+    """Locates and lists the transcripts of one folder; folders inside it are not entered."""
+
+    def __init__(
+        self,
+        anchor: str,
+        folder: str,
+        *,
+        prefix: str = TRANSCRIPT_PREFIX,
+        belongs: Callable[[str], bool] | None = None,
+    ) -> None:
+        """`belongs` tells of an absolute path whether that transcript is of this agent; None: all are."""
+        #: The trusted folder: no link is followed below it.
+        self.anchor = os.path.abspath(os.path.expanduser(anchor))
+        #: The folder with the transcripts, below it.
+        self.folder = os.path.join(self.anchor, folder)
+        self._prefix = prefix
+        self._belongs = belongs
+
+    def locate(self, path: str) -> FileLocation | None:
+        """Return where the file of a ledger or absolute path is; None when it is not a transcript."""
+        if "\0" in path or not is_storable(path):
+            return None
+        folder, name = os.path.split(path)
+        if folder not in (self._prefix.rstrip("/"), self.folder) or not is_transcript_name(name):
+            return None
+        absolute = os.path.join(self.folder, name)
+        if self._belongs and not self._belongs(absolute):
+            return None
+        return FileLocation(path=self._prefix + name, absolute=absolute, anchor=self.anchor)
+
+    def problem_at(self, path: str) -> Problem | None:
+        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
+        for name in (path.removeprefix(self._prefix), unprintable(path.removeprefix(self._prefix))):
+            absolute = os.path.join(self.folder, name)
+            try:
+                status = os.lstat(absolute)
+            except (OSError, ValueError):
+                continue
+            if stat.S_ISDIR(status.st_mode) or first_link(self.anchor, self.folder) is not None:
+                return None
+            if self._belongs and not self._belongs(absolute):
+                return None
+            return problem_of(absolute, status)
+        return None
+
+    def discover(self) -> Discovery:
+        """Find all transcripts, and all that look so but cannot be read."""
+        issue, is_unlisted = "", True
+        try:
+            if (link := first_link(self.anchor, self.folder)) is None:
+                with os.scandir(self.folder) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name)
+                return Discovery(files=tuple(filter(None, map(self._discovered, entries))))
+            issue, is_unlisted = f"is a symbolic link and not followed ({link})", False
+        except (FileNotFoundError, NotADirectoryError):
+            # With the anchor itself away nothing is known; below it, what is missing is gone.
+            issue, is_unlisted = f"missing ({self.folder})", not os.path.isdir(self.anchor)
+        except OSError as error:
+            issue = f"not accessible ({self.folder}): {code(error)}"
+        return Discovery(
+            issues=(f"sessions directory {issue}",),
+            unlisted=(unlisted_mark(self._prefix),) if is_unlisted else (),
+        )
+
+    def open(self, path: str) -> OpenTranscript:
+        """Open the transcript of a ledger path. Raises FileRefused."""
+        absolute = os.path.join(self.folder, path.removeprefix(self._prefix))
+        return open_file(self.anchor, os.path.relpath(absolute, self.anchor))
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folder itself."""
+        return (self.folder,)
+
+    def is_shared(self, absolute: str) -> bool:
+        """Return False: each transcript is a file."""
+        return False
+
+    def _discovered(self, entry: os.DirEntry[str]) -> DiscoveredFile | None:
+        status = status_of(entry) if is_transcript_name(entry.name) else None
+        if status is None or (isinstance(status, os.stat_result) and stat.S_ISDIR(status.st_mode)):
+            return None
+        if self._belongs and not self._belongs(entry.path):
+            return None
+        return discovered(printable(self._prefix + entry.name), entry.path, status)

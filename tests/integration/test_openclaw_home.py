@@ -1,0 +1,193 @@
+"""Homes of OpenClaw are used as they are: made by the real program where it is installed, else by our hand.
+
+`sh scripts/openclaw.sh` installs an early and the newest release; `OPENCLAW_PROGRAMS` names their folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.memory import Memory
+from memline.producers.moving.targets import targets_of_session
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import AgentSettings
+from tests.support.chat_server import ChatServer
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.openclaw_rows import SessionDatabase
+from tests.support.transcripts import opening, said, sessions_folder
+
+SECRET = "sk-proj-aB3dE5gH7jK9mN1pQ3sT5vW7"
+
+PROGRAMS = os.environ.get("OPENCLAW_PROGRAMS", "")
+
+needs_openclaw = pytest.mark.skipif(
+    not PROGRAMS, reason="sh scripts/openclaw.sh installs OpenClaw, and OPENCLAW_PROGRAMS names its folder"
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home with a workspace of OpenClaw's."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    workspace = tmp_path / ".openclaw/workspace"
+    (workspace / "memory").mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("# Facts\n\nInvoices are whole cents.\n")
+    (workspace / "memory/2026-02-10.md").write_text("Deploy failed with ERR_CONN_42.\n")
+    return tmp_path
+
+
+def configuration(layout: str, embeddings: str, chat: str = "http://127.0.0.1:9/v1") -> dict[str, Any]:
+    """The file of a release: with a chat model and an embedding provider of the tests."""
+    model = {"id": "chat", "name": "Chat", "reasoning": False, "input": ["text"], "contextWindow": 128_000}
+    costs = {"cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0), "maxTokens": 4096}
+    stub = {"baseUrl": chat, "apiKey": "sk-chat", "api": "openai-completions", "models": [{**model, **costs}]}
+    search = {
+        "provider": "openai",
+        "model": "text-embedding-3-small",
+        "remote": {"baseUrl": embeddings, "apiKey": "sk-embed"},
+        "sources": ["memory", "sessions"],
+        "experimental": {"sessionMemory": True},
+    }
+    defaults: dict[str, Any] = {"model": {"primary": "stub/chat"}}
+    content: dict[str, Any] = {"models": {"providers": {"stub": stub}}, "agents": {"defaults": defaults}}
+    if layout == "early":
+        defaults["memorySearch"] = search
+    else:
+        content["memory"] = {"search": search}
+    return content
+
+
+def agent_of(home: Path) -> AgentSettings:
+    return load(Options(home=home / "memline"), {"HOME": str(home)}).agent()
+
+
+@pytest.fixture
+def opened(home: Path) -> Iterator[Callable[[], Memory]]:
+    """Opens the memory of the home; what was opened is closed."""
+    with ExitStack() as stack:
+
+        def open_() -> Memory:
+            settings = load(Options(home=home / "memline"), {"HOME": str(home)}).settings
+            return stack.enter_context(Memory.of(settings, settings.agents["main"]))
+
+        yield open_
+
+
+def streamed(text: str) -> bytes:
+    """An answer of a chat model as a stream of events."""
+    pieces = ({"role": "assistant", "content": text}, None), ({}, "stop")
+    events = [
+        {"id": "1", "object": "chat.completion.chunk", "model": "chat", "choices": [choice]}
+        for choice in ({"index": 0, "delta": delta, "finish_reason": end} for delta, end in pieces)
+    ]
+    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
+
+
+def citations(memory: Memory, question: str) -> list[str]:
+    return [hit.citation for hit in memory.search(question, source="sessions").hits]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer() as server:
+        yield server
+
+
+@pytest.mark.parametrize("layout", ["early", "newest"])
+def test_both_layouts_are_used_as_they_are(
+    home: Path, server: EmbeddingServer, opened: Callable[[], Memory], layout: str
+) -> None:
+    state = home / ".openclaw"
+    (state / "openclaw.json").write_text(json.dumps(configuration(layout, server.url)))
+    lines = (
+        opening("abc")
+        + said("user", f"The regatta is off. My key is {SECRET}")
+        + said("assistant", "A pity.")
+    )
+    database = SessionDatabase(state) if layout == "newest" else None
+    if database:
+        database.say("abc", lines, key="agent:main:main")
+    else:
+        (sessions_folder(state) / "abc.jsonl").write_text(lines)
+
+    memory = opened()
+    memory.index()
+
+    assert [hit.path for hit in memory.search("whole cents").hits][:1] == ["MEMORY.md"]
+    (hit,) = memory.search("regatta", source="sessions").hits
+    assert hit.citation == "sessions/abc.jsonl#L2-L3" and SECRET not in hit.snippet
+    assert memory.search("regatta").mode == "hybrid"
+    assert server.texts and not any(SECRET in text for text in server.texts)
+
+
+def test_sessions_in_rows_are_followed_and_their_end_is_noticed(
+    home: Path, opened: Callable[[], Memory]
+) -> None:
+    state = home / ".openclaw"
+    content = configuration("newest", "http://127.0.0.1:9/v1")
+    content["memory"]["search"]["provider"] = "none"
+    (state / "openclaw.json").write_text(json.dumps(content))
+    database = SessionDatabase(state)
+    database.say("abc", opening("abc") + said("user", "The regatta is off."), key="agent:main:dm:anna")
+    database.say("def", opening("def") + said("user", "Tulips are in bloom."))
+    memory = opened()
+    memory.index()
+
+    database.say("abc", said("assistant", "The walrus took the boat."))
+
+    # A search brings in what grew.
+    assert citations(memory, "walrus") == ["sessions/abc.jsonl#L2-L3"]
+    assert [str(each) for each in targets_of_session(agent_of(home), "agent:main:dm:anna")] == [
+        "sessions/abc.jsonl"
+    ]
+    database.delete("abc")
+    memory.index()
+    assert citations(memory, "walrus") == []
+    assert citations(memory, "tulips") == ["sessions/def.jsonl#L2"]
+
+
+def talk(layout: str, home: Path, session: str, message: str) -> None:
+    """Let the real program answer a message in a session."""
+    program = Path(PROGRAMS, layout, "openclaw")
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-none"}
+    subprocess.run(
+        [program, "agent", "--local", "--agent", "main", "--session-id", session, "--message", message],
+        env=environment,
+        cwd=home,
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+
+
+@needs_openclaw
+@pytest.mark.parametrize("layout", ["early", "newest"])
+def test_homes_that_the_real_program_made(
+    home: Path, server: EmbeddingServer, opened: Callable[[], Memory], layout: str
+) -> None:
+    state = home / ".openclaw"
+    with ChatServer() as chat:
+        chat.answer = streamed("The walrus took the boat.")
+        (state / "openclaw.json").write_text(json.dumps(configuration(layout, server.url, chat.url)))
+        talk(layout, home, "first", f"Where is the regatta? My key is {SECRET}")
+        memory = opened()
+        memory.index()
+
+        (hit,) = memory.search("walrus", source="sessions").hits
+        assert hit.path == "sessions/first.jsonl" and "regatta" in hit.snippet and SECRET not in hit.snippet
+        talk(layout, home, "first", "Tell me about tulips. " * 100)
+        talk(layout, home, "second", "And the zeppelin?")
+
+        # What is longer than a kilobyte is compressed by the newest.
+        assert citations(memory, "tulips")[0].startswith("sessions/first.jsonl#L")
+        assert citations(memory, "zeppelin")[0].startswith("sessions/second.jsonl#L")
+    assert not any(SECRET in text for text in server.texts)
+    assert [hit.path for hit in memory.search("ERR_CONN_42").hits][:1] == ["memory/2026-02-10.md"]

@@ -1,0 +1,224 @@
+"""Sessions that are rows of OpenClaw's database read like files, and not a byte of it changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.sources.transcripts import openclaw_rows
+from memline.shared.sources.transcripts.openclaw import OpenClawTranscripts
+from memline.shared.sources.transcripts.reading import TranscriptSlice, read_transcript
+from memline.shared.sources.transcripts.stores import TranscriptFolder
+from tests.support.openclaw_rows import SessionDatabase
+from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
+
+CLOCK = ManualClock(1_772_000_000)
+PATH = "sessions/a.jsonl"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state"
+
+
+def read(store: TranscriptFolder, path: str = PATH, known: TranscriptSlice | None = None) -> TranscriptSlice:
+    *_, last = read_transcript(
+        partial(store.open, path),
+        known=known.progress if known else None,
+        known_digest=known.digest if known else "",
+        max_tokens=400,
+        overlap_tokens=80,
+        clock=CLOCK,
+    )
+    return last
+
+
+def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
+    return {
+        file.name: (file.stat().st_mtime_ns, sha256(file.read_bytes()).hexdigest())
+        for file in folder.iterdir()
+    }
+
+
+@pytest.mark.parametrize("is_plain", [False, True], ids=["compressed", "plain"])
+def test_a_session_reads_like_the_file_of_the_same_lines(state: Path, is_plain: bool) -> None:
+    lines = opening() + talk(30) + tool_result("x" * 5000) + said("user", "Grüße " * 400) + "{broken\n"
+    (sessions_folder(state) / "a.jsonl").write_text(lines)
+    as_file = read(TranscriptFolder(str(state), "agents/main/sessions"))
+    database = SessionDatabase(state, is_plain=is_plain)
+    database.say("a", lines)
+
+    as_rows = read(OpenClawTranscripts(str(state), "main"))
+
+    assert len(as_rows.chunks) > 3
+    assert (as_rows.chunks, as_rows.digest, as_rows.size) == (as_file.chunks, as_file.digest, as_file.size)
+    (found,) = OpenClawTranscripts(str(state), "main").discover().files
+    assert (found.path, found.size, found.mtime_ns) == (PATH, as_rows.size, as_rows.mtime_ns)
+
+
+#: Another process that has a session in its log: within one process SQLite shares what it keeps in memory.
+_PROGRAM = """
+import sys
+from pathlib import Path
+from tests.support.openclaw_rows import SessionDatabase
+database = SessionDatabase(Path(sys.argv[1]))
+database.say("a", sys.argv[3])
+if sys.argv[2] == "closed":
+    database.close()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["open", "closed", "killed"])
+def test_reading_changes_no_byte_and_sees_what_is_only_in_the_log(state: Path, how: str) -> None:
+    command = [sys.executable, "-c", _PROGRAM, str(state), how, said("user", "Where do pelicans sleep?")]
+    root = Path(__file__).parents[4]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"ready\n"
+        if how == "killed":
+            program.kill()
+            program.wait()
+        folder = state / "agents/main/agent"
+        before = fingerprint(folder)
+
+        store = OpenClawTranscripts(str(state), "main")
+        found = store.discover()
+        chunks = read(store).chunks
+
+        assert [file.path for file in found.files] == [PATH] and "pelicans" in chunks[0].text
+        assert fingerprint(folder) == before
+        program.kill()
+
+
+def test_a_reader_sees_one_moment_while_its_program_writes(state: Path) -> None:
+    database = SessionDatabase(state)
+    database.say("a", talk(400))
+    opened = OpenClawTranscripts(str(state), "main").open(PATH)
+
+    first = opened.file.readline()
+    database.say("a", said("user", "more"))
+    database.delete("a")
+    rest = opened.file.read()
+    opened.file.close()
+
+    assert (first + rest).decode() == talk(400)
+
+
+def test_a_session_that_grows_is_read_on_and_one_that_was_written_anew_from_its_start(state: Path) -> None:
+    database = SessionDatabase(state)
+    store = OpenClawTranscripts(str(state), "main")
+    database.say("a", talk(40))
+    before = read(store)
+    database.say("a", talk(4, first=40))
+
+    grown = read(store, known=before)
+
+    assert grown.base == before.digest and grown.keeps == len(before.chunks) - 1
+    database.connection.execute("UPDATE transcript_events SET event_json = '{}' WHERE seq = 0")
+    assert read(store, known=grown).base == ""
+
+
+def test_rows_that_are_damaged_take_their_place_and_say_nothing(state: Path) -> None:
+    database = SessionDatabase(state)
+    database.say("a", said("user", "one") + said("user", "x" * 3000) * 3 + said("user", "last"))
+    run = database.connection.execute
+    run("UPDATE transcript_events SET event_zstd = x'00' WHERE seq = 1")
+    run("UPDATE transcript_events SET event_utf8_bytes = 7 WHERE seq = 2")
+    run("UPDATE transcript_events SET event_utf8_bytes = 1 << 50 WHERE seq = 3")
+
+    part = read(OpenClawTranscripts(str(state), "main"))
+
+    assert [chunk.text for chunk in part.chunks] == ["User: one\nUser: last"]
+    assert part.chunks[0].end_line == 5
+    assert part.progress.counts.broken == 3
+
+
+def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state: Path) -> None:
+    database = SessionDatabase(state)
+    for session in ("a", "b", "../x", "n\0ul", "y" * 300):
+        database.say(session, said("user", "hello"))
+    database.connection.execute("INSERT INTO memory_session_tombstones VALUES ('b')")
+    database.connection.execute("INSERT INTO session_transcript_cold_archives VALUES ('c')")
+
+    found = OpenClawTranscripts(str(state), "main").discover()
+
+    assert [file.path for file in found.files] == [PATH]
+    # What the index has of a session in cold storage stays.
+    assert found.is_unlisted("sessions/c.jsonl") and not found.is_unlisted("sessions/b.jsonl")
+    assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
+    assert found.issues == (f"3 sessions of {database.path} have an id that is not a file name",)
+
+
+def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state: Path) -> None:
+    database = SessionDatabase(state)
+    database.say("a", said("user", "hello"))
+    database.close()
+    database.path.write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
+
+    found = OpenClawTranscripts(str(state), "main").discover()
+
+    assert not found.files and found.is_unlisted(PATH)
+    assert found.issues[0].startswith(f"sessions of OpenClaw not readable ({database.path}): ")
+    assert read(OpenClawTranscripts(str(state), "main")).outcome == "failed"
+
+
+def test_a_log_without_its_program_is_not_taken_in_by_us(state: Path) -> None:
+    database = SessionDatabase(state)
+    database.say("a", said("user", "hello"))
+    copy = state / "agents/other/agent/openclaw-agent.sqlite"
+    copy.parent.mkdir(parents=True)
+    for suffix in ("", "-wal"):
+        Path(f"{copy}{suffix}").write_bytes(Path(f"{database.path}{suffix}").read_bytes())
+    before = fingerprint(copy.parent)
+
+    found = OpenClawTranscripts(str(state), "other").discover()
+
+    assert found.is_unlisted(PATH) and "has not taken in" in found.issues[0]
+    assert fingerprint(copy.parent) == before
+
+
+def test_files_and_rows_are_one_list_and_rows_win(state: Path) -> None:
+    folder = sessions_folder(state)
+    (folder / "a.jsonl").write_text(said("user", "as a file"))
+    (folder / "old.jsonl").write_text(said("user", "old"))
+    SessionDatabase(state).say("a", said("user", "as rows"))
+    store = OpenClawTranscripts(str(state), "main")
+
+    found = store.discover()
+
+    assert [file.path for file in found.files] == [PATH, "sessions/old.jsonl"]
+    assert read(store).chunks[0].text == "User: as rows"
+    assert read(store, "sessions/old.jsonl").chunks[0].text == "User: old"
+
+
+def test_no_link_on_the_way_to_the_database_is_followed(state: Path, tmp_path: Path) -> None:
+    database = SessionDatabase(state)
+    database.say("a", said("user", "hello"))
+    database.path.parent.rename(tmp_path / "elsewhere")
+    database.path.parent.symlink_to(tmp_path / "elsewhere")
+
+    assert not OpenClawTranscripts(str(state), "main").discover().files
+
+
+def test_the_lines_can_be_read_from_any_place(state: Path) -> None:
+    database = SessionDatabase(state)
+    text = opening() + talk(9) + json.dumps({"type": "message", "é": "ü" * 3000}) + "\n"
+    database.say("a", text)
+    opened = openclaw_rows.open_session(database.path, "a")
+    assert opened is not None
+    data = text.encode()
+
+    with opened.file as file:
+        for start in (0, 1, len(data) // 2, len(data) - 1, len(data), len(data) + 9):
+            assert file.seek(start) == start
+            assert file.read(700) == data[start : start + 700]
+        assert file.seek(-3, 2) == len(data) - 3 and file.read() == data[-3:]
