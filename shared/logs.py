@@ -24,6 +24,9 @@ from typing import Any, TextIO
 #: All loggers of Memline are below this one.
 ROOT = "memline"
 
+#: Name of the log of what users did; a server writes its lines at every level (`always`).
+AUDIT = "audit"
+
 #: Attribute of a record that carries the fields.
 _FIELDS = "memline_fields"
 
@@ -97,6 +100,11 @@ def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for name in _A_LINE_A_REQUEST:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)
+
+
+def always(name: str) -> None:
+    """Write the lines of this log from INFO on, also where the level of the others is higher."""
+    logging.getLogger(f"{ROOT}.{name}").setLevel(logging.INFO)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -136,6 +136,8 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
             click.echo()
         if not answer["results"]:
             echo("No matches.")
+    if answer.get("timings"):
+        echo("Took: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in answer["timings"].items()), err=True)
     for line in (answer["notice"], answer["warning"]):
         if line:
             echo(line, err=True)

@@ -61,8 +61,10 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     from memline.producers.agents.tools import MemoryTools
     from memline.producers.http.app import Api
     from memline.producers.http.server import listen, require_token, run, url_of
+    from memline.shared import logs
 
     invocation.log()
+    logs.always(logs.AUDIT)
     agents = tuple(settings.agent for settings in invocation.agents())
     wanted = invocation.settings.serve
     wanted = replace(

@@ -256,7 +256,8 @@ class Guard:
             return None
         address = address_of(scope)
         if scope["path"].startswith(DASHBOARD):
-            return self._check_session(scope, address)
+            self._check_session(scope, address)
+            return None
         access = self._authenticator.access(headers, address)
         has_token = "authorization" in headers
         wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=has_token)
@@ -269,10 +270,12 @@ class Guard:
             return error_response(401, what, hint, headers={"www-authenticate": "Bearer"})
         return self._let_in(scope, access)
 
-    def _check_session(self, scope: Scope, address: str) -> Response | None:
+    def _check_session(self, scope: Scope, address: str) -> None:
         """Let a browser in by its cookies; without them the dashboard shows its login form."""
         access = self._session_access(HTTPConnection(scope).cookies, address)
-        return None if access is None else self._let_in(scope, access)
+        if access is not None:
+            # Not counted: a page that is open must not use up what the token's other clients may ask.
+            scope[ACCESS] = access
 
     def _let_in(self, scope: Scope, access: Access) -> Response | None:
         if wait_s := self._requests.take(access.client):

@@ -44,7 +44,7 @@ from memline.producers.web.rendering import Renderer, Static
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Serve
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
-from memline.shared.logs import Log
+from memline.shared.logs import AUDIT, Log
 
 #: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
 _HEADERS = {
@@ -70,6 +70,7 @@ _STREAM_S = 600.0
 FRAGMENT = "memline-fragment"
 
 _LOG = Log("web")
+_AUDIT = Log(AUDIT)
 
 
 class Dashboard:
@@ -200,10 +201,10 @@ class Dashboard:
             try:
                 done = await self._pool.run(partial(action.run, view))
             except MemlineError as error:
-                _LOG.warning(f"audit.{action.verb}", by=by, error=error.message)
+                _AUDIT.warning(f"audit.{action.verb}", by=by, error=error.message)
                 raise
             if done.audit is not None:
-                _LOG.info(f"audit.{action.verb}", by=by, **done.audit)
+                _AUDIT.info(f"audit.{action.verb}", by=by, **done.audit)
             self._site.findings.forget()
             response = RedirectResponse(ROOT + done.page, 303, _HEADERS)
             words = quote(done.words[:_DONE_CHARS])[:3_000]
@@ -237,14 +238,16 @@ class Dashboard:
         access = self._authenticator.access_by_token(token, address)
         wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
         if wait_s or access is None or not self.sessions.need_login:
-            _LOG.warning("audit.login", by=address, error="wrong token" if access is None else "has to wait")
+            _AUDIT.warning(
+                "audit.login", by=address, error="wrong token" if access is None else "has to wait"
+            )
             error = (
                 f"Too many wrong tokens: try again in {wait_s:.0f} s."
                 if wait_s
                 else "The token is not known."
             )
             return self._login_page(request, target, error, 429 if wait_s else 401)
-        _LOG.info("audit.login", by=access.client, address=address)
+        _AUDIT.info("audit.login", by=access.client, address=address)
         response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
         session.put_cookie(
             response,

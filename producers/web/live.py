@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,11 @@ from memline.producers.runs.supervisor import commands
 from memline.producers.web.rendering import age, money, number
 from memline.producers.web.series import Point, Series
 from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import MemlineError, QueueError
+from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
+from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import value
 
@@ -86,25 +89,21 @@ class Snapshot:
     #: Roles that the configuration needs.
     expected: tuple[str, ...]
     spending: dict[str, Any]
+    #: Answers 429 of all accounts in the last day.
+    limited: int
     has_queue: bool
 
     def of(self, only: str) -> list[AgentFigures]:
         return [each for each in self.agents.values() if only in ("", each.agent)]
 
-    def point(self, only: str) -> Point:
-        """Return the point of the charts for this moment."""
+    def point(self, only: str, limited: int) -> Point:
+        """Return the point of the charts for this moment; `limited`: 429s since the last one."""
         agents = self.of(only)
-        limited = {
-            provider["name"]
-            for each in agents
-            for provider in (each.state["providers"] if each.state else ())
-            if (provider["holdUntil"] or 0) > self.at
-        }
         return Point(
             backlog=sum(each.pending for each in agents),
             rate=sum(each.rate for each in agents),
             oldest_s=0.0 if only or not self.fleet else max(queue.oldest_s for queue in self.fleet.queues),
-            limited=len(limited),
+            limited=limited,
         )
 
     def figures(self, only: str) -> dict[str, str]:
@@ -117,7 +116,8 @@ class Snapshot:
             "files_behind": number(sum(each.files_behind for each in agents)),
             "wanted": number(counts["wanted"] + counts["leased"]),
             "rate": number(rate),
-            "eta": age(eta),
+            "eta": "–" if eta is None else age(eta),
+            "pace": _pace(sum(each.pending for each in agents), rate, eta),
             "failed": number(counts["failed"]),
         }
         if only:
@@ -177,6 +177,8 @@ class LiveFigures:
         #: Agent -> when its workspace may be looked at again (monotonic), and the files behind.
         self._scans: dict[str, tuple[float, int]] = {}
         self.series = {name: Series() for name in ("", *with_series)}
+        #: `limited` of the last sample.
+        self._limited: int | None = None
         self._watchers = 0
         self._changed = anyio.Event()
         self._woken = anyio.Event()
@@ -206,8 +208,7 @@ class LiveFigures:
                     self._log.exception("live.failed", kind=type(error).__name__)
                 else:
                     if is_due:
-                        for only, series in self.series.items():
-                            series.add(snapshot.at, snapshot.point(only))
+                        self._sample(snapshot)
                     self._tell()
                 if is_due:
                     next_sample = time.monotonic() + SAMPLE_EVERY_S
@@ -218,6 +219,14 @@ class LiveFigures:
                 continue
             with anyio.move_on_after(pause_s):
                 await self._woken.wait()
+
+    def _sample(self, snapshot: Snapshot) -> None:
+        """Keep the points of this moment for the charts."""
+        before, self._limited = self._limited, snapshot.limited
+        # The counts are of a day: those of its first hour are forgotten together.
+        limited = 0 if before is None else max(0, snapshot.limited - before)
+        for only, series in self.series.items():
+            series.add(snapshot.at, snapshot.point(only, limited))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -267,6 +276,7 @@ class LiveFigures:
             fleet_error=fleet_error,
             expected=self._expected,
             spending=spending(self._settings),
+            limited=self._count_limited(),
             has_queue=bool(self._settings.queue.url),
         )
 
@@ -278,6 +288,10 @@ class LiveFigures:
             return AgentFigures(agent=settings.agent, state=None, files_behind=0, error=error.message)
         waiting = state["filesWaiting"] if state else 0
         return AgentFigures(agent=settings.agent, state=state, files_behind=max(behind, waiting))
+
+    def _count_limited(self) -> int:
+        with closing(AccountFile(self._settings.account_path)) as file:
+            return call_times.count(file, RATE_LIMIT, time.time())
 
     def _state(self, settings: AgentSettings) -> dict[str, Any] | None:
         now = time.monotonic()
@@ -301,6 +315,15 @@ class LiveFigures:
             cost_s = time.monotonic() - began
             self._scans[settings.agent] = (began + max(2.0, cost_s / SCAN_SHARE), count)
         return count
+
+
+def _pace(pending: int, rate: float, eta: float | None) -> str:
+    """Say how fast vectors come, and when all that are wanted are there."""
+    if not pending:
+        return "all are there"
+    return (
+        f"{number(rate)} a second, ready in {age(eta)}" if eta is not None else "none came in the last minute"
+    )
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from memline.producers.agents.tools import Caller
+from memline.producers.agents.tools import Caller, Json
 from memline.producers.web.page import ROOT, Data, Page, PageMissing, View, command_line
+from memline.shared.sources.paths import is_transcript
 from memline.shared.values import value
 
 #: Lines of a page at most, and lines shown above the asked ones.
@@ -15,9 +16,10 @@ ABOVE = 20
 
 @value
 class Line:
-    """A line of a note."""
+    """A line of a note, or of what was said in a past conversation."""
 
-    number: int
+    #: None in a conversation: its lines are not those of the transcript.
+    number: int | None
     text: str
     is_asked: bool
 
@@ -37,12 +39,13 @@ def _note(view: View) -> Data:
         raise PageMissing("no note is named", hint="search, and open a hit")
     asked, to = view.number("from", 1, low=1), view.number("to", 0)
     first = max(1, asked - ABOVE) if to else asked
-    excerpt = view.site.tools.get(Caller(agent=settings.agent), {"path": path, "from": first, "lines": LINES})
+    is_said = is_transcript(path)
+    excerpt = _excerpt(view, settings.agent, path, asked if is_said else first, to if is_said else 0)
     if excerpt["status"] == "not_found":
         raise PageMissing(f"there is no note {path[:200]!r}", hint="search again: it may have been moved")
     texts = excerpt["text"].split("\n") if excerpt["lines"] else []
     lines = [
-        Line(number=number, text=text, is_asked=asked <= number <= to)
+        Line(number=None if is_said else number, text=text, is_asked=not is_said and asked <= number <= to)
         for number, text in enumerate(texts, first)
     ]
     before = max(1, first - LINES)
@@ -51,11 +54,20 @@ def _note(view: View) -> Data:
         "agent": settings.agent,
         "path": excerpt["path"],
         "lines": lines,
+        "said": f"lines {excerpt['from']} and following of the transcript, masked" if is_said else "",
         "before": note_url(settings.agent, excerpt["path"], before) if first > 1 else "",
         "after": note_url(settings.agent, excerpt["path"], following) if following else "",
         "truncated": excerpt["truncated"] and not following,
         "command": command_line("--agent", settings.agent, "get", excerpt["path"], "--from", str(asked)),
     }
+
+
+def _excerpt(view: View, agent: str, path: str, first: int, last: int) -> Json:
+    """Read lines by the rules of `memory_get` for an agent's token; the owner reads all of the memory."""
+    lines = last - first + 1 if last >= first else LINES
+    if view.is_owner:
+        return view.site.tools.memory(agent).get(path, first=first, lines=lines).to_json()
+    return view.site.tools.get(Caller(agent=agent), {"path": path, "from": first, "lines": lines})
 
 
 PAGES = (Page(path="/note", title="Note", template="note.html", data=_note, is_in_nav=False),)

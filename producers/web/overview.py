@@ -62,7 +62,8 @@ def _charts(view: View, only: str, now: float) -> list[tuple[str, list[ShownChar
     ]
     if not only and view.site.has_queue:
         kinds.append(("oldest_s", "Oldest message", age))
-    kinds.append(("limited", "Providers on hold (429)", number))
+    if not only:
+        kinds.append(("limited", "Answers 429", number))
     assert {name for name, *_ in kinds} <= set(Point._fields)
     series = view.site.live.series.get(only)
     if series is None:

@@ -62,14 +62,16 @@ def number(value: float | None) -> str:
     """Write a number with its thousands apart; a dash for none."""
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,.1f}" if value % 1 else f"{value:,.0f}"
 
 
 def money(amount: float | None, currency: str = "USD") -> str:
     """Write an amount; a dash for none, as where no price is known."""
     if amount is None:
         return "–"
-    return f"${amount:,.4f}" if currency == "USD" else f"{amount:,.4f} {currency}"
+    # Embedding a note costs a hundredth of a cent.
+    text = f"{amount:,.2f}" if amount == 0 or amount >= 100 else f"{amount:,.4f}"
+    return f"${text}" if currency == "USD" else f"{text} {currency}"
 
 
 def size(count: float | None) -> str:

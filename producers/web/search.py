@@ -16,7 +16,6 @@ from memline.shared.errors import BadRequest
 from memline.shared.search.agent_view import chat_of
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import SearchRequest
-from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import value
 
@@ -35,7 +34,7 @@ class ShownHit:
     runs: tuple[tuple[str, bool], ...]
     #: (name, value) of what its score is made of
     parts: tuple[tuple[str, str], ...]
-    #: Where its note is shown; empty for a transcript, which is only searched.
+    #: Where its note is shown.
     url: str
     command: str
 
@@ -97,16 +96,14 @@ def _request(view: View, settings: AgentSettings, query: str, filters: Mapping[s
 
 
 def _shown(hit: Mapping[str, Any], agent: str) -> ShownHit:
-    first, last = hit["startLine"], hit["endLine"]
-    is_readable = not is_transcript(hit["path"])
     return ShownHit(
         citation=hit["citation"],
         heading=hit["heading"],
         score=hit["score"],
         runs=tuple(_runs(hit["snippet"], hit["matched"])),
         parts=tuple(_parts(hit)),
-        url=note_url(agent, hit["path"], first, last) if is_readable else "",
-        command=command_line("--agent", agent, "get", hit["citation"]) if is_readable else "",
+        url=note_url(agent, hit["path"], hit["startLine"], hit["endLine"]),
+        command=command_line("--agent", agent, "get", hit["citation"]),
     )
 
 
@@ -127,7 +124,9 @@ def _parts(hit: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "vector", f"{hit['vectorScore']:.3f}"
     yield "text", f"{hit['textScore']:.3f}"
     for name, each in hit.get("explain", {}).items():
-        if each not in (None, "", [], {}):
+        if isinstance(each, list):
+            each = ", ".join(str(part) for part in each)
+        if each not in (None, "", {}):
             yield name, f"{each:.4g}" if isinstance(each, float) else str(each)
 
 

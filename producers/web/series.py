@@ -24,8 +24,12 @@ class Point(NamedTuple):
     rate: float
     #: Age of the oldest message that waits, in seconds.
     oldest_s: float
-    #: Providers that are not called, since they answered 429 or failed.
+    #: Answers 429 since the point before.
     limited: float
+
+    def joined(self, other: Point) -> Point:
+        """Join two points of one period: the largest values, and all 429s."""
+        return Point(*map(max, self, other))._replace(limited=self.limited + other.limited)
 
 
 class Ring:
@@ -34,15 +38,15 @@ class Ring:
     def __init__(self, every_s: int, count: int) -> None:
         self.every_s = every_s
         self.count = count
-        #: (number of the period since the epoch, its largest values)
+        #: (number of the period since the epoch, its point)
         self._points: deque[tuple[int, Point]] = deque(maxlen=count)
 
     def add(self, at: float, point: Point) -> None:
-        """Add a point at `at`, seconds since the epoch; of several in a period the largest values count."""
+        """Add a point at `at`, seconds since the epoch; those of a period are joined."""
         period = int(at // self.every_s)
         if self._points and self._points[-1][0] == period:
             _, before = self._points.pop()
-            point = Point(*map(max, before, point))
+            point = before.joined(point)
         self._points.append((period, point))
 
     def values(self, now: float, name: str) -> list[float | None]:

@@ -84,8 +84,8 @@ class Outcome:
     calls: list[tuple[str, int]] = field(default_factory=list, compare=False)
 
 
-#: How a call ended that was answered with vectors.
-OK = "ok"
+#: How a call ended that was answered with vectors, and one that was answered 429.
+OK, RATE_LIMIT = "ok", "rate_limit"
 
 
 def max_calls(texts: int) -> int:
@@ -185,7 +185,7 @@ class _Timed:
             return self.embedder.embed_documents(texts)
         except ProviderError as error:
             is_timeout = isinstance(error, ProviderTimeout) or error.status in _TIMEOUT_STATUSES
-            end = "timeout" if is_timeout else "rate_limit" if error.status == 429 else error.kind
+            end = "timeout" if is_timeout else RATE_LIMIT if error.status == 429 else error.kind
             raise
         finally:
             self.calls.append((end, max(0, round(1000 * (self.clock.now() - began)))))

@@ -44,14 +44,8 @@ def record(file: AccountFile, account: str, calls: Iterable[tuple[str, int]], no
 
 def of_account(file: AccountFile, account: str, now: float) -> dict[str, Any]:
     """Report the calls of an account in the last day: how many, errors by kind, p50 and p95 (ms, or None)."""
-    first = int(now // 3_600) - KEPT_HOURS + 1
     query = "SELECT kind, bucket, sum(count) FROM calls WHERE account = ? AND hour >= ? GROUP BY kind, bucket"
-    with file.reading() as connection:
-        has_table = (
-            connection is not None
-            and connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone()
-        )
-        rows = connection.execute(query, (account, first)).fetchall() if connection and has_table else []
+    rows = _rows(file, query, account, _first_hour(now))
     errors: Counter[str] = Counter()
     for kind, _, count in rows:
         errors[kind] += count if kind != OK else 0
@@ -62,6 +56,25 @@ def of_account(file: AccountFile, account: str, now: float) -> dict[str, Any]:
         "p50Ms": _percentile(answered, 0.50),
         "p95Ms": _percentile(answered, 0.95),
     }
+
+
+def count(file: AccountFile, kind: str, now: float) -> int:
+    """Count the calls of all accounts that ended like this in the last day."""
+    query = "SELECT coalesce(sum(count), 0) FROM calls WHERE kind = ? AND hour >= ?"
+    return next((total for (total,) in _rows(file, query, kind, _first_hour(now))), 0)
+
+
+def _rows(file: AccountFile, query: str, *values: object) -> list[Any]:
+    """Return rows of `calls`; none where the file, or the table of a later release, is not there."""
+    known = "SELECT 1 FROM sqlite_master WHERE name = 'calls'"
+    with file.reading() as connection:
+        if connection is None or connection.execute(known).fetchone() is None:
+            return []
+        return connection.execute(query, values).fetchall()
+
+
+def _first_hour(now: float) -> int:
+    return int(now // 3_600) - KEPT_HOURS + 1
 
 
 def _bucket(took_ms: int) -> int:

@@ -106,6 +106,8 @@ class Answer:
     notice: str = ""
     #: Words of the question, as typed, of which no form stands in what was searched.
     missing: tuple[str, ...] = ()
+    #: Step of the search -> its ms; only where an explanation was asked for.
+    timings: dict[str, float] = field(default_factory=dict)
 
     @property
     def stale(self) -> bool:
@@ -127,4 +129,5 @@ class Answer:
             "action": self.action,
             "notice": self.notice,
             "missing": list(self.missing),
+            **({"timings": self.timings} if self.timings else {}),
         }

@@ -8,6 +8,7 @@ A retriever that cannot work is named in the answer and the others go on; an emp
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -93,6 +94,7 @@ def retrieve(
     bounds = day_bounds(request, now)
     filters = (request.source, request.path_glob, request.since, request.until, sources)
     is_limited = any(filters) or not request.private
+    steps = _Steps()
     question = analyse(request.query)
     if not question.text:
         base = replace(base, notice="the question is empty")
@@ -105,21 +107,39 @@ def retrieve(
                 reason = f"only keywords were searched: the question could not be embedded: {error.message}"
                 hint = error.hint or "check the embedding provider (memline doctor), then search again"
                 problems.append((reason, hint))
+        steps.end("question")
         with index.snapshot() as connection:
             files = files_within(connection, request, bounds, sources) if is_limited else None
-            search = _Search(index, connection, question, settings, files, now, problems)
+            search = _Search(index, connection, question, settings, files, now, problems, steps)
             ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
             max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
             hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
             notice = search.explain_missing() if hits else search.explain_empty()
             if not hits and not request.private:
                 notice = "; ".join(filter(None, (notice, "MEMORY.md is private and was not searched")))
+            steps.end("snippets")
         base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=search.keyword.missing)
     return replace(
         base,
+        timings=steps.took_ms if request.explain else {},
         warning="; ".join(warning for warning, _ in problems),
         action=next((action for _, action in problems if action), ""),
     )
+
+
+class _Steps:
+    """Measure the steps of a search, one after another."""
+
+    def __init__(self) -> None:
+        #: Name -> ms.
+        self.took_ms: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def end(self, name: str) -> None:
+        """Give a name to the time since the last end."""
+        now = time.perf_counter()
+        self.took_ms[name] = round(self.took_ms.get(name, 0.0) + (now - self._last) * 1000, 3)
+        self._last = now
 
 
 @dataclass(slots=True)
@@ -135,6 +155,7 @@ class _Search:
     now: float
     #: (what is wrong, what to do about it)
     problems: list[tuple[str, str]]
+    steps: _Steps
     #: hybrid, keyword or vector.
     mode: str = "keyword"
     keyword: KeywordHits = field(default_factory=KeywordHits)
@@ -149,13 +170,15 @@ class _Search:
         file_ids = None if self.files is None else json_ids(self.files)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
         backend = None if vector is None else self._vector_backend(vector)
+        self.steps.end("filters")
         has_keyword = (hybrid.enabled or backend is None) and self._ask_keywords(file_ids, pool)
+        self.steps.end("keyword")
         self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
-        candidates = fusion.gather(
-            self.keyword.hits,
-            retrievers.by_vector(connection, backend, file_ids, pool) if backend else (),
-            retrievers.by_name(connection, question, self.files, pool),
-        )
+        by_vector = retrievers.by_vector(connection, backend, file_ids, pool) if backend else ()
+        self.steps.end("vector")
+        by_name = retrievers.by_name(connection, question, self.files, pool)
+        self.steps.end("path")
+        candidates = fusion.gather(self.keyword.hits, by_vector, by_name)
         if backend is not None and vector is not None:
             # The true cosine of what the vector retriever did not return, so that both halves of a score
             # count.
@@ -171,7 +194,9 @@ class _Search:
         minimum = self.settings.min_score
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
-        return self._rerank(kept, notes_first=notes_first)
+        ranked = self._rerank(kept, notes_first=notes_first)
+        self.steps.end("fusion")
+        return ranked
 
     def _compare_tokens(self, candidates: dict[int, Candidate], vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""

@@ -89,7 +89,9 @@ class MemorySearch:
         if answer is None:
             answer = self._answer_settled(request, disk)
             self._cache.put(request, state, answer)
-        return answer
+            return answer
+        # Nothing was searched this time.
+        return replace(answer, timings={}) if answer.timings else answer
 
     def _answer_settled(self, request: SearchRequest, disk: DiskState) -> Answer:
         """Answer; embed the question again when the writer switches to another model meanwhile."""

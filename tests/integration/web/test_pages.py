@@ -17,6 +17,7 @@ from memline.shared.store import IndexWriter
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
 from tests.support.index_rows import MODEL_A, file_row
+from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place, until
 
 #: Texts that would run, or hide something, if one was not escaped.
@@ -203,3 +204,29 @@ def test_the_events_of_a_token_are_of_its_agent_alone(worker: Browser, owner: Br
 def test_events_without_a_login_are_none(owner: Browser) -> None:
     with httpx.Client(base_url=owner.url) as client:
         assert client.get("/ui/events").status_code == 204
+
+
+def test_a_search_says_how_long_each_step_took(browser: Browser) -> None:
+    first, again = (browser.shows("/search", q="invoices") for _ in range(2))
+
+    assert re.search(r"ms: question \d+\.\d ms, filters .* keyword .* snippets \d+\.\d ms", first)
+    assert "the same answer as a moment ago" in again
+
+
+def test_a_past_conversation_is_read_masked_and_without_line_numbers(
+    opened: Opener, notes: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(notes.folder / "state"))
+    secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
+    (sessions_folder(notes.folder / "state") / "one.jsonl").write_text(
+        opening() + said("user", f"the ferry key is {secret}")
+    )
+    agents = [{"id": name, "workspace": str(notes.folder / name)} for name in ("main", "work")]
+    memory = {"experimental": {"sessionMemory": True}, "sources": ["memory", "sessions"]}
+    browser = opened(blocks={"agents": {"list": agents, "defaults": {"memorySearch": memory}}})
+
+    search = {"q": "ferry", "agent": "main", "source": "sessions"}
+    until(lambda: "sessions/one.jsonl#L2" in browser.shows("/search", **search), "the session")
+    page = browser.get("/note", agent="main", path="sessions/one.jsonl", **{"from": 2, "to": 2})
+
+    assert "ferry key" in page.text and secret not in page.text and 'id="L' not in page.text

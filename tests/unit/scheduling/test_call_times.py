@@ -31,6 +31,14 @@ def test_latency_is_that_of_good_answers_and_errors_are_counted_by_kind(file: Ac
     assert 450 <= report["p50Ms"] <= 550 and 855 <= report["p95Ms"] <= 1_045
 
 
+def test_calls_that_ended_alike_are_counted_over_all_accounts(file: AccountFile) -> None:
+    assert call_times.count(file, "rate_limit", NOW) == 0
+    for account, at in (("openai:1", NOW - DAY_S - 3_600), ("openai:1", NOW), ("gemini:2", NOW)):
+        call_times.record(file, account, [("rate_limit", 5), ("ok", 5)], at)
+
+    assert call_times.count(file, "rate_limit", NOW) == 2
+
+
 def test_accounts_are_apart_and_only_a_day_is_kept(file: AccountFile) -> None:
     call_times.record(file, "openai:1", [("ok", 100)], NOW - DAY_S - 3_600)
     call_times.record(file, "openai:2", [("ok", 100)], NOW)

@@ -116,6 +116,8 @@ def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> N
     assert explanation["decay"] == 1.0
     assert explanation["mmr"] is None
     assert explanation["fusion"] == "weighted"
+    assert {"question", "keyword", "path", "fusion", "snippets"} <= set(answer.to_json()["timings"])
+    assert "timings" not in ask(index, "barn").to_json()
     assert "explain" not in ask(index, "barn").to_json()["results"][0]
 
 

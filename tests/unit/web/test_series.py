@@ -19,6 +19,15 @@ def test_a_ring_keeps_the_largest_values_of_a_period_and_forgets_the_oldest() ->
     assert ring.values(2000, "backlog") == [None, None, None]
 
 
+def test_the_429s_of_a_period_are_added_up() -> None:
+    ring = Ring(every_s=10, count=1)
+
+    for limited in (2, 3):
+        ring.add(1000, point(0)._replace(limited=limited))
+
+    assert ring.values(1000, "limited") == [5]
+
+
 def test_a_clock_that_is_set_back_does_no_harm() -> None:
     ring = Ring(every_s=10, count=3)
 
