@@ -18,7 +18,14 @@ import redis
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.worker_registry import BUCKET_S, WorkerInfo, done_key, last_failure, live_workers
+from memline.shared.queue.worker_registry import (
+    BUCKET_S,
+    KEPT_S,
+    WorkerInfo,
+    done_key,
+    last_failure,
+    live_workers,
+)
 
 #: Messages read at most to find the oldest of a queue: ids say nothing about their age.
 OLDEST_SAMPLE = 50
@@ -82,6 +89,19 @@ def read(url: str) -> Fleet:
             worker_failure=last_failure(client),
             used_memory=int(client.info("memory")["used_memory"]),
         )
+
+
+def rates(url: str) -> dict[str, list[int]]:
+    """Count the messages finished in each `BUCKET_S` of the last minutes, oldest first, by queue."""
+    last = int(time.time()) // BUCKET_S
+    buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
+    with redis_client.connected(url) as client:
+        names = hosts.queues(client, QUEUES)
+        pipe = client.pipeline(transaction=False)
+        for queue in names:
+            pipe.mget([done_key(client, queue, bucket) for bucket in buckets])
+        found = pipe.execute()
+    return {queue: [int(count or 0) for count in counts] for queue, counts in zip(names, found, strict=True)}
 
 
 def _depths(client: redis.Redis) -> Iterator[QueueDepth]:

@@ -28,6 +28,7 @@ from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.worker_registry import (
     BUCKET_S,
     FAILURE_TTL_S,
+    KEPT_S,
     TTL_S,
     CurrentMessage,
     WorkerInfo,
@@ -145,7 +146,7 @@ class Heartbeat(Middleware):
                     for queue, count in done.items():
                         bucket = done_key(client, queue, int(time.time()) // BUCKET_S)
                         pipe.incrby(bucket, count)
-                        pipe.expire(bucket, 120)
+                        pipe.expire(bucket, KEPT_S + 2 * BUCKET_S)
                     pipe.exists(drain_key(client, worker_id))
                     if pipe.execute()[-1] and not self._is_draining:
                         Log("worker").info("worker.drains", queues=",".join(threads_of))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memline.shared.errors import QueueError
+from memline.shared.errors import BadRequest
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.redis_client import key
 from memline.shared.queue.routes import QUEUES
@@ -182,7 +182,7 @@ class Filter:
     error: str = ""
 
     def queues(self, client: Redis) -> list[str]:
-        """List the queues that are meant, on all index hosts. Raises QueueError for one that cannot exist."""
+        """List the queues that are meant, on all index hosts. Raises BadRequest for one that cannot exist."""
         if not self.queue:
             return hosts.queues(client, QUEUES)
         _check(self.queue)
@@ -247,14 +247,14 @@ def page(url: str, where: Filter, *, cursor: str = "", limit: int = 50) -> Page:
     """List the messages that match: of each queue the oldest first, or in the order of their retry.
 
     At most `MAX_EXAMINED` are examined, so a page may hold fewer than `limit`, or none, and not be the last.
-    Raises QueueError for a cursor that is not one of a page before.
+    Raises BadRequest for a cursor that is not one of a page before.
     """
     found: list[ListedMessage] = []
     with redis_client.connected(url) as client:
         queues = where.queues(client)
         name, _, rank = cursor.partition(".") if cursor else (queues[0], "", "0")
         if name not in queues or not rank.isdecimal() or len(rank) > 9:
-            raise QueueError(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
+            raise BadRequest(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
         at, first, examined = queues.index(name), int(rank), 0
         select = client.register_script(_SELECT)
         while at < len(queues) and len(found) < limit and examined < MAX_EXAMINED:
@@ -424,7 +424,7 @@ def _groups(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]
 
 def _check(queue: str) -> None:
     if not hosts.is_queue(queue, QUEUES):
-        raise QueueError(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")
+        raise BadRequest(f"there is no queue {queue[:80]!r}", hint=f"the queues are: {', '.join(QUEUES)}")
 
 
 def _as_new(content: bytes) -> bytes:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from memline.shared.errors import QueueError
+from memline.shared.errors import BadRequest
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
 
@@ -35,6 +35,9 @@ DRAIN_TTL_S = 60
 
 #: Seconds counted together for the rate of a queue.
 BUCKET_S = 10
+
+#: Seconds that those counts are kept.
+KEPT_S = 600
 
 
 class CurrentMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +135,7 @@ def embed_threads(client: Redis) -> int:
 def drain(url: str, name: str) -> WorkerInfo:
     """Ask a worker process to take no more messages, finish those in hand and end; returns which it is.
 
-    `name`: the beginning of its id, HOST:PID, or its pid. Raises QueueError when that means none, or several.
+    `name`: the beginning of its id, HOST:PID, or its pid. Raises BadRequest when that means none, or several.
     """
     with redis_client.connected(url) as client:
         alive = live_workers(client)
@@ -141,7 +144,7 @@ def drain(url: str, name: str) -> WorkerInfo:
         if len(found) != 1:
             known = ", ".join(f"{each.host}:{each.pid}" for each in alive) or "none"
             count = f"{len(found)} workers are called" if found else "there is no worker"
-            raise QueueError(f"{count} {name[:80]!r}", hint=f"memline queue; alive: {known}")
+            raise BadRequest(f"{count} {name[:80]!r}", hint=f"memline queue; alive: {known}")
         client.set(drain_key(client, found[0].id), 1, ex=DRAIN_TTL_S)
     return found[0]
 

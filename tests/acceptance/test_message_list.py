@@ -2,68 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 import pytest
-import redis
 
-from memline.shared.errors import QueueError
-from memline.shared.queue import message_list, messages, redis_broker, redis_client
+from memline.shared.errors import BadRequest
+from memline.shared.queue import message_list, redis_broker
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING, Filter
-from memline.shared.queue.messages import ChunkFiles, FlushMemory, Wire
+from memline.shared.queue.messages import FlushMemory
 from tests.support.redis_server import RedisServer
-
-
-class Server:
-    """A client of the fleet `memline:t`, and messages put on it as the broker leaves them."""
-
-    def __init__(self, url: str) -> None:
-        self.url = f"{url}#t"
-        self.client: redis.Redis = redis_client.client(self.url)
-
-    def put(
-        self, state: str, queue: str, name: str, message: Wire | bytes, *, ago_s: float = 0, **options: Any
-    ) -> None:
-        ids, contents = message_list._KEYS[state]
-        base, at_ms = f"memline:t:{queue}", (time.time() - ago_s) * 1000
-        content = message
-        if not isinstance(message, bytes):
-            fields = {
-                "actor_name": f"{queue}_it",
-                "args": [messages.encode(message)],
-                "options": options,
-                "message_timestamp": int(at_ms),
-            }
-            content = msgspec.msgpack.encode(fields)
-        if state == WAITING:
-            self.client.rpush(base, name)
-        else:
-            self.client.zadd(f"{base}{ids}", {name: at_ms})
-        self.client.hset(f"{base}{contents}", name, content)  # type: ignore[arg-type]
-
-    def names(self, state: str = DEAD, **where: str) -> list[str]:
-        return [each.id for each in message_list.page(self.url, Filter(state=state, **where)).messages]
-
-    def stored(self, queue: str, name: str) -> dict[str, Any]:
-        raw: Any = self.client.hget(f"memline:t:{queue}.msgs", name)
-        return dict(msgspec.msgpack.decode(raw))
+from tests.support.stored_messages import StoredMessages, files
 
 
 @pytest.fixture
-def server(redis_server: RedisServer) -> Iterator[Server]:
-    server = Server(redis_server.url)
+def server(redis_server: RedisServer) -> Iterator[StoredMessages]:
+    server = StoredMessages(redis_server.url)
     yield server
     server.client.close()
 
 
-def files(*paths: str, agent: str = "main") -> ChunkFiles:
-    return ChunkFiles(agent=agent, source="memory", paths=paths)
-
-
-def test_messages_are_found_by_queue_actor_agent_path_and_error(server: Server) -> None:
+def test_messages_are_found_by_queue_actor_agent_path_and_error(server: StoredMessages) -> None:
     server.put(DEAD, "chunk", "one", files("a.md", "deep/b.md"), ago_s=9, error="OSError: disk", retries=3)
     server.put(DEAD, "chunk", "two", files("c.md", agent="work"), error="no", first_error="OSError: disk")
     server.put(DEAD, "flush", "three", FlushMemory(agent="main", session="s.jsonl", cycle="1"))
@@ -80,7 +39,7 @@ def test_messages_are_found_by_queue_actor_agent_path_and_error(server: Server) 
     assert found.dead_seconds is not None and 8 < found.dead_seconds < 600
 
 
-def test_a_page_ends_and_the_next_one_goes_on_over_all_queues(server: Server) -> None:
+def test_a_page_ends_and_the_next_one_goes_on_over_all_queues(server: StoredMessages) -> None:
     for number in range(5):
         queue = "chunk" if number < 3 else "store"
         server.put(DEAD, queue, f"m{number}", files("a.md" if number != 1 else "b.md"), ago_s=60 - number)
@@ -96,19 +55,21 @@ def test_a_page_ends_and_the_next_one_goes_on_over_all_queues(server: Server) ->
 
 
 @pytest.mark.parametrize("cursor", ["chunk", "no.1", "chunk.-1", "chunk.9999999999", "x" * 500])
-def test_a_place_that_is_none_is_refused(server: Server, cursor: str) -> None:
-    with pytest.raises(QueueError, match="not a place"):
+def test_a_place_that_is_none_is_refused(server: StoredMessages, cursor: str) -> None:
+    with pytest.raises(BadRequest, match="not a place"):
         message_list.page(server.url, Filter(), cursor=cursor)
 
 
-def test_a_queue_that_does_not_exist_is_refused(server: Server) -> None:
-    with pytest.raises(QueueError, match="no queue 'no'"):
+def test_a_queue_that_does_not_exist_is_refused(server: StoredMessages) -> None:
+    with pytest.raises(BadRequest, match="no queue 'no'"):
         message_list.page(server.url, Filter(queue="no"))
-    with pytest.raises(QueueError, match="no queue 'no'"):
+    with pytest.raises(BadRequest, match="no queue 'no'"):
         message_list.drop(server.url, DEAD, [("no", "one")])
 
 
-def test_a_long_list_is_examined_a_part_at_a_time(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_is_examined_a_part_at_a_time(
+    server: StoredMessages, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(message_list, "_EXAMINED", 4)
     monkeypatch.setattr(message_list, "MAX_EXAMINED", 8)
     for number in range(20):
@@ -135,7 +96,7 @@ def test_a_long_list_is_examined_a_part_at_a_time(server: Server, monkeypatch: p
         msgspec.msgpack.encode({"refused": b"\xff\xfe", "options": {"error": "it is odd"}}),
     ],
 )
-def test_what_is_no_message_is_listed_and_shown_all_the_same(server: Server, data: bytes) -> None:
+def test_what_is_no_message_is_listed_and_shown_all_the_same(server: StoredMessages, data: bytes) -> None:
     server.put(DEAD, "chunk", "odd", data)
 
     (found,) = message_list.page(server.url, Filter()).messages
@@ -146,14 +107,14 @@ def test_what_is_no_message_is_listed_and_shown_all_the_same(server: Server, dat
     assert server.client.lrange("memline:t:chunk", 0, -1) == [b"odd"]
 
 
-def test_an_error_that_is_cut_within_a_letter_is_listed(server: Server) -> None:
+def test_an_error_that_is_cut_within_a_letter_is_listed(server: StoredMessages) -> None:
     server.put(DEAD, "chunk", "one", files("ä" * 400), error="ä" * 400)
     server.put(DEAD, "chunk", "two", files("a"), error="aä" * 400)
 
     assert server.names() == ["one", "two"]
 
 
-def test_a_message_that_is_put_back_waits_as_new_and_only_once(server: Server) -> None:
+def test_a_message_that_is_put_back_waits_as_new_and_only_once(server: StoredMessages) -> None:
     server.put(DEAD, "store", "one", files("a.md"), error="no", first_error="f", trace="t", retries=3)
     server.put(WAITING, "store", "before", files("b.md"))
 
@@ -166,7 +127,7 @@ def test_a_message_that_is_put_back_waits_as_new_and_only_once(server: Server) -
     assert server.names() == []
 
 
-def test_a_delayed_message_is_retried_at_once(server: Server) -> None:
+def test_a_delayed_message_is_retried_at_once(server: StoredMessages) -> None:
     server.put(DELAYED, "store", "one", files("a.md"), ago_s=-600, error="no", retries=1)
     (listed,) = message_list.page(server.url, Filter(state=DELAYED)).messages
 
@@ -179,7 +140,7 @@ def test_a_delayed_message_is_retried_at_once(server: Server) -> None:
 
 
 @pytest.mark.parametrize("state", [DEAD, DELAYED, WAITING])
-def test_what_is_dropped_leaves_nothing(server: Server, state: str) -> None:
+def test_what_is_dropped_leaves_nothing(server: StoredMessages, state: str) -> None:
     server.put(state, "store", "one", files("a.md"))
 
     chosen = [("store", "one")]
@@ -188,7 +149,7 @@ def test_what_is_dropped_leaves_nothing(server: Server, state: str) -> None:
     assert (done, server.client.keys("memline:t:*")) == ([1, 0], [])
 
 
-def test_a_message_that_a_worker_has_taken_is_not_dropped(server: Server) -> None:
+def test_a_message_that_a_worker_has_taken_is_not_dropped(server: StoredMessages) -> None:
     server.put(WAITING, "store", "one", files("a.md"))
     server.client.lpop("memline:t:store")
 
@@ -198,7 +159,7 @@ def test_a_message_that_a_worker_has_taken_is_not_dropped(server: Server) -> Non
     assert message_list.details(server.url, WAITING, "store", "one") is None
 
 
-def test_details_have_the_first_and_the_last_error_with_its_trace(server: Server) -> None:
+def test_details_have_the_first_and_the_last_error_with_its_trace(server: StoredMessages) -> None:
     first = redis_broker._failure({}, OSError("disk"))
     try:
         raise ValueError("half a letter: \udc80")
@@ -214,7 +175,9 @@ def test_details_have_the_first_and_the_last_error_with_its_trace(server: Server
     assert shown.first_failed_at is not None
 
 
-def test_messages_of_all_index_hosts_are_listed_and_changed_on_the_queue_of_their_own(server: Server) -> None:
+def test_messages_of_all_index_hosts_are_listed_and_changed_on_the_queue_of_their_own(
+    server: StoredMessages,
+) -> None:
     server.client.hset("memline:t:hosts", mapping={"one": "/one", "two": "/two"})
     server.put(DEAD, "chunk-one", "a", files("a.md"), error="no")
     server.put(DEAD, "chunk-two", "b", files("b.md"), error="no")

@@ -9,7 +9,7 @@ import redis
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.errors import QueueError
+from memline.shared.errors import BadRequest, QueueError
 from memline.shared.queue import dead_letters, depth, hosts, message_list, messages, redis_client
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.routes import QUEUES, own_host, send
@@ -124,5 +124,5 @@ def test_readers_see_the_queues_of_all_hosts_from_anywhere(
 )
 def test_what_is_not_the_name_of_a_queue_reaches_no_key(queue: str) -> None:
     assert not hosts.is_queue(queue, QUEUES)
-    with pytest.raises(QueueError, match="there is no queue"):
+    with pytest.raises(BadRequest, match="there is no queue"):
         message_list.drop(URL, "dead", [(queue, "m")])

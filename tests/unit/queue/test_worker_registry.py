@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from memline.shared.errors import QueueError
+from memline.shared.errors import BadRequest
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.worker_registry import drain, embed_threads, is_served, live_workers
 from tests.support.workspace import until
@@ -137,7 +137,7 @@ def test_a_worker_that_is_asked_to_end_is_told_at_each_heartbeat_and_serves_no_q
 def test_a_worker_that_is_not_there_cannot_be_asked_to_end(redis_server: redis.Redis, name: str) -> None:
     until(lambda: len(live_workers(redis_server)) == 1)
 
-    with pytest.raises(QueueError, match="there is no worker") as error:
+    with pytest.raises(BadRequest, match="there is no worker") as error:
         drain(URL, name)
 
     assert f":{live_workers(redis_server)[0].pid}" in error.value.hint
@@ -149,7 +149,7 @@ def test_a_name_that_means_several_workers_is_refused(redis_server: redis.Redis)
         each.start(URL, f"w{number}", {"embed": 1})
     until(lambda: len(live_workers(redis_server)) == 2)
 
-    with pytest.raises(QueueError, match="2 workers are called 'w'"):
+    with pytest.raises(BadRequest, match="2 workers are called 'w'"):
         drain(URL, "w")
 
     for each in both:

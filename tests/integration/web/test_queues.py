@@ -1,0 +1,275 @@
+"""The pages of queues, messages and workers on a real redis-server, and what their actions do in Redis."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from memline.shared.index import meta
+from memline.shared.index.driver import reading
+from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.message_list import DEAD, DELAYED, WAITING
+from memline.shared.queue.worker_registry import done_key
+from tests.integration.web.conftest import ALL, WORK, Opener
+from tests.integration.web.test_pages import HOSTILE, Tags
+from tests.support.browser import Browser, text_of
+from tests.support.redis_server import RedisServer
+from tests.support.stored_messages import StoredMessages, files
+from tests.support.workspace import Place, until
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def stored(redis_server: RedisServer) -> Iterator[StoredMessages]:
+    found = StoredMessages(redis_server.url, "web")
+    with closing(found.client) as client:
+        client.flushdb()
+        yield found
+
+
+@pytest.fixture
+def browser(opened: Opener, stored: StoredMessages, redis_server: RedisServer) -> Browser:
+    """A browser that is logged in at a server of the fleet `web`."""
+    queue = {"queue": {"url": redis_server.url, "name": "web"}}
+    found = opened(blocks=queue, token=ALL, tokens={"work": WORK})
+    assert found.log_in(ALL).status_code == 200
+    return found
+
+
+@pytest.fixture
+def embedder(browser: Browser, stored: StoredMessages) -> Iterator[list[int]]:
+    """A worker `embed` that is alive and works on a message; how often it was told to end."""
+    told: list[int] = []
+    heartbeat = Heartbeat()
+    heartbeat.before_process_message(None, _Message)
+    heartbeat.start(stored.url, "worker-1", {"embed": 4}, on_drain=lambda: told.append(1))
+    until(lambda: "embed_texts" in browser.shows("/workers"), "the worker")
+    yield told
+    heartbeat.stop()
+
+
+class _Message:
+    message_id, queue_name, actor_name, args = "m<1>", "embed", "embed_texts", ({"agent": "main"},)
+
+
+def audited(caplog: pytest.LogCaptureFixture, verb: str) -> list[dict[str, Any]]:
+    return [record.__dict__ for record in caplog.records if record.getMessage().startswith(f"audit.{verb}")]
+
+
+def test_queues_show_their_depth_age_rate_and_who_serves_them(
+    browser: Browser, stored: StoredMessages
+) -> None:
+    stored.put(WAITING, "chunk", "one", files("a.md"), ago_s=600)
+    stored.put(DELAYED, "chunk", "two", files("a.md"), ago_s=-60)
+    stored.put(DEAD, "store", "three", files("a.md"))
+    now_s: Any = stored.client.time()
+    stored.client.set(done_key(stored.client, "chunk", now_s[0] // 10), 7)
+
+    until(lambda: "chunk 1 " in browser.shows("/queues"), "the message")
+    page = browser.get("/queues")
+    row = re.search(r'<th scope="row">chunk</th>(.*?)</tr>', page.text, re.DOTALL)
+
+    assert row and "10 min" in row[1] and "memline worker chunk" in row[1] and "<polyline" in row[1]
+    assert ">1</a>" in row[1] and "7.0" in row[1]
+    assert browser.get("/queues", fragment="rows").text.count("<tr>") == page.text.count("<tr>")
+
+
+def test_a_pause_is_of_a_mode_and_an_agent_and_is_taken_back(
+    browser: Browser, notes: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def paused(agent: str) -> Any:
+        with reading(notes.settings.agents[agent].index_path) as reader:
+            return meta.get(reader, meta.PAUSED, False)
+
+    done = browser.post("/queues/pause", agent="work", mode="")
+    assert "work: embedding is paused." in text_of(done) and done.url.path == "/ui/queues"
+    assert (paused("main"), paused("work")) == (False, True)
+
+    browser.post("/queues/resume", agent="", mode="")
+    assert not paused("work")
+    assert len(audited(caplog, "pause")) == 1 and len(audited(caplog, "resume")) == 1
+    assert browser.post("/queues/pause", mode="no").status_code == 400
+    assert browser.post("/queues/pause", provider="no").status_code == 400
+
+
+def test_messages_are_filtered_and_a_selection_is_requeued(
+    browser: Browser, stored: StoredMessages, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    stored.put(DEAD, "chunk", "one", files("deep/a.md"), error="OSError: disk is full")
+    stored.put(DEAD, "chunk", "two", files("b.md", agent="work"), error="ValueError: no")
+
+    page = browser.shows("/messages", error="disk")
+    assert "deep/a.md" in page and "b.md" not in page and "memline queue messages --state dead" in page
+
+    done = browser.post("/messages/requeue", state="dead", message=["chunk one", "chunk gone"])
+
+    assert "1 message put back on the queues. 1 other had been taken" in text_of(done)
+    assert stored.names() == ["two"] and stored.names(WAITING) == ["one"]
+    (line,) = audited(caplog, "requeue")
+    assert "deep/a.md" not in str(line)
+
+
+def test_all_that_match_are_dropped_once_their_count_is_confirmed(
+    browser: Browser, stored: StoredMessages
+) -> None:
+    for number in range(60):
+        stored.put(DEAD, "chunk", f"m{number:02}", files(f"{number}.md"), ago_s=600 - number, error="disk")
+    stored.put(DEAD, "store", "other", files("a.md"), error="else")
+
+    confirm = browser.get("/messages/all", verb="drop", state="dead", error="disk")
+    assert "60 messages" in text_of(confirm) and "memline queue drop --state dead --error disk" in text_of(
+        confirm
+    )
+    fields = dict(
+        re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', confirm.text.partition("<main")[2])
+    )
+    # One more fails after it was counted: it was not confirmed.
+    stored.put(DEAD, "chunk", "late", files("a.md"), ago_s=-1, error="disk")
+    done = browser.post("/messages/drop", **{**fields, "form_token": browser.form_token()})
+
+    assert "60 messages removed." in text_of(done)
+    assert stored.names() == ["late", "other"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"state": "no", "message": "chunk one"},
+        {"state": "waiting", "message": "chunk one", "verb": "requeue"},
+        {"message": "no one"},
+        {"message": "chunk"},
+        {"all": "1"},
+        {"all": "1", "count": "-1"},
+        {"all": "1", "count": "x" * 20},
+    ],
+)
+def test_a_form_that_no_page_of_ours_made_changes_nothing(
+    browser: Browser, stored: StoredMessages, fields: dict[str, str]
+) -> None:
+    stored.put(DEAD, "chunk", "one", files("a.md"))
+    verb = fields.pop("verb", "drop")
+
+    answer = browser.post(f"/messages/{verb}", **fields)
+
+    assert answer.status_code < 500 and stored.names() == ["one"]
+
+
+def test_a_message_shows_its_errors_and_paths(browser: Browser, stored: StoredMessages) -> None:
+    options = {
+        "error": "last",
+        "first_error": "first",
+        "trace": "Traceback: line 7",
+        "first_failed_at": 1_000,
+    }
+    stored.put(DEAD, "chunk", "one", files("a.md", "b.md"), retries=3, **options)
+
+    link = re.search(r'href="/ui(/messages/one\?[^"]+)"', browser.get("/messages").text)
+    assert link
+    query = {
+        name: found[0] for name, found in parse_qs(urlsplit(link[1].replace("&amp;", "&")).query).items()
+    }
+    page = browser.shows("/messages/one", **query)
+
+    for text in ("Last error last", "First error first", "line 7", "a.md b.md", "--id one"):
+        assert text in page
+    assert browser.get("/messages/one", state="dead", queue="chunk", id="gone").status_code == 404
+    assert browser.get("/messages/one", state="no", queue="chunk", id="one").status_code == 400
+    assert browser.get("/messages/one", state="dead", queue="no", id="one").status_code == 400
+
+
+def test_pages_of_messages_go_on(browser: Browser, stored: StoredMessages) -> None:
+    for number in range(120):
+        stored.put(WAITING, "chunk", f"m{number}", files(f"note-{number}-.md"))
+
+    seen, address = [], "/ui/messages?state=waiting"
+    while address:
+        page = browser.client.get(address).text
+        seen += re.findall(r"note-(\d+)-", page)
+        following = re.search(r'href="([^"]+)" rel="next"', page)
+        address = following[1].replace("&amp;", "&") if following else ""
+
+    assert seen == [str(number) for number in range(120)]
+    assert browser.get("/messages", after="nowhere").status_code == 400
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_messages_are_text(browser: Browser, stored: StoredMessages, text: str) -> None:
+    stored.put(DEAD, "chunk", text, files(f"{text}.md", agent=text), error=text, first_error=text, trace=text)
+    stored.put(WAITING, "chunk", f"w{text}", files(text))
+    link = re.search(r'href="(/ui/messages/one\?[^"]+)"', browser.get("/messages").text)
+    assert link
+
+    for page in (
+        browser.get("/messages"),
+        browser.get("/messages", state="waiting"),
+        browser.get("/messages", error=text, path=text, agent=text, actor=text),
+        browser.get("/messages/all", verb="drop", error=text),
+        browser.client.get(link[1].replace("&amp;", "&")),
+        browser.get("/messages/one", state="dead", queue="chunk", id=text),
+        browser.get("/queues"),
+    ):
+        tags = Tags()
+        tags.feed(page.text.partition("<main")[2])
+        assert page.status_code == 200
+        assert not tags.names & {"script", "img", "iframe"} and not tags.attributes
+        assert "\x1b" not in page.text and "\u202e" not in page.text
+
+
+def test_a_worker_shows_what_it_works_on_and_is_drained(
+    browser: Browser, embedder: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    page = browser.shows("/workers")
+    for text in (
+        "embed",
+        f"{os.getpid()}",
+        "1 of 4",
+        "embed_texts of main",
+        "m<1>",
+        "MB",
+        "memline worker store",
+    ):
+        assert text in page
+
+    done = browser.post("/workers/drain", worker="worker-1")
+
+    assert "finishes what it has taken, and ends" in text_of(done)
+    until(lambda: bool(embedder), "the worker's drain")
+    assert len(audited(caplog, "drain")) == 1
+    assert browser.post("/workers/drain", worker="none").status_code >= 400
+
+
+def test_pages_of_the_fleet_are_not_for_a_token_of_one_agent(browser: Browser) -> None:
+    with Browser(browser.url) as worker:
+        worker.log_in(WORK)
+        for path in ("/queues", "/messages", "/messages/all", "/messages/one", "/workers"):
+            assert worker.get(path).status_code == 403
+        for path in ("/queues/pause", "/messages/drop", "/messages/requeue", "/workers/drain"):
+            assert worker.post(path).status_code == 403
+        navigation = worker.get("/").text
+        assert "/ui/messages" not in navigation and "/ui/workers" not in navigation
+
+
+def test_a_redis_that_goes_away_is_said_on_each_page(opened: Opener, tmp_path: Path) -> None:
+    browser = opened(blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+
+    for path in ("/queues", "/workers"):
+        assert "Redis cannot be asked" in browser.shows(path)
+    assert browser.get("/messages").status_code == 503
