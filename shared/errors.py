@@ -15,6 +15,7 @@
     │   ├── IndexCorrupt          the file is damaged
     │   ├── IndexMissing          there is no index yet (readers only)
     │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
+    │   ├── IndexElsewhere        another index host of the fleet serves the agent
     │   ├── IndexReplaced         the file was deleted or replaced while a command used it
     │   └── IndexUnwritable       full disk, read-only folder, no permission
     ├── ProviderError             an embedding provider did not give vectors
@@ -107,6 +108,10 @@ class IndexMissing(IndexFault):
 
 class IndexOfAnother(IndexFault):
     """The index is of another workspace than the one that is asked about; nothing was read from it."""
+
+
+class IndexElsewhere(IndexFault):
+    """Another index host of the fleet serves the agent; an index of it here is not used."""
 
 
 class IndexReplaced(IndexFault):

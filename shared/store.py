@@ -79,7 +79,8 @@ class IndexWriter:
     ) -> IndexWriter:
         """Open the index of an agent, by its settings; one of another workspace is moved out of its way.
 
-        Raises IndexOfAnother where the configuration names one file for both.
+        Raises IndexOfAnother where the configuration names one file for both, and IndexElsewhere when another
+        index host has it.
         """
         memory = settings.memory
         make = partial(
@@ -94,6 +95,7 @@ class IndexWriter:
         writer = make()
         try:
             with writer.session() as (connection, _):
+                ownership.refuse_left(connection, settings.agent)
                 other = ownership.of_another(connection, settings)
             if other:
                 writer.close()
@@ -294,7 +296,7 @@ class IndexWriter:
     def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
         target = identities.target(connection)
         is_ours = target is not None and (only is None or only.key == target.identity.key)
-        return target if is_ours and not meta.get(connection, meta.PAUSED, False) else None
+        return target if is_ours and not _is_held(connection) else None
 
     def retry_in_s(self) -> float:
         """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
@@ -356,6 +358,8 @@ class IndexWriter:
     def take_due_batches(self) -> tuple[Sequence[str], float | None]:
         """Take the batches that a worker should work on now; also seconds until the next one, None: never."""
         with self.session() as (connection, now):
+            if meta.get(connection, meta.MOVING):
+                return (), None
             is_paused = bool(meta.get(connection, meta.PAUSED, False))
             due, next_due = claims.take_due(connection, now, is_paused=is_paused)
         return due, None if next_due is None else max(next_due - now, 0.0)
@@ -374,3 +378,8 @@ class IndexWriter:
                     self.budget.settle(token, 0)
             with transaction(connection):
                 outcomes.prune(connection)
+
+
+def _is_held(connection: Connection) -> bool:
+    """Tell whether an operator lets no text be sent: paused, or about to move to another index host."""
+    return bool(meta.get(connection, meta.PAUSED, False) or meta.get(connection, meta.MOVING))

@@ -13,11 +13,12 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
+from memline.shared.logs import Log
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import MessageRefused, Sweep
-from memline.shared.queue.routes import send
+from memline.shared.queue.routes import claim, own_host, send
 from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.leases import Holder, current_owner
@@ -93,6 +94,21 @@ class Context:
                 f" (known: {', '.join(sorted(agents))})",
                 hint="memline config show",
             ) from None
+
+    def claim(self, agent: str) -> None:
+        """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
+        claim(self.agent(agent))
+
+    def serves(self, agent: str) -> bool:
+        """Tell whether this index host serves an agent; one with an index here that none serves it takes."""
+        if not own_host() or not self.agent(agent).index_path.exists():
+            return not own_host()
+        try:
+            self.claim(agent)
+        except IndexElsewhere as error:
+            Log("worker").warning("agent.elsewhere", agent=agent, error=error.message, action=error.hint)
+            return False
+        return True
 
     def choice(self, agent: str) -> Choice:
         """Give the primary provider of an agent."""

@@ -25,13 +25,14 @@ from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
 from memline.shared.queue.broker import on_redis
+from memline.shared.queue.forwarding import ForwardMoved
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, own_host, send
-from memline.workers.context import Context, use
+from memline.workers.context import Context, current, use
 
 #: Roles that work on the index itself: they are of its home, and others may run on another host.
 BESIDE_INDEX = {"store", "batch", "query"}
@@ -81,7 +82,8 @@ def run(
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = Heartbeat()
-    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat]
+    forward = ForwardMoved(lambda agent: current().claim(agent))
+    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, forward]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if BESIDE_INDEX & set(threads_of):
         hosts.claim(url, settings.home)
@@ -114,7 +116,8 @@ def run(
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
-                send(Sweep(agent=agent, deep=True))
+                if context.serves(agent):
+                    send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
         while not stop.wait(liveness.every_s):
             if reason := hangs(workers.values(), broker.looked_at, heartbeat):

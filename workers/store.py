@@ -11,6 +11,7 @@ from memline.shared.batches.remote import BatchApis
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderStop
+from memline.shared.index import meta
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
@@ -135,6 +136,9 @@ def _dispatch(context: Context, agent: str, *, only_full: bool) -> None:
     """Send what there is to do: files of jobs, requests to the embed workers, due batches to their worker."""
     writer = context.writer(agent)
     with writer.session() as (connection, _):
+        if meta.get(connection, meta.MOVING):
+            # Nothing new is begun, so that the agent can be handed over.
+            return
         if context.keep(("feeder", agent), partial(JobFeeder, agent, writer.path.name)).advance(connection):
             context.sweep_timer.schedule(agent, FEED_EVERY_S)
     choice, second = context.choice(agent), context.fallback(agent)

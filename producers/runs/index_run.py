@@ -105,6 +105,8 @@ class _Rows(NamedTuple):
     health: Health = Health()
     batches: OpenBatches = OpenBatches()
     is_paused: bool = False
+    #: The index host that the agent is about to move to.
+    moving_to: str = ""
     #: The ceiling that texts wait for.
     ceiling: Refusal | None = None
     #: The oldest job that is paused, and the files that such jobs have not read.
@@ -129,6 +131,12 @@ def bring_up_to_date(
     by another process begins again. Raises IndexFaults.
     """
     clock = clock or SystemClock()
+    if settings.queue.host:
+        # Imports redis.
+        from memline.shared.queue import hosts, redis_client
+
+        with redis_client.connected(settings.queue.address) as client:
+            hosts.claim_agent(client, agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):
         found = file_id(agent.index_path)
         try:
@@ -392,6 +400,7 @@ class IndexRun:
             health=health.read(self._accounts, target.identity.provider),
             batches=batch_waiting.open_batches(connection, target.id, batch, since=since),
             is_paused=bool(meta.get(connection, meta.PAUSED, False)),
+            moving_to=(meta.get(connection, meta.MOVING) or {}).get("host", ""),
             ceiling=refusal_of(connection, self._agent.limits, self._clock.now()),
             paused_job=paused_job,
             paused_files=paused_files,
@@ -436,7 +445,7 @@ class IndexRun:
 
     def _is_stopped(self, rows: _Rows, now: float) -> bool:
         """Tell whether no text is sent until the user acts, or until a time that is far."""
-        if rows.is_paused or rows.ceiling is not None:
+        if rows.is_paused or rows.moving_to or rows.ceiling is not None:
             return True
         if not rows.health.is_stuck(now):
             self._stopped_since = math.inf
@@ -473,6 +482,9 @@ class IndexRun:
             return ("", "") if choice.requested in ("auto", "none") else (choice.reason, choice.action)
         if pending and not self._is_embedding:
             return f"{pending} vectors wait: {choice.reason}", choice.action
+        if pending and rows.moving_to:
+            words = f"the agent is about to move to the index host {rows.moving_to}; {pending} vectors wait"
+            return words, "memline agent ls"
         if pending and (state.manual or rows.is_paused):
             return f"paused manually; {pending} vectors wait", "memline queue resume"
         if pending and rows.ceiling is not None:

@@ -42,6 +42,8 @@ CACHED_TOTAL = "cached_total"
 EMBEDDED_RECENTLY = "embedded_lately"
 #: Files that jobs waited for and that were read recently, in the same shape.
 READ_RECENTLY = "read_recently"
+#: Where an operator moves this index: {"host": an index host, "left": whether nothing here uses it any more}.
+MOVING = "moving"
 #: True while an operator paused the sending of texts.
 PAUSED = "paused"
 

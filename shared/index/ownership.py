@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import IndexFault, IndexMissing, IndexOfAnother
+from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
 from memline.shared.index import driver, meta
 
 if TYPE_CHECKING:
@@ -35,6 +35,18 @@ def refuse(settings: AgentSettings, recorded: str) -> None:
             hint="memline index   (makes one for this workspace and keeps the other)"
             if _is_usual(settings)
             else f"give each workspace a store.path of its own, or: memline index --adopt {recorded}",
+        )
+
+
+def refuse_left(connection: Connection, agent: str = "") -> None:
+    """Raise IndexElsewhere when this index was handed to another index host."""
+    moving = meta.get(connection, meta.MOVING)
+    if moving and moving["left"]:
+        name = agent or "AGENT"
+        raise IndexElsewhere(
+            f"the index of the agent {name} was handed to the index host {moving['host']};"
+            " it is not used here any more",
+            hint=f"memline agent ls; there: memline agent move {name} --to {moving['host']} --backup PATH",
         )
 
 

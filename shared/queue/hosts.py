@@ -4,17 +4,21 @@ An index host is a home with indexes that has a name in its fleet (`queue.host`)
 single index host, and its queues have the names of their roles.
 
     <fleet>:hosts    hash: index host -> home of its indexes
+    <fleet>:agents   hash: agent -> index host that serves it; `OLD>NEW` while it is on its way and none does
+
+What is in Redis may be lost. An index that was handed to another host says so itself (`meta.MOVING`), so that
+its old host never takes the agent back by mistake.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memline.shared.config.schema import HOST_NAME
-from memline.shared.errors import QueueError
+from memline.shared.config.schema import HOST_NAME, AgentSettings
+from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host
 
@@ -105,3 +109,82 @@ def claim(url: str, home: Path) -> None:
             hint=f"set another {'queue.host' if host else 'queue.name'}; if that"
             f" {'host' if host else 'fleet'} is gone for good: {gone}",
         )
+
+
+class Holder(NamedTuple):
+    """Which index host serves an agent."""
+
+    #: Empty: none has worked on it yet.
+    host: str
+    #: The host that it is on its way to, and that does not serve it yet.
+    next: str = ""
+
+
+def holder(client: Redis, agent: str) -> Holder:
+    """Read which index host serves an agent."""
+    stored: Any = client.hget(key(client, "agents"), agent)
+    return _holder(stored)
+
+
+def holders(client: Redis) -> dict[str, Holder]:
+    """Read which index host serves each agent that one has worked on."""
+    stored: Any = client.hgetall(key(client, "agents"))
+    return {agent.decode(): _holder(text) for agent, text in stored.items()}
+
+
+def claim_agent(client: Redis, settings: AgentSettings) -> None:
+    """Make this index host the one that serves an agent, unless another does; nothing without a name.
+
+    Raises IndexElsewhere when another one does, and when the index here was handed to another.
+    """
+    host, agent = own_host(client), settings.agent
+    if not host:
+        return
+    found = holder(client, agent)
+    if not found.host:
+        # 7 ms, which a question that a worker answers never needs.
+        from memline.shared.index.driver import reading_if_any
+        from memline.shared.index.ownership import refuse_left
+
+        with reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                refuse_left(reader, agent)
+        client.hsetnx(key(client, "agents"), agent, host)
+        found = holder(client, agent)
+    if found == (host, ""):
+        return
+    if found.next:
+        words = f"the agent {agent} is on its way from the index host {found.host} to {found.next}"
+        raise IndexElsewhere(words, hint=f"there: memline agent move {agent} --to {found.next} --backup PATH")
+    raise IndexElsewhere(
+        f"the agent {agent} is served by the index host {found.host}; this one is {host}",
+        hint=f"give the agent here another id, or on {found.host}:"
+        f" memline agent move {agent} --to {host} --backup PATH",
+    )
+
+
+def hand_over(client: Redis, agent: str, *, expected: Collection[str], to: str) -> Holder:
+    """Change who serves an agent, in one step, if it is one of `expected`; return who does then.
+
+    `expected` and `to` are as they are stored; an empty text is an agent without a host.
+    """
+    script = client.register_script(_HAND_OVER)
+    stored: Any = script(keys=[key(client, "agents")], args=[agent, to, *expected])
+    return _holder(stored)
+
+
+_HAND_OVER = """
+local found = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+for i = 3, #ARGV do
+    if found == ARGV[i] then
+        redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+        return ARGV[2]
+    end
+end
+return found
+"""
+
+
+def _holder(stored: bytes | None) -> Holder:
+    host, _, following = (stored or b"").decode().partition(">")
+    return Holder(host, following)

@@ -13,8 +13,8 @@ import msgspec
 from memline.shared.errors import QueueError
 from memline.shared.queue import messages, redis_client
 from memline.shared.queue.cancel import cancel
-from memline.shared.queue.hosts import queue_of
-from memline.shared.queue.redis_client import key, translated
+from memline.shared.queue.hosts import queue_name
+from memline.shared.queue.redis_client import key, own_host, translated
 from memline.shared.queue.worker_registry import serving_key
 from memline.shared.search.results import SearchRequest
 
@@ -99,8 +99,9 @@ class QueryClient:
         """Send a question to a query worker and wait for its answer, as JSON.
 
         None when no worker is alive, or none has taken the question for a while, or the answer did not come
-        in time, or the worker could not answer for a reason of its own. Raises WorkerRefused, and QueueError
-        when the queue cannot be reached.
+        in time, or the worker could not answer for a reason of its own. The question goes to the index host
+        that serves the agent. Raises WorkerRefused, also when no worker of another host answers, and
+        QueueError when the queue cannot be reached.
         """
         box = os.urandom(16).hex()
         options = asdict(request)
@@ -113,27 +114,38 @@ class QueryClient:
             options=options,
             index=index,
         )
-        taken_s = min(TAKEN_S, timeout_s) if self._enqueue(box, message) else 0.0
+        own = host = own_host(self._replies.client)
+        is_served, holder = self._enqueue(box, message, host)
+        if holder not in ("", own):
+            # Its index has another name where the notes are in another folder.
+            self._take_back(box, host)
+            host, message = holder, msgspec.structs.replace(message, index="")
+            is_served, _ = self._enqueue(box, message, host)
+        taken_s = min(TAKEN_S, timeout_s) if is_served else 0.0
         raw = self._replies.take(box, taken_s) if taken_s else None
-        if raw is None and not self._take_back(box):
+        if raw is None and not self._take_back(box, host):
             raw = self._replies.take(box, timeout_s - taken_s)
-        if raw is None:
-            return None
-        answer: dict[str, Any] = json.loads(raw)
-        if answer.get("elsewhere"):
-            return None
+        answer: dict[str, Any] | None = None if raw is None else json.loads(raw)
+        if answer is None or answer.get("elsewhere"):
+            if host == own:
+                return None
+            raise WorkerRefused(
+                f"the agent {agent} is served by the index host {host}, and no query worker there answers",
+                hint=f"on {host}: memline worker query",
+            )
         if "error" in answer:
             raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
         return answer
 
-    def _enqueue(self, message_id: str, message: messages.RunQuery) -> bool:
-        """Put a question on its queue, as `FleetBroker.enqueue` does by a script; False: no worker is alive.
+    def _enqueue(self, message_id: str, message: messages.RunQuery, host: str) -> tuple[bool, str]:
+        """Put a question on its queue, as `FleetBroker.enqueue` does by a script.
 
+        Returns whether a worker is alive, and which index host serves the agent, if that is known.
         One round trip for both: each costs a millisecond on a busy machine. The script keeps a try that is
         repeated from working twice; a question may be answered twice.
         """
         client = self._replies.client
-        queue = queue_of(client, "query")
+        queue = queue_name("query", host)
         content = {
             "queue_name": queue,
             "actor_name": "run_query",
@@ -148,10 +160,12 @@ class QueryClient:
         pipe.hset(f"{base}.msgs", message_id, msgspec.msgpack.encode(content))
         pipe.rpush(base, message_id)
         pipe.exists(serving_key(client, queue))
+        pipe.hget(key(client, "agents"), message.agent)
         with translated(self._url):
-            return bool(pipe.execute()[-1])
+            *_, is_served, holder = pipe.execute()
+        return bool(is_served), (holder or b"").decode().partition(">")[0]
 
-    def _take_back(self, message_id: str) -> bool:
+    def _take_back(self, message_id: str, host: str) -> bool:
         """Take a question off its queue; False when a worker has taken it."""
         with translated(self._url):
-            return cancel(self._replies.client, queue_of(self._replies.client, "query"), message_id)
+            return cancel(self._replies.client, queue_name("query", host), message_id)

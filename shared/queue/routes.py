@@ -14,6 +14,7 @@ from typing import Any
 
 import dramatiq
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.queue import hosts, messages
 from memline.shared.queue.messages import M, MessageRefused, Wire
 
@@ -95,6 +96,13 @@ def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, 
 def own_host() -> str:
     """Tell which index host the broker of this process is of; empty where there is one."""
     return getattr(dramatiq.get_broker(), "host", "")
+
+
+def claim(settings: AgentSettings) -> None:
+    """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
+    if own_host():
+        broker: Any = dramatiq.get_broker()
+        broker.retry(hosts.claim_agent, broker.client, settings)
 
 
 def send(message: Wire, *, host: str | None = None) -> str:

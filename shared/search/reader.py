@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.shared.index import driver, signs
+from memline.shared.index import driver, ownership, signs
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
@@ -68,13 +68,15 @@ class SearchIndex:
     def snapshot(self) -> Iterator[Connection]:
         """Yield the connection in one read transaction: all retrievers see the same index.
 
-        Raises IndexMissing while there is none, and the other IndexFaults.
+        Raises IndexMissing while there is none, IndexElsewhere when another index host has it, and the other
+        IndexFaults.
         """
         with self._lock:
             connection = self._open()
             with driver.faults(self.path):
                 connection.execute("BEGIN")
                 try:
+                    ownership.refuse_left(connection)
                     yield connection
                 finally:
                     if connection.in_transaction:

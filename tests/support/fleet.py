@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from memline.shared.config import environment
+from memline.shared.config.schema import QueueSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.queue import depth, redis_client
 from memline.shared.queue.worker_registry import live_workers
@@ -69,8 +70,10 @@ class Fleet:
 
     @property
     def address(self) -> str:
-        """The server with the name that this fleet has on it."""
-        return f"{self.url}#{environment.fleet_name(self.place.home)}"
+        """The server with the name that this fleet has on it, and that of its index host."""
+        name = self._variables.get("MEMLINE_QUEUE_NAME", environment.fleet_name(self.place.home))
+        host = self._variables.get("MEMLINE_QUEUE_HOST", "")
+        return QueueSettings(url=self.url, name=name, host=host).address
 
     @property
     def environment(self) -> dict[str, str]:
@@ -184,7 +187,7 @@ class Fleet:
 
     def run(self, *args: str) -> Any:
         """A command line of a user of this fleet."""
-        return self.place.run(*args, env={"MEMLINE_QUEUE_URL": self.url})
+        return self.place.run(*args, env={"MEMLINE_QUEUE_URL": self.url, **self._variables})
 
     def until(self, holds: Callable[[], bool], what: str, *, within_s: float = PATIENCE_S) -> float:
         """Look again and again until `holds`; the seconds it took. If not, the logs are shown."""

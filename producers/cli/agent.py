@@ -1,0 +1,100 @@
+"""`memline agent`: which index host serves which agent, and moving one to another host."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
+from memline.shared.errors import ConfigError
+
+
+@command("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb", cls=click.Group)
+def agent(invocation: Invocation) -> None:
+    """Show which index host of the fleet serves which agent, and move agents between them."""
+
+
+@command("memline agent ls", "memline agent ls --json", parent=agent, name="ls", json=True)
+def list_agents(invocation: Invocation, as_json: bool) -> None:
+    """List the agents of this configuration and of the fleet, with the index host that serves each."""
+    from memline.producers.moving.move import listed
+
+    found = listed(invocation.settings)
+    lines = (
+        f"{each['agentId']}  {each['indexHost'] or '(none yet)'}"
+        f"{' on its way to ' * bool(each['movingTo'])}{each['movingTo']}"
+        f"{'' if each['isConfigured'] else '  (not configured here)'}"
+        for each in found
+    )
+    print_result(found, as_json, lines)
+
+
+@command(
+    "memline agent move work --to index-2 --backup /mnt/usb     # on the host that serves it",
+    "memline agent move work --to index-2 --backup /mnt/usb     # then on index-2, with the copied files",
+    "memline agent move work --to index-1                       # on index-1 again, to undo the first",
+    parent=agent,
+    json=True,
+)
+@click.argument("name", metavar="ID")
+@click.option("--to", "host", required=True, metavar="HOST", help="The index host that is to serve it.")
+@click.option(
+    "--backup",
+    "folder",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="Folder for the index, or with it on the new host.",
+)
+def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_json: bool) -> None:
+    """Move an agent to another index host: run it on the old host first, then on the new one.
+
+    On the old host it waits for what is in flight, backs the index up into PATH and says what to copy and to
+    run. On HOST it puts the index in place. Nothing is embedded again. Interrupted, run it again.
+    """
+    import re
+
+    from memline.producers.moving import move as moving
+    from memline.shared.config.schema import HOST_NAME
+
+    settings = invocation.settings
+    if not settings.queue.url or not settings.queue.host:
+        raise ConfigError(
+            "agents move between index hosts of a fleet, and this one has no name",
+            hint="set queue.url, queue.name and queue.host on each (docs/fleet.md)",
+        )
+    if not re.fullmatch(HOST_NAME, host):
+        raise ConfigError(f"{host[:80]!r} is not a valid name of an index host", hint="memline agent ls")
+    chosen = invocation.agent(name)
+    again = shlex.join(["memline", "agent", "move", name, "--to", host, "--backup", str(folder or "PATH")])
+    if host != settings.queue.host:
+        if folder is None:
+            raise click.UsageError("name a folder for the index: --backup PATH")
+        say = once_a_minute()
+        saved = moving.leave(settings, chosen, to=host, folder=folder, on_wait=say)
+        lines = [
+            f"{name} is on its way to {host}: {saved.files} files, {saved.vectors} vectors in {saved.path}",
+            f"Copy {saved.path} and the notes, {chosen.workspace}, to {host}, configure the agent there with"
+            " the same provider, and run there:",
+            f"    {again}",
+            f"Until then nothing answers for it. To undo this here: memline agent move {name} --to"
+            f" {settings.queue.host}",
+        ]
+        print_result({**saved.to_json(), "indexHost": settings.queue.host, "movingTo": host}, as_json, lines)
+        return
+    if folder is None:
+        is_undone = moving.stay(settings, chosen)
+        words = f"{name} stays on {host}." if is_undone else f"{name} is served by {host}; nothing to undo."
+        print_result({"agentId": name, "indexHost": host, "movingTo": ""}, as_json, [words])
+        return
+    arrived = moving.arrive(settings, chosen, folder)
+    words = f"{name} is served by {host}" + ("." if arrived else " already.")
+    if arrived:
+        words += (
+            f" {arrived.files} files, {arrived.vectors} vectors. Take it out of the old host's configuration."
+        )
+    counts = arrived.to_json() if arrived else {"agentId": name}
+    print_result({**counts, "indexHost": host, "movingTo": ""}, as_json, [words])
+    if not as_json:
+        echo("Try: memline index", err=True)

@@ -1,0 +1,149 @@
+"""Two index hosts of one fleet: two homes on one machine, one Redis, and embed workers that both share."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dramatiq
+import pytest
+
+from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.messages import ChunkFiles, encode
+from memline.shared.queue.redis_broker import FleetBroker
+from tests.support.embedding_server import EmbeddingServer, digest_of
+from tests.support.fleet import Fleet
+from tests.support.redis_server import RedisServer
+from tests.support.undisturbed import assert_paid_once
+from tests.support.workspace import Place, note, remote
+
+#: Texts of a note.
+TEXTS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class HostPlace(Place):
+    """One index host: all of them have the same agents, and each the files of some."""
+
+    agents: tuple[str, ...] = field(default=("alpha", "beta"))
+
+    def save(self) -> None:
+        agents = [{"id": each, "workspace": str(self.files(each))} for each in self.agents]
+        content = {"agents": {"defaults": {"memorySearch": self.memory}, "list": agents}}
+        self.config.write_text(json.dumps(content))
+
+    def files(self, agent: str) -> Path:
+        return self.folder / "notes" / agent
+
+    def add(self, agent: str, *numbers: int) -> None:
+        for number in numbers:
+            self.write(f"{agent}/memory/note-{number}.md", note(number))
+
+
+@pytest.fixture
+def provider() -> Iterator[EmbeddingServer]:
+    with EmbeddingServer(dims=16) as running:
+        yield running
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, provider: EmbeddingServer) -> tuple[HostPlace, HostPlace]:
+    places = []
+    for name, agent in (("one", "alpha"), ("two", "beta")):
+        place = HostPlace(folder=tmp_path / name, memory=remote(provider.url, maxRows=8), agent_name=agent)
+        place.configure(sync={"watchDebounceMs": 100})
+        places.append(place)
+    return places[0], places[1]
+
+
+def found(fleet: Fleet, agent: str, word: str) -> bool:
+    answer = fleet.run("--agent", agent, "search", word, "--min-score", "0", "--json")
+    assert answer.status == 0, answer.stderr
+    return any(word in hit["snippet"] for hit in answer.json["results"])
+
+
+def up(fleet: Fleet) -> None:
+    """Start what stands beside the index of a host."""
+    fleet.start("watch")
+    fleet.start("work", line="memline worker chunk store query")
+
+
+def test_each_host_serves_its_agents_and_an_agent_moves_without_being_embedded_again(
+    hosts: tuple[HostPlace, HostPlace], redis_server: RedisServer, provider: EmbeddingServer, tmp_path: Path
+) -> None:
+    hosts[0].add("alpha", 1, 2)
+    hosts[1].add("beta", 3, 4)
+    team = {"MEMLINE_QUEUE_NAME": "team"}
+    with (
+        Fleet(hosts[0], redis_server.url, **team, MEMLINE_QUEUE_HOST="one") as one,
+        Fleet(hosts[1], redis_server.url, **team, MEMLINE_QUEUE_HOST="two") as two,
+    ):
+        up(one)
+        up(two)
+        two.start("embed", env={"MEMLINE_QUEUE_HOST": ""})
+
+        # Files on both are indexed, by embed workers that know of no host.
+        for fleet in (one, two):
+            fleet.until(lambda fleet=fleet: fleet.vectors() == {"ready": 2 * TEXTS}, "all vectors")
+        listed = one.run("agent", "ls", "--json").json
+        assert [(each["agentId"], each["indexHost"]) for each in listed] == [
+            ("alpha", "one"),
+            ("beta", "two"),
+        ]
+        report = one.run("queue", "--json").json
+        assert {each["indexHost"] for each in report["queues"]} == {"one", "two", ""}
+        assert {(each["role"], each["indexHost"]) for each in report["workers"]} == {
+            ("chunk+store+query", "one"),
+            ("chunk+store+query", "two"),
+            ("embed", ""),
+        }
+
+        # Each question is answered by the host of its agent, wherever it is asked.
+        assert (
+            found(one, "alpha", "word1x0")
+            and found(one, "beta", "word3x0")
+            and found(two, "alpha", "word1x0")
+        )
+
+        # A host that is gone takes nothing of the other along.
+        two.kill("work")
+        two.kill("watch")
+        assert found(one, "alpha", "word1x0")
+        two.until(lambda: one.run("--agent", "beta", "search", "word3x0").status != 0, "a refusal")
+        refused = one.run("--agent", "beta", "search", "word3x0").stderr
+        assert "beta is served by the index host two" in refused
+        up(two)
+
+        # The agent moves: backed up there, copied, taken up here.
+        backup = tmp_path / "usb"
+        left = one.run("agent", "move", "alpha", "--to", "two", "--backup", str(backup))
+        assert left.status == 0, left.stderr
+        assert f"memline agent move alpha --to two --backup {backup}" in left.stdout
+        assert one.run("--agent", "alpha", "index").status != 0
+        shutil.copytree(hosts[0].files("alpha"), hosts[1].files("alpha"))
+        taken = two.run("agent", "move", "alpha", "--to", "two", "--backup", str(backup))
+        assert taken.status == 0, taken.stderr
+        assert "alpha is served by two. 2 files, 6 vectors." in taken.stdout
+        hosts[1].add("alpha", 5)
+        two.until(lambda: found(two, "alpha", "word5x0"), "the note of the agent that moved")
+
+        assert found(one, "alpha", "word1x0") and found(one, "alpha", "word5x0")
+        again = one.run("--agent", "alpha", "index")
+        assert again.status != 0 and "served by the index host two" in again.stderr
+        # What still comes to its old host goes to the new one.
+        dramatiq.set_encoder(MessagePack())
+        broker = FleetBroker(one.address)
+        late = ChunkFiles(agent="alpha", source="memory", paths=("memory/note-1.md",), index="other.sqlite")
+        broker.enqueue(
+            dramatiq.Message(
+                queue_name="chunk-one", actor_name="chunk_files", args=(encode(late),), kwargs={}, options={}
+            )
+        )
+        one.until(lambda: "message.forwarded" in one.log("work"), "the message on its way")
+        two.until(lambda: not two.queue("chunk-two").in_flight, "its end")
+        assert one.dead() == []
+        questions = [f"word{number}x0" for number in (1, 3, 5)]
+        assert_paid_once(provider, but=[digest_of(question) for question in questions])
