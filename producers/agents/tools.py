@@ -8,7 +8,7 @@ switched off, a chat that may not) is an answer with `warning` and `action`; a c
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from memline.producers.agents.calls import CALLS, read
 from memline.producers.agents.context import session_context
 from memline.producers.memory import Memory, sees_private
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.load import Options
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import (
     AccessDenied,
@@ -58,8 +59,17 @@ class MemoryTools:
     20-60 ms, which `memline search --session-key` does not pay.
     """
 
-    def __init__(self, settings: Settings, agents: tuple[str, ...], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        agents: tuple[str, ...],
+        *,
+        options_of: Callable[[AgentSettings], Options] = lambda _: Options(),
+        clock: Clock | None = None,
+    ) -> None:
+        """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
         self.settings = settings
+        self._options_of = options_of
         #: The agents that may be asked for, by id.
         self.agents = agents
         self._clock = clock or SystemClock()
@@ -86,6 +96,11 @@ class MemoryTools:
                 self._memories[agent] = memory
             return self._memories[agent]
 
+    def hint(self, agent: str, text: str) -> str:
+        """Return a hint whose commands work as they are typed, in whatever shell the user has."""
+        known = self.settings.agents.get(agent) if agent in self.agents else None
+        return self._options_of(known).as_typed(text) if known else text
+
     def search(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_search`. Raises BadRequest."""
         memory = self.memory(caller.agent)
@@ -98,11 +113,13 @@ class MemoryTools:
         except IndexFault as error:
             warning = f"memory search is unavailable: {error.message}"
             no_answer = _no_answer(settings, warning, error.hint or "memline doctor")
+            no_answer["action"] = self.hint(caller.agent, no_answer["action"])
             return {**no_answer, "unavailable": True, "error": error.message}
         if request.source == "sessions" and "sessions" not in settings.memory.sources:
             warning = answer.warning or "past sessions are not searched for this agent"
             switch = "set memorySearch.experimental.sessionMemory and sources, or search source memory"
             answer = replace(answer, warning=warning, action=answer.action or switch)
+        answer = replace(answer, action=self.hint(caller.agent, answer.action))
         return view_for(chat, settings, answer.to_json())
 
     def get(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
@@ -143,7 +160,8 @@ class MemoryTools:
         memory = self.memory(caller.agent)
         read(CALLS["status"].parameters, arguments)
         chat_for(memory.settings, caller.session_key)
-        return memory.status().summary
+        summary = memory.status().summary
+        return {**summary, "action": self.hint(caller.agent, summary["action"])}
 
     def append(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_append`. Raises BadRequest, and AccessDenied while `append.enabled` is off."""

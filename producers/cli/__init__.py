@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
-from memline.producers.cli.options import GLOBAL_OPTIONS, echo, examples
+from memline.producers.cli.options import GLOBAL_OPTIONS, echo, examples, invocation_of
 from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared.errors import MemlineError
 
@@ -84,6 +84,9 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Interrupted(*error.args) from None
+        except MemlineError as error:
+            error.hint = invocation_of(ctx).as_typed(error.hint)
+            raise
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -13,6 +13,7 @@ import click
 
 from memline.producers.cli.options import (
     Invocation,
+    advise,
     command,
     echo,
     once_a_minute,
@@ -232,4 +233,4 @@ def _print(report: IndexReport) -> None:
     if report.warning:
         _note(f"  {report.warning}")
     if report.action:
-        _note(f"Try: {report.action}")
+        advise(report.action)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo
+from memline.producers.cli.options import Invocation, advise, command, echo
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
@@ -76,9 +76,10 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     notes, chunks = report.files["seen"], report.chunks
     counts = f"{notes} file{'s' * (notes != 1)}, {chunks} chunk{'s' * (chunks != 1)}"
     echo(f"Indexed {counts}, in {report.seconds:.1f} s.")
-    for line in (report.warning, f"Try: {report.action}" * bool(report.action)):
-        if line:
-            echo(line, err=True)
+    if report.warning:
+        echo(report.warning, err=True)
+    if report.action:
+        advise(report.action)
     _ask(invocation, settings)
     for line in _connections(settings):
         echo(line)
@@ -103,7 +104,7 @@ def add(invocation: Invocation, folder: str) -> None:
     plan = _plan(Invocation(options=invocation.options).agent())
     added = len(plan.changes.added)
     echo(f"Added {target} ({file}): {added} file{'s' * (added != 1)} to index.")
-    echo(f"Try: {_command(settings, 'index')}", err=True)
+    advise(_command(settings, "index"))
 
 
 @command("memline remove ~/wiki", "memline --workspace ~/notes remove ~/wiki")
@@ -116,7 +117,7 @@ def remove(invocation: Invocation, folder: str) -> None:
     settings = invocation.agent()
     file = workspace_file.remove_path(invocation.loaded, settings.agent, target)
     echo(f"Removed {target} ({file}).")
-    echo(f"Try: {_command(settings, 'index')}", err=True)
+    advise(_command(settings, "index"))
 
 
 def _folder(text: str, *, file_too: bool = False) -> Path:
@@ -200,7 +201,7 @@ def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes:
             echo(line)
     except MemlineError as error:
         echo(f"OpenClaw's index is left alone: {error.message}", err=True)
-        echo("Try: memline import openclaw", err=True)
+        advise("memline import openclaw")
 
 
 def _ask(invocation: Invocation, settings: AgentSettings) -> None:

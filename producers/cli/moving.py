@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memline.producers.cli.options import Invocation, command, confirm, echo, once_a_minute, print_result
+from memline.producers.cli.options import (
+    Invocation,
+    advise,
+    command,
+    confirm,
+    echo,
+    once_a_minute,
+    print_result,
+)
 from memline.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +64,7 @@ def restore(invocation: Invocation, path: Path, yes: bool, as_json: bool) -> int
     lines = (f"Restored {each.agent}: {each.files} files, {each.vectors} vectors." for each in restored)
     print_result([each.to_json() for each in restored], as_json, lines)
     if not as_json:
-        echo("Try: memline index", err=True)
+        advise("memline index")
     return None
 
 
@@ -133,7 +141,7 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
         moved = take_in(invocation.agent(), file, on_progress=lambda done: say(f"{done} vectors read"))
         print_result(moved.to_json(), as_json, _import_lines(moved))
     if not as_json:
-        echo("Try: memline index", err=True)
+        advise("memline index")
 
 
 def openclaw_lines(taken: Taken) -> Iterator[str]:
@@ -250,7 +258,7 @@ def forget(
         echo("Nothing to forget.", err=True)
         if query is not None:
             echo(f"No {resolve.MAX_RUN} lines in a row hold all these words.", err=True)
-            echo("Try: memline search QUERY, then memline forget PATH#L5   (the lines to forget)", err=True)
+            advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
         return 1
     for target in targets:
         is_short = target.first and target.last - target.first < resolve.MAX_RUN

@@ -14,7 +14,6 @@ One that succeeds returns None; another exit status is returned, and an error ra
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -42,9 +41,6 @@ _META_KEY = "memline.options"
 #: What a terminal obeys: C0 but tab and line ends, DEL, and C1, among them the beginnings of CSI and OSC.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
 _JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
-
-#: A command in a hint, and the global options that it has.
-_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 
 C = TypeVar("C", bound=click.Command)
 
@@ -80,19 +76,24 @@ class Invocation:
         return [settings for settings in self.agents() if settings.memory.enabled]
 
     def as_typed(self, text: str) -> str:
-        """Put this command line's global options into the commands of a hint, so that they work as typed.
+        """Put this command line's global options into the commands of a hint, so that they work as typed."""
+        return self.options.as_typed(text)
 
-        What a command names already stays.
-        """
-        options, names = self.options, ("config", "home", "workspace", "agent")
-        given = {f"--{name}": str(chosen) for name in names if (chosen := getattr(options, name)) is not None}
+    def everywhere(self, settings: AgentSettings) -> Options:
+        """Return the options that mean this agent's memory in any folder and any shell."""
+        import os
 
-        def fill(match: re.Match[str]) -> str:
-            named = match[1].split()
-            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in given.items() if name not in named]
-            return f"memline {''.join(words)}{match[1]}"
+        from memline.shared.config import environment
 
-        return _COMMAND.sub(fill, text)
+        options, loaded = self.options, self.settings
+        by_variable = environment.value(os.environ, environment.CONFIG)
+        has_home = options.home is not None or environment.value(os.environ, environment.HOME)
+        return Options(
+            config=loaded.path if options.config is not None or by_variable else None,
+            home=loaded.home if has_home else None,
+            workspace=settings.workspace,
+            agent=settings.agent if settings.agent != loaded.default_agent else None,
+        )
 
     def liveness(self) -> Liveness:
         """Return what tells systemd, or the check of a container, how this process is doing."""
@@ -189,6 +190,12 @@ def one_line(name: str) -> str:
 def echo(text: str, *, err: bool = False) -> None:
     """Print a line for a reader, its control characters written out."""
     click.echo(printable(text), err=err)
+
+
+def advise(text: str) -> None:
+    """Print what to do next, with this command line's global options in its commands."""
+    context = click.get_current_context(silent=True)
+    echo(f"Try: {invocation_of(context).as_typed(text) if context else text}", err=True)
 
 
 def confirm(question: str, *, is_answered: bool) -> bool:

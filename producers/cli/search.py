@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo, print_json
+from memline.producers.cli.options import Invocation, advise, command, echo, print_json
 from memline.shared.words import counted
 
 
@@ -111,6 +111,7 @@ def search(
         from memline.producers.agents.tools import denied_answer, view_for
 
         answer = denied_answer(settings, chat) or view_for(chat, settings, answer)
+    answer["action"] = invocation.as_typed(answer["action"])
     if form == "json":
         print_json(answer)
     else:
@@ -147,4 +148,4 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
         verb = "is" if behind["files"] + behind["vectors"] == 1 else "are"
         echo(f"Stale: {missing} {verb} not in the index yet.", err=True)
     if answer["action"]:
-        echo(f"Try: {answer['action']}", err=True)
+        advise(answer["action"])

@@ -34,7 +34,7 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     chat_for(agent, session_key)
     # The thread that waits for a line cannot be ended otherwise; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    tools = MemoryTools(invocation.settings, (agent.agent,))
+    tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
     with closing(tools):
         run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))
 
@@ -75,7 +75,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     )
     require_token(wanted)
     default = invocation.settings.default_agent
-    tools = MemoryTools(invocation.settings, agents)
+    tools = MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)
     with closing(tools), stop_event() as stop, listen(wanted) as opened:
         api = Api(
             tools,

@@ -53,18 +53,11 @@ def _server(invocation: Invocation) -> Server:
     from memline.shared.config import environment
     from memline.shared.embedders.choice import choose
 
-    settings, loaded, env = invocation.agent(), invocation.loaded, os.environ
-    args = ["--workspace", str(settings.workspace)]
-    if invocation.options.config is not None or environment.value(env, environment.CONFIG):
-        args += ["--config", str(loaded.settings.path)]
-    if invocation.options.home is not None or environment.value(env, environment.HOME):
-        args += ["--home", str(loaded.settings.home)]
-    if settings.agent != loaded.settings.default_agent:
-        args += ["--agent", settings.agent]
+    settings = invocation.agent()
     choice = choose(settings)
     has_key = choice.identity is not None and choice.provider in settings.environment_keys
-    variable = environment.provider_key_name(env, choice.provider) if has_key else ""
-    return Server(own_command(), (*args, "mcp"), variable)
+    variable = environment.provider_key_name(os.environ, choice.provider) if has_key else ""
+    return Server(own_command(), (*invocation.everywhere(settings).given(), "mcp"), variable)
 
 
 def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) -> int | None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
+from memline.shared.words import counted
+
+#: Puts the options of this command line into the commands of a hint.
+Typed = Callable[[str], str]
 
 _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "problem": ("FAIL", "red")}
 
@@ -64,13 +68,14 @@ def status(invocation: Invocation, deep: bool, index_first: bool, verbose: bool,
         if verbose:
             report["files"] = left_out_files(settings)
         reports.append(report)
-    print_result(reports, as_json, (line for report in reports for line in _lines(report)))
+    lines = (line for report in reports for line in _lines(report, invocation.as_typed))
+    print_result(reports, as_json, lines)
     return 1 if has_failed else None
 
 
-def _lines(report: dict[str, Any]) -> Iterator[str]:
+def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
     yield f"Memory search ({report['agentId']})"
-    for label, text in _rows(report):
+    for label, text in _rows(report, typed):
         if text:
             yield f"  {label + ':' if label else '':<13}{text}"
     if issues := report["scan"]["issues"]:
@@ -83,7 +88,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _rows(report: dict[str, Any], typed: Typed) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; the caller leaves out lines without text."""
     from memline.producers.reports.breakers import size_words, words
     from memline.producers.reports.fleet_state import spent_words
@@ -91,12 +96,14 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
     body = report["status"]
     vector, cache, batch, behind = body["vector"], body["cache"], body["batch"], body["behind"]
-    files = f"{body['files']}/{report['scan']['totalFiles']} files"
+    files = f"{body['files']}/{counted(report['scan']['totalFiles'], 'file')}"
     outcomes = (f"{count} {name}" for name, count in body["outcomes"].items() if name != "indexed")
-    dirty = f"yes: {behind['files']} files and {behind['vectors']} vectors behind (memline index)"
+    index = typed("memline index")
+    missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
+    dirty = f"yes: {missing} behind ({index})"
     failures = f"{batch['open']} open, failures {batch['failures']}/{batch['limit']}"
     last = f", last: {batch['lastError']}" if batch["lastError"] else ""
-    batches = f"enabled from {batch['minTexts']} texts on ({failures}){last}"
+    batches = f"enabled from {counted(batch['minTexts'], 'text')} on ({failures}){last}"
     yield "Provider", f"{body['provider']} (requested: {body['requestedProvider']})"
     yield "Model", body["model"]
     if engine := body["engine"]:
@@ -105,10 +112,10 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "", body["providerReason"]
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])
-    yield "Indexed", f"{files} · {body['chunks']} chunks"
+    yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"
     by_rule = Counter(each["reason"] for each in report["scan"]["leftOut"])
     yield "Left out", ", ".join((*outcomes, *(f"{count} by {rule}" for rule, count in by_rule.items())))
-    yield "Forgotten", f"{body['forgotten']} texts" if body["forgotten"] else ""
+    yield "Forgotten", counted(body["forgotten"], "text") if body["forgotten"] else ""
     yield "Dirty", dirty if body["dirty"] else "no"
     yield "Store", _short(body["dbPath"])
     origin = body["workspaceOrigin"]
@@ -118,9 +125,12 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Failed", f"{failure['path']}: {failure['reason']}"
     yield "sqlite-vec", _state(vector["available"], vector["loadError"], vector["enabled"])
     yield "Full text", _state(body["fts"]["available"], body["fts"]["error"], True)
-    yield "Cache", f"{cache['cached']} of {cache['maxEntries']} vectors" if cache["enabled"] else "disabled"
+    yield (
+        "Cache",
+        f"{cache['cached']} of {counted(cache['maxEntries'], 'vector')}" if cache["enabled"] else "disabled",
+    )
     yield "Batch", batches if batch["enabled"] else "disabled"
-    yield "New model", f"{body['modelDiffers']} (memline index)" if body["modelDiffers"] else ""
+    yield "New model", f"{body['modelDiffers']} ({index})" if body["modelDiffers"] else ""
     if body["identity"] and body["identity"]["building"]:
         active, target = body["identity"]["active"], body["identity"]["target"]
         yield "Changing", f"{active['model']} is searched until {target['model']} is complete"
@@ -135,16 +145,16 @@ def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if text := size_words(breaker):
             yield "Requests", f"{breaker['provider']} {text}"
     if body["ceiling"]:
-        yield "Paused", f"{body['ceiling']['reason']} (try: {body['ceiling']['action']})"
+        yield "Paused", f"{body['ceiling']['reason']} (try: {typed(body['ceiling']['action'])})"
     yield "Spent", spent_words(body["spending"])
     if retriable := retriable_provider(body, time.time()):
-        yield "", f"{retriable} can be tried again (memline index switches back to it)"
+        yield "", f"{retriable} can be tried again ({index} switches back to it)"
     for each in body["loopErrors"]:
-        yield "Trouble", f"{each['part']}: {each['error']} (try: {each['action']})"
+        yield "Trouble", f"{each['part']}: {each['error']} (try: {typed(each['action'])})"
     if probe := report.get("embeddingProbe"):
         yield "Embeddings", "ready" if probe["ok"] else f"unavailable: {probe['error']}"
     if body.get("error"):
-        yield "Error", f"{body['error']} (try: {body['action']})"
+        yield "Error", f"{body['error']} (try: {typed(body['action'])})"
 
 
 def _state(is_available: bool, error: str, is_enabled: bool) -> str:

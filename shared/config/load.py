@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -36,6 +37,9 @@ _VARIABLES = {
     "serve.token": environment.SERVE_TOKEN,
 }
 
+#: A command in a hint, and the global options that it has.
+_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
+
 #: Characters of a token at least.
 _SHORTEST_TOKEN = 8
 
@@ -49,6 +53,26 @@ class Options(Block):
     agent: str | None = None
     #: Whether `agent` may be one that has no index yet while others have.
     new_agent: bool = False
+
+    def given(self) -> list[str]:
+        """Return the options that were given, as words of a command line."""
+        named = ((name, getattr(self, name)) for name in ("config", "home", "workspace", "agent"))
+        return [word for name, chosen in named if chosen is not None for word in (f"--{name}", str(chosen))]
+
+    def as_typed(self, text: str) -> str:
+        """Put these options into the commands of a hint, so that they work as typed.
+
+        What a command names already stays.
+        """
+        given = self.given()
+
+        def fill(match: re.Match[str]) -> str:
+            named = match[1].split()
+            pairs = zip(given[::2], given[1::2], strict=True)
+            words = [f"{name} {shlex.quote(chosen)} " for name, chosen in pairs if name not in named]
+            return f"memline {''.join(words)}{match[1]}"
+
+        return _COMMAND.sub(fill, text)
 
 
 class Loaded(Block):

@@ -160,7 +160,7 @@ def test_a_mistyped_agent_makes_no_second_index(shell: Shell, tmp_path: Path, in
         ran = shell("--workspace", str(folder), "--agent", "mian", *command)
         assert (ran.status, names(indexes)) == (2, before)
         assert "there is no agent 'mian' yet; these have an index: main" in ran.stderr
-        assert "memline --agent mian index --new-agent" in ran.stderr
+        assert " --agent mian index --new-agent" in ran.stderr
 
     assert shell("--workspace", str(folder), "--agent", "work", "index", "--new-agent").status == 0
     assert shell("--workspace", str(folder), "--agent", "work", "search", "alpha").status == 0

@@ -73,4 +73,4 @@ def test_a_port_that_is_taken_is_an_error_with_the_next_step(place: Place) -> No
 
     assert done.status == 1
     assert "Error: cannot serve metrics on 127.0.0.1:" in done.stderr
-    assert "Try: memline metrics --port" in done.stderr
+    assert " metrics --port" in done.stderr

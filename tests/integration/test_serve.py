@@ -57,7 +57,7 @@ def test_a_port_in_use_is_an_error_with_a_hint(place: Place) -> None:
 
     assert ran.status == 1
     assert f"cannot listen on 127.0.0.1:{port}" in ran.stderr
-    assert f"memline serve --port {port + 1}" in ran.stderr
+    assert f" serve --port {port + 1}" in ran.stderr
 
 
 def test_the_context_of_a_session_is_printed(place: Place) -> None:

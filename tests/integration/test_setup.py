@@ -102,7 +102,7 @@ def test_without_write_nothing_is_written_and_what_is_printed_is_the_file(
 
     (entry,) = ran.json["mcpServers"].values()
     # The variables of this shell are not those of the client.
-    assert entry["args"] == ["--workspace", str(notes), "--home", str(tmp_path / "data"), "mcp"]
+    assert entry["args"] == ["--home", str(tmp_path / "data"), "--workspace", str(notes), "mcp"]
     assert entry["command"] == str(tmp_path / "bin" / "memline")
     assert "OPENAI_API_KEY" in ran.stderr and "sk-secret" not in ran.stdout + ran.stderr
     assert not (home / ".cursor").exists()

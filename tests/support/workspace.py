@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -111,6 +112,10 @@ class Place:
 
     def arguments(self, *args: str) -> list[str]:
         return ["--config", str(self.config), "--home", str(self.home), *args]
+
+    def typed(self, command: str) -> str:
+        """A command as hints give it: with the options of `arguments`."""
+        return shlex.join(["memline", *self.arguments()]) + f" {command}"
 
     def run(self, *args: str, **options: Any) -> Ran:
         return process.memline(*self.arguments(*args), **options)

@@ -89,7 +89,7 @@ def test_a_damaged_header_is_moved_aside_and_the_index_built_again(place: Place)
 
     assert searched.status == 1
     assert "damaged" in searched.stderr
-    assert "Try: memline index" in searched.stderr
+    assert f"Try: {place.typed('index')}" in searched.stderr
     assert ran.status == 0, ran.stderr
     (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
     assert str(aside) in ran.stderr

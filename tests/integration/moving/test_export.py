@@ -386,5 +386,5 @@ def test_the_commands_say_what_moved(place: Place, other: Place, tmp_path: Path)
     assert exported.json["notes"] == NOTES
     assert imported.status == 0, imported.stderr
     assert f"{NOTES} notes (0 were there), {3 * NOTES} vectors (0 were there)" in imported.stdout
-    assert "memline index" in imported.stderr
+    assert " index\n" in imported.stderr
     assert again.json["knownVectors"] == 3 * NOTES

@@ -108,7 +108,7 @@ def test_an_unknown_batch_is_told_with_the_nearest_and_the_list(
 
     assert status == 1
     assert words in error
-    assert "Try: memline batch ls" in error
+    assert f"Try: {place.typed('batch ls')}" in error
 
 
 def test_a_beginning_of_two_batches_names_them(place: Place, run: Run) -> None:

@@ -88,7 +88,7 @@ def test_a_job_that_is_not_there_is_an_error_with_what_to_do(
 
     error = capsys.readouterr().err
     assert "there is no job 'zzz'" in error
-    assert "Try: memline jobs ls" in error
+    assert f"Try: {place.typed('jobs ls')}" in error
 
 
 @pytest.mark.parametrize("command", [("jobs", "show"), ("jobs", "pause"), ("reindex", "--status")])

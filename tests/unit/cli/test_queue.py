@@ -157,7 +157,7 @@ def test_without_a_queue_it_says_what_to_look_at_instead(
 ) -> None:
     assert run(place.arguments("queue")) == 1
 
-    assert "Try: memline status" in capsys.readouterr().err
+    assert f"Try: {place.typed('status')}" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("fleet")

@@ -93,4 +93,4 @@ def test_without_a_queue_it_names_the_command_that_does_the_work(
 ) -> None:
     assert run(place.arguments("reindex", "--force")) == 1
 
-    assert "Try: memline index --force" in capsys.readouterr().err
+    assert f"Try: {place.typed('index --force')}" in capsys.readouterr().err

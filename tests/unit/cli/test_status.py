@@ -28,8 +28,8 @@ def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(
     run(place.arguments("status", "--index"))
     after = capsys.readouterr().out
 
-    assert "  Dirty:       yes: 1 files and 0 vectors behind (memline index)\n" in before
-    assert "  Indexed:     1/1 files · 1 chunks\n" in after
+    assert f"  Dirty:       yes: 1 file and 0 vectors behind ({place.typed('index')})\n" in before
+    assert "  Indexed:     1/1 file · 1 chunk\n" in after
     assert "  Dirty:       no\n" in after
     assert "  Embeddings:  unavailable: " in after
 
@@ -43,9 +43,8 @@ def test_what_fails_in_a_running_up_is_trouble_with_what_to_do(
 
     run(place.arguments("status"))
 
-    assert (
-        "  Trouble:     files: /notes: permission denied (try: memline doctor)\n" in capsys.readouterr().out
-    )
+    shown = capsys.readouterr().out
+    assert f"  Trouble:     files: /notes: permission denied (try: {place.typed('doctor')})\n" in shown
 
 
 def test_verbose_names_every_file_that_is_left_out(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
