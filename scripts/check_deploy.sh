@@ -26,5 +26,12 @@ try systemd-analyze verify "$units/memline@store.service" "$units/memline.target
     "$units/memline.service" "$units/memline-serve.service"
 try systemd-analyze security --no-pager --offline=yes --threshold=40 "$units/memline@store.service"
 try hadolint deploy/Dockerfile
+# The secrets are not in the repository.
+cp -r deploy/kubernetes "$units"
+echo a > "$units/kubernetes/base/secrets/openai_api_key"
+echo a > "$units/kubernetes/base/secrets/serve_token"
+for overlay in small fleet keda; do
+    try kubectl kustomize "$units/kubernetes/overlays/$overlay" --output "$units"
+done
 
 exit $status

@@ -1,0 +1,171 @@
+"""The objects of deploy/kubernetes: valid, denied what they do not need, and true to the code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from memline.producers.cli import COMMANDS
+from memline.producers.reports.metrics import METRICS
+from memline.producers.runs.supervisor import PROCESSES
+from memline.shared.config.load import Options, load
+from tests.support.kustomize import Objects, rendered
+from tests.unit.test_deploy import known_variables
+
+ROOT = Path(__file__).parents[2]
+
+#: The oldest release that is still looked after when this was written, and the newest whose schemas are here.
+RELEASES = ("1.33.0", "1.37.0")
+
+OVERLAYS = ("small", "fleet", "keda")
+
+
+@pytest.fixture(scope="module", params=OVERLAYS)
+def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    return overlay(request.param, tmp_path_factory.mktemp("kubernetes"))
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Objects:
+    return overlay("keda", tmp_path_factory.mktemp("kubernetes"))
+
+
+def overlay(name: str, folder: Path) -> Objects:
+    """Render an overlay as an operator does who has written the secrets."""
+    shutil.copytree(ROOT / "deploy" / "kubernetes", folder, dirs_exist_ok=True)
+    for secret in ("openai_api_key", "serve_token"):
+        (folder / "base" / "secrets" / secret).write_text("a-secret-of-tests")
+    return rendered(folder / "overlays" / name)
+
+
+def pods(objects: Objects) -> dict[str, dict[str, Any]]:
+    """The template of the pods of each object that has some."""
+    found = [(name, each.get("spec", {}).get("template")) for (_, name), each in objects.items()]
+    return {name: template for name, template in found if template}
+
+
+def containers(objects: Objects) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for pod in pods(objects).values() for each in pod["spec"]["containers"]}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_object_is_valid_for_kubernetes(objects: Objects, release: str) -> None:
+    for (kind, name), each in objects.items():
+        # KEDA's own kind; its fields are looked at below.
+        if kind != "ScaledObject":
+            kubernetes_validate.validate(each, release, strict=True)
+            broken = {**each, "spek": {}}
+            with pytest.raises(kubernetes_validate.ValidationError):
+                kubernetes_validate.validate(broken, release, strict=True)
+        assert each["metadata"].get("namespace") == ("memline" if kind != "Namespace" else None), name
+
+
+def test_pods_may_do_what_the_strictest_standard_allows(objects: Objects) -> None:
+    standard = objects["Namespace", "memline"]["metadata"]["labels"]
+    assert standard["pod-security.kubernetes.io/enforce"] == "restricted"
+
+    for pod in pods(objects).values():
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        for each in spec["containers"]:
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"requests", "limits"} <= each["resources"].keys()
+            assert {"startupProbe", "livenessProbe"} <= each.keys()
+
+
+def test_what_pods_refer_to_is_there(objects: Objects) -> None:
+    for (_, name), each in objects.items():
+        if not (pod := each.get("spec", {}).get("template")):
+            continue
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+        volumes |= {claim["metadata"]["name"]: {} for claim in each["spec"].get("volumeClaimTemplates", [])}
+        for volume in volumes.values():
+            assert "configMap" not in volume or ("ConfigMap", volume["configMap"]["name"]) in objects
+            assert "secret" not in volume or ("Secret", volume["secret"]["secretName"]) in objects
+        for container in pod["spec"]["containers"]:
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes.keys()
+            for source in container.get("envFrom", []):
+                assert ("ConfigMap", source["configMapRef"]["name"]) in objects
+        assert each["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items(), name
+
+
+def test_every_selector_finds_pods(objects: Objects) -> None:
+    labels = [pod["metadata"]["labels"] for pod in pods(objects).values()]
+    services = [each["spec"]["selector"] for (kind, _), each in objects.items() if kind == "Service"]
+    chosen = [
+        each["spec"].get("selector", each["spec"].get("podSelector"))
+        for (kind, _), each in objects.items()
+        if kind in ("PodDisruptionBudget", "NetworkPolicy")
+    ]
+
+    for wanted in (*services, *(each["matchLabels"] for each in chosen)):
+        assert any(wanted.items() <= each.items() for each in labels), wanted
+
+
+def test_secrets_are_read_from_the_files_that_are_mounted(objects: Objects) -> None:
+    told = objects["ConfigMap", "memline-environment"]["data"]
+    secrets = objects["Secret", "memline-secrets"]["data"]
+
+    assert told.keys() <= known_variables()
+    files = {Path(text).name for name, text in told.items() if name.endswith("_FILE")}
+    assert files == secrets.keys()
+    for container in containers(objects).values():
+        mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+        assert container["name"] == "redis" or "/run/secrets/memline" in mounts
+
+
+def test_the_configuration_is_one_and_names_the_service(objects: Objects, tmp_path: Path, home: Path) -> None:
+    (tmp_path / "config.json5").write_text(objects["ConfigMap", "memline-config"]["data"]["config.json5"])
+    loaded = load(Options(config=tmp_path / "config.json5"), {"HOME": str(home)})
+
+    service = objects["Service", "memline"]["metadata"]
+    assert loaded.warnings == ()
+    assert f"{service['name']}.{service['namespace']}.svc" in loaded.settings.serve.allowed_hosts
+
+
+def test_containers_run_commands_that_exist_in_the_image_of_this_release(objects: Objects) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+
+    for name, each in containers(objects).items():
+        if name == "redis":
+            continue
+        assert each["image"] == f"memline:{version}"
+        words = {**PROCESSES, "up": ["up"], "metrics": ["metrics"]}[name]
+        assert each["args"][: len(words)] == words and words[0] in COMMANDS
+        assert each["env"] == [{"name": "MEMLINE_ALIVE_FILE", "value": f"/tmp/{name}.alive"}]
+
+
+def test_a_fleet_has_every_process_and_only_embed_away_from_the_index(fleet: Objects) -> None:
+    found = pods(fleet)
+    beside = {each["name"] for each in found["memline"]["spec"]["containers"]}
+    redis = containers(fleet)["redis"]["command"]
+
+    assert beside == {*PROCESSES, "metrics"} - {"embed"}
+    assert [each["name"] for each in found["embed"]["spec"]["containers"]] == ["embed"]
+    assert fleet["StatefulSet", "memline"]["spec"]["replicas"] == 1
+    assert redis[redis.index("--maxmemory-policy") + 1] == "noeviction"
+    assert redis[redis.index("--appendonly") + 1] == "yes"
+
+
+def test_embed_workers_follow_the_backlog_and_its_age_by_metrics_that_exist(fleet: Objects) -> None:
+    spec = fleet["ScaledObject", "embed"]["spec"]
+    triggers = spec["triggers"]
+    queries = " ".join(trigger["metadata"]["query"] for trigger in triggers)
+
+    assert spec["scaleTargetRef"] == {"name": "embed"}
+    assert "replicas" not in fleet["Deployment", "embed"]["spec"]
+    assert [trigger["type"] for trigger in triggers] == ["prometheus", "prometheus"]
+    named = set(re.findall(r"memline_(\w+)", queries))
+    assert {"vectors", "queue_oldest_seconds"} <= named <= METRICS.keys()
