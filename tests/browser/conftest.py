@@ -1,0 +1,163 @@
+"""The dashboard in a real browser: Chromium, over a real server with an index, a queue and hostile notes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+
+from memline.producers.runs.index_run import bring_up_to_date
+from memline.shared.config.load import Loaded, Options, load
+from memline.shared.queue import redis_client
+from memline.shared.queue.worker_registry import WorkerInfo
+from tests.support.http_api import serving
+from tests.support.redis_server import RedisServer
+
+#: Debian's names and others'.
+_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+
+#: Would run, or ask for a picture, if one was not escaped; `owned` is looked for in every page.
+HOSTILE = (
+    "<script>window.owned = 1</script>",
+    '"><img src="http://127.0.0.1:9/x.png" onerror="window.owned = 1">',
+    "' autofocus onfocus='window.owned = 1' x='",
+    "</textarea></pre><svg onload=window.owned=1>",
+    "javascript:window.owned=1",
+    "{{ 7 * 7 }}\u202e\x1b]0;owned\x07",
+)
+
+#: A name of a file that is markup; a slash cannot be in one.
+HOSTILE_NAME = 'x"><img src=x onerror=window.owned=1>.md'
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A browser, one for all tests of a process. Skips where none is installed; in CI that is a failure."""
+    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    if program is None:
+        message = "no chromium is installed: apt-get install chromium"
+        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+    with sync_playwright() as started:
+        # As root, as in a container, Chromium has no sandbox of its own; /dev/shm may be small there.
+        options = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+        browser = started.chromium.launch(executable_path=program, args=options)
+        yield browser
+        browser.close()
+
+
+class World:
+    """A server with all there is to show, and what it stands on."""
+
+    def __init__(self, folder: Path, redis: RedisServer) -> None:
+        self.folder = folder
+        self.redis = redis
+        self.notes = folder / "notes"
+        self.url = ""
+
+    def configure(self, **serve: Any) -> Loaded:
+        config = self.folder / "config.json5"
+        content = {
+            "agents": {"list": [{"id": "main", "workspace": str(self.notes)}]},
+            "queue": {"url": self.redis.url},
+            "serve": serve,
+        }
+        config.write_text(json.dumps(content))
+        return load(Options(config=config, home=self.folder / "home"))
+
+    def write(self, path: str, text: str) -> None:
+        file = self.notes / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+
+    def fill_queue(self) -> None:
+        """Put dead letters with hostile errors there, and a worker that seems to be alive."""
+        client = redis_client.client(self.redis.url)
+        for number, text in enumerate(HOSTILE):
+            message = {
+                "queue_name": "chunk",
+                "actor_name": "chunk_files",
+                "args": [],
+                "kwargs": {"agent": "main", "paths": [text]},
+                "options": {
+                    "error": text,
+                    "traceback": f"Traceback\n{text}",
+                    "redis_message_id": f"m{number}",
+                },
+                "message_id": f"m{number}",
+                "message_timestamp": int(time.time() * 1000),
+            }
+            client.zadd("memline:chunk.XQ", {f"m{number}": time.time() * 1000})
+            client.hset("memline:chunk.XQ.msgs", f"m{number}", msgspec.json.encode(message))
+        worker = WorkerInfo(
+            id="w1", threads_of={"chunk": 2}, host="<b>host</b>", pid=1, version="1", started=time.time(),
+            last_seen=time.time(), busy_s=0,
+        )  # fmt: skip
+        client.sadd("memline:workers", "w1")
+        client.set("memline:worker:w1", msgspec.msgpack.encode(worker))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    with RedisServer(folder / "redis") as redis:
+        world = World(folder, redis)
+        world.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n\n" + "\n\n".join(HOSTILE) + "\n")
+        world.write(f"memory/{HOSTILE_NAME}", "# <b>Bold</b>\n\n" + "\n".join(HOSTILE) + "\n")
+        world.write("memory/long.md", "# Long\n\n" + "a" * 3000 + "\n\n" + "word " * 400 + "\n")
+        loaded = world.configure()
+        # Indexed in this process, as before the fleet was there.
+        agent = loaded.settings.agents["main"]
+        bring_up_to_date(replace(loaded.settings, queue=replace(loaded.settings.queue, url="")), agent)
+        world.fill_queue()
+        with serving(loaded.settings, loaded=loaded) as world.url:
+            yield world
+
+
+#: Opens pages of a server as a user with these preferences does, and tells what went wrong there.
+Opener = Callable[..., Page]
+
+
+@pytest.fixture
+def opened(chromium: Browser, world: World) -> Iterator[Opener]:
+    """Make a page of the browser; at the end nothing may have run, failed or left for another origin."""
+    contexts, wrong = list[BrowserContext](), list[str]()
+
+    def note_error(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            wrong.append(f"{said.location}: {said.text}")
+
+    def note_origin(sent: Request) -> None:
+        if urlsplit(sent.url).hostname != "127.0.0.1" or urlsplit(sent.url).port == 9:
+            wrong.append(f"asked another origin: {sent.url}")
+
+    def make(*, url: str = "", width: int = 1280, dark: bool = False, script: bool = True) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=script,
+            base_url=url or world.url,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        # Minutes, so that a loaded machine fails none.
+        page.set_default_timeout(120_000)
+        page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
+        page.on("dialog", lambda dialog: wrong.append(f"{page.url}: {dialog.message}"))
+        page.on("console", note_error)
+        page.on("request", note_origin)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert wrong == []

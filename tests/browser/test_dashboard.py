@@ -1,0 +1,138 @@
+"""Every page of the dashboard, as a browser shows it: narrow and wide, light and dark, by keyboard alone."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from memline.producers.web.registry import PAGES
+from memline.producers.web.session import SESSION_COOKIE
+from tests.browser.conftest import HOSTILE_NAME, Opener, World
+from tests.support.http_api import serving
+
+#: Those that the navigation leads to, and some with what a user would ask.
+ADDRESSES = [f"/ui{page.path}" for page in PAGES if page.is_in_nav]
+ADDRESSES += [
+    "/ui/search?q=invoices+cents&explain=1",
+    "/ui/search?q=%3Cscript%3Ewindow.owned%3D1%3C/script%3E",
+]
+ADDRESSES += ["/ui/note?path=MEMORY.md&from=5&lines=2", f"/ui/note?path=memory/{quote(HOSTILE_NAME)}"]
+
+#: Minutes, so that a loaded machine fails none.
+WAIT_MS = 120_000
+
+#: What is wrong for somebody who reads a page by ear, or with a keyboard.
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, width: int, dark: bool) -> None:
+    page = opened(width=width, dark=dark)
+    found: dict[str, list[str]] = {}
+    for address in ADDRESSES:
+        page.goto(address)
+        page.wait_for_load_state("load")
+        problems = [
+            f"{each['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
+            for each in Axe().run(page, options=RULES).response["violations"]
+            for node in each["nodes"]
+        ]
+        wide = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+        if wide > 0:
+            problems.append(f"{wide} pixels wider than the window")
+        if page.evaluate("window.owned"):
+            problems.append("a text was run")
+        if problems:
+            found[address] = problems
+
+    assert found == {}
+
+
+def test_hostile_notes_and_errors_are_shown_as_they_are_written(opened: Opener) -> None:
+    page = opened()
+    page.goto("/ui/note?path=MEMORY.md")
+
+    assert "<script>window.owned = 1</script>" in page.inner_text("main")
+    assert page.locator("main script, main img, main svg[onload]").count() == 0
+    assert page.evaluate("window.owned") is None
+
+
+def test_a_question_is_asked_and_its_note_opened_with_the_keyboard_alone(opened: Opener) -> None:
+    page = opened()
+    page.goto("/ui/")
+
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    tab_to(page, "nav.wide a:has-text('Search')")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/search*")
+    tab_to(page, "main input[name=q]")
+    page.keyboard.type("invoices cents")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**q=invoices*")
+    tab_to(page, "main a[href*='/ui/note']")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/note*")
+
+    assert "Invoices are whole cents." in page.inner_text("tr.asked >> nth=2")
+
+
+def tab_to(page: Page, selector: str) -> None:
+    """Press Tab until the element has the focus, as somebody without a mouse does."""
+    wanted = page.locator(selector).first.element_handle()
+    for _ in range(120):
+        if page.evaluate("wanted => document.activeElement === wanted", wanted):
+            # And it is seen that it has.
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"no number of tabs leads to {selector}")
+
+
+def test_a_number_follows_what_changes_without_a_reload(opened: Opener, world: World) -> None:
+    page = opened()
+    page.goto("/ui/")
+    figure = "[data-figure=files_behind]"
+    expect(page.locator(figure)).to_have_text("0", timeout=WAIT_MS)
+    page.evaluate("window.same = true")
+
+    world.write("memory/new.md", "An umbrella.\n")
+
+    expect(page.locator(figure)).to_have_text("1", timeout=WAIT_MS)
+    assert page.evaluate("window.same")
+    (world.notes / "memory" / "new.md").unlink()
+
+
+def test_everything_works_without_script(opened: Opener) -> None:
+    page = opened(script=False, width=390)
+    page.goto("/ui/")
+    page.locator("details.narrow summary").click()
+    page.locator("details.narrow a:has-text('Search')").click()
+    page.locator("main input[name=q]").fill("invoices cents")
+    page.keyboard.press("Enter")
+
+    page.locator("main a[href*='/ui/note']").first.click()
+
+    assert "Invoices are whole cents." in page.inner_text("main")
+
+
+def test_the_token_is_in_no_storage_no_address_and_no_cookie_of_a_script(
+    opened: Opener, world: World
+) -> None:
+    loaded = world.configure(token="secret-token")
+    with serving(loaded.settings, loaded=loaded) as url:
+        page = opened(url=url)
+        page.goto("/ui/search?q=cents")
+        page.locator("input[type=password]").fill("secret-token")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/ui/search?q=cents")
+        stored = page.evaluate("JSON.stringify([localStorage, sessionStorage, document.cookie])")
+        cookies = {each["name"]: each for each in page.context.cookies()}
+
+    assert "secret-token" not in stored + page.url + str(cookies)
+    session = cookies[SESSION_COOKIE]
+    assert (session["httpOnly"], session["sameSite"], session["path"]) == (True, "Strict", "/ui")
+    assert SESSION_COOKIE not in stored
