@@ -11,6 +11,7 @@ import pytest
 _FOREIGN = (
     "MEMLINE_",
     "OPENCLAW_",
+    "CLAUDE_",
     "XDG_",
     "OPENAI_",
     "GEMINI_",

@@ -81,6 +81,7 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     if report.action:
         advise(report.action)
     _ask(invocation, settings)
+    _mention_sessions(settings, file)
     for line in _connections(settings):
         echo(line)
     return 1 if report.failed else None
@@ -221,6 +222,18 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
         for hit in memory.search(question, max_results=2).hits:
             line = next((line for line in hit.snippet.splitlines() if line.strip()), "")
             echo(f"  {hit.citation}  {line.strip()[:100]}")
+
+
+def _mention_sessions(settings: AgentSettings, file: Path) -> None:
+    """Say that there are past sessions of Claude Code: they are private, and read only when asked for."""
+    from memline.shared.sources.transcripts.claude_code import ClaudeCodeTranscripts
+
+    if "sessions" in settings.memory.sources:
+        return
+    found = ClaudeCodeTranscripts(str(settings.claude_projects), str(settings.workspace)).discover()
+    if count := sum(1 for each in found.files if each.problem is None):
+        sessions = f"{count} past session{'s' * (count != 1)} of Claude Code"
+        echo(f"\n{sessions} in this folder can be searched, too: {file} says how.")
 
 
 def _connections(settings: AgentSettings) -> Iterator[str]:

@@ -247,6 +247,7 @@ class ResolveContext(Block):
             workspace_origin=workspace.origin,
             index_path=self.index_path(agent).value,
             state_dir=self.state_dir,
+            claude_projects=environment.claude_projects(self.env),
             memory=build(schema.MemorySearch, memory),
             providers=self.providers,
             environment_keys=environment.provider_keys(self.env),

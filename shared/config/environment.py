@@ -46,6 +46,9 @@ HUGGING_FACE = "https://huggingface.co"
 #: Where OpenClaw keeps its own files (configuration, transcripts).
 STATE_DIR = "OPENCLAW_STATE_DIR"
 
+#: Where Claude Code keeps its own files (sessions).
+CLAUDE_DIR = "CLAUDE_CONFIG_DIR"
+
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 
@@ -173,6 +176,13 @@ def codex_home(env: Environment) -> Path:
     """Return the folder of Codex's own files."""
     named = value(env, "CODEX_HOME")
     return Path(expand_user(named, env)).absolute() if named else user_home(env) / ".codex"
+
+
+def claude_projects(env: Environment) -> Path:
+    """Return the folder of Claude Code's sessions."""
+    named = value(env, CLAUDE_DIR)
+    base = Path(expand_user(named, env)).absolute() if named else user_home(env) / ".claude"
+    return base / "projects"
 
 
 def provider_keys(env: Environment) -> dict[str, str]:

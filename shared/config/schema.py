@@ -21,7 +21,7 @@ FALLBACKS = (*PROVIDERS, "none")
 PROVIDER_CHOICES = ("auto", *FALLBACKS)
 
 #: Programs whose past sessions can be read, see `shared.sources.transcripts.formats`.
-TRANSCRIPT_FORMATS = ("openclaw",)
+TRANSCRIPT_FORMATS = ("openclaw", "claude-code")
 
 #: The files of a folder of `extraPaths` that has no pattern.
 ANY_MARKDOWN = "**/*.md"
@@ -208,6 +208,9 @@ class MemorySearch(Block):
     exclude: tuple[str, ...] = key((), doc="files and folders that are left out, as in .gitignore")
     ignore_files: bool = key(True, doc="`.gitignore` and `.ignore` in the folders that are read count")
     experimental: Experimental = key(factory=Experimental)
+    transcripts: tuple[str, ...] = key(
+        TRANSCRIPT_FORMATS[:1], choices=TRANSCRIPT_FORMATS, doc="programs whose past sessions are read"
+    )
     provider: str = key("auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, doc="embedding provider")
     fallback: str = key("none", choices=FALLBACKS, advice=_COMPATIBLE, doc="when the first one fails")
     model: str = key("", doc="model of the provider; empty: its default")
@@ -485,6 +488,8 @@ class AgentSettings(Block):
     index_path: Path
     #: State directory of the original's files (session transcripts are below it).
     state_dir: Path
+    #: Folder with the folders of Claude Code's sessions.
+    claude_projects: Path = Path("/nonexistent")
     memory: MemorySearch = field(default_factory=MemorySearch)
     #: `models.providers` by the ids there (`openai`, `google` …), and keys of the environment by ours.
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)

@@ -30,6 +30,9 @@ _TEMPLATE = """\
 
     // Search by meaning: "openai", "gemini", "voyage", "local"; "auto" takes the one whose key is set.
     // provider: "auto",
+
+    // Past sessions as well, secrets hidden (docs/sessions.md): those of "openclaw", "claude-code" or both.
+    // sources: ["memory", "sessions"], experimental: {{ sessionMemory: true }}, transcripts: ["claude-code"],
   }},
 }}
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -114,6 +115,21 @@ def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell,
     assert (ran.status, "memline init" in ran.stderr) == (2, True)
     assert shell("init", "--yes").status == 0
     assert shell("init", str(tmp_path / "elsewhere"), "--yes").status == 1
+
+
+def test_past_sessions_of_claude_code_are_mentioned_and_not_read(
+    shell: Shell, tmp_path: Path, home: Path
+) -> None:
+    folder = make(tmp_path / "notes", {"a.md": "One."})
+    project = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(folder))
+    make(
+        project, {"s.jsonl": json.dumps({"type": "user", "cwd": str(folder), "message": {"content": "two"}})}
+    )
+
+    ran = shell("init", str(folder), "--yes")
+
+    assert "1 past session of Claude Code in this folder can be searched, too: " in ran.stdout
+    assert shell("search", "two", "--json").json["results"] == []
 
 
 def test_two_folders_are_kept_apart(shell: Shell, tmp_path: Path) -> None:

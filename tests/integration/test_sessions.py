@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.moving.targets import targets_of_session
 from memline.producers.runs import up
 from memline.producers.watching import debounce
 from tests.support.embedding_server import EmbeddingServer
@@ -286,3 +288,37 @@ def test_the_start_of_a_session_brings_in_the_end_of_the_last(
         append(file, said("user", "a walrus came by"))
         append(folder / "new.jsonl", opening())
         until(lambda: bool(place.rows("SELECT 1 FROM chunks WHERE text LIKE '%walrus%'")), "the end")
+
+
+def test_sessions_of_claude_code_are_found_grow_and_are_forgotten(
+    place: Place, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    (folder / "abc.jsonl").write_text(opening() + said("user", "Where do pelicans sleep?"))
+    project = tmp_path / "claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(place.workspace))
+    project.mkdir(parents=True)
+    file = project / "0b1c.jsonl"
+
+    def line(role: str, text: str) -> str:
+        message = {"role": role, "content": text}
+        return json.dumps({"type": role, "cwd": str(place.workspace), "message": message}) + "\n"
+
+    file.write_text(line("user", f"Where do walruses sleep? My key is {SECRETS[0]}"))
+    place.index()
+    assert citations(place, "walruses") == []
+
+    place.configure(transcripts=["claude-code"])
+    place.index()
+    assert citations(place, "walruses") == ["sessions/claude-code/0b1c.jsonl#L1"]
+    assert citations(place, "pelicans") == []
+    append(file, line("assistant", "On the ice."))
+    (hit,) = place.search("ice").hits
+    assert hit.snippet.endswith("\nAssistant: On the ice.") and SECRETS[0] not in hit.snippet
+
+    place.configure(transcripts=["openclaw", "claude-code"])
+    place.index()
+    assert citations(place, "pelicans") == ["sessions/abc.jsonl#L2"]
+    assert [str(each) for each in targets_of_session(place.agent, "0b1c")] == [hit.path]
+    file.unlink()
+    place.index()
+    assert citations(place, "walruses") == []

@@ -14,10 +14,10 @@ from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import openclaw
+from memline.shared.sources.transcripts import claude_code, openclaw
 from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat, TranscriptStore
 
-FORMATS = {each.name: each for each in (openclaw.FORMAT,)}
+FORMATS = {each.name: each for each in (openclaw.FORMAT, claude_code.FORMAT)}
 
 
 def transcripts_of(settings: AgentSettings) -> Transcripts | None:
@@ -25,7 +25,7 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    return Transcripts([store for format in FORMATS.values() for store in format.find(settings)])
+    return Transcripts([store for name in memory.transcripts for store in FORMATS[name].find(settings)])
 
 
 def format_of(path: str) -> TranscriptFormat:
