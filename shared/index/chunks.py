@@ -193,7 +193,7 @@ def fold_all(connection: Connection) -> None:
     if fts_missing(connection):
         meta.put(connection, meta.FTS_STALE, True)
     elif not meta.get(connection, meta.FTS_STALE):
-        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+        _rebuild(connection)
 
 
 def fts_missing(connection: Connection) -> str:
@@ -203,6 +203,23 @@ def fts_missing(connection: Connection) -> str:
     except connection.Error as error:
         return str(error)
     return "" if module else "no such module: fts5"
+
+
+def full_text_state(connection: Connection) -> object:
+    """Return a value that differs whenever the full-text index does.
+
+    Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure,
+    which only a rebuild sets back; rebuilds are counted by us.
+    """
+    kept = connection.execute(
+        "SELECT key, value FROM meta WHERE key IN (?, ?)", (meta.EPOCH, meta.FTS_REBUILDS)
+    ).fetchall()
+    return kept, connection.execute("SELECT block FROM chunks_fts_data WHERE id IN (1, 10)").fetchall()
+
+
+def _rebuild(connection: Connection) -> None:
+    connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+    meta.add(connection, meta.FTS_REBUILDS, 1)
 
 
 class FullText:
@@ -237,7 +254,7 @@ class FullText:
         """Build a stale index again, inside the caller's transaction: a writer without FTS5 marked it."""
         if self._has_module and meta.get(self._connection, meta.FTS_STALE):
             self._connection.execute(CREATE_FTS)
-            self._connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+            _rebuild(self._connection)
             meta.put(self._connection, meta.FTS_STALE, None)
 
     def _is_in_step(self) -> bool:

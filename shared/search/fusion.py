@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.dates import day_of_path, day_of_time
@@ -44,11 +45,15 @@ BOOST = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
 WHOLE_BOOST = {PATH: 1.0, NAME: 1.0, STEM: 0.5}
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(init=False)
 class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 
-    chunk_id: int
+    def __init__(self, **fields: Any) -> None:
+        """Set some of the fields; the others are read from the class, since hundreds are made a question."""
+        self.__dict__.update(fields)
+
+    chunk_id: int = 0
     #: bm25 with our idf, the lower the better; None when the keyword retriever did not find the chunk.
     bm25: float | None = None
     #: bm25 over the best bm25 of the question, 0 … 1.
@@ -118,57 +123,80 @@ def gather(
     named: Sequence[tuple[int, int]],
 ) -> dict[int, Candidate]:
     """Join the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how it is named)."""
-    candidates: dict[int, Candidate] = {}
     best = max((hit.strength for hit in keyword), default=0.0) or 1.0
+    candidates: dict[int, Candidate] = {}
     for rank, hit in enumerate(keyword, 1):
-        candidates[hit.chunk_id] = Candidate(
-            chunk_id=hit.chunk_id,
-            bm25=-hit.strength,
-            keyword=round(hit.strength / best, DECIMALS),
-            keyword_rank=rank,
-            # 1 is for what holds everything, and a score is shown with three decimals.
-            coverage=1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS),
-            exact=hit.exact,
-            is_full=hit.is_full,
-        )
+        candidate = candidates[hit.chunk_id] = Candidate(chunk_id=hit.chunk_id)
+        candidate.bm25 = -hit.strength
+        candidate.keyword = round(hit.strength / best, DECIMALS)
+        candidate.keyword_rank = rank
+        # 1 is for what holds everything, and a score is shown with three decimals.
+        candidate.coverage = 1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS)
+        candidate.exact = hit.exact
+        candidate.is_full = hit.is_full
     for rank, (chunk_id, cosine) in enumerate(vector, 1):
-        candidate = candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id))
+        if chunk_id not in candidates:
+            candidates[chunk_id] = Candidate(chunk_id=chunk_id)
+        candidate = candidates[chunk_id]
         candidate.cosine, candidate.vector_rank = round(cosine, DECIMALS), rank
     for chunk_id, tier in named:
         candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id)).named = tier
     return candidates
 
 
-def fuse(candidate: Candidate, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> None:
-    """Set the scores of all retrievers together, given which of them were asked.
+class Fusion:
+    """Scores of all retrievers together, given which of them were asked.
 
     `is_name`: the question as a whole names a file. A retriever that was not asked has no weight, so what
     holds everything scores 1 when there is no vector.
     """
-    text_weight = settings.text_weight if keyword else 0.0
-    vector_weight = settings.vector_weight if vector else 0.0
-    if text_weight + vector_weight <= 0:
-        text_weight, vector_weight = float(keyword), float(vector)
-    whole = (text_weight + vector_weight) or 1.0
-    meaning = share = vector_weight * max(0.0, candidate.cosine or 0.0)
-    if candidate.late is not None:
-        whole += (2 * LATE_WEIGHT - 1) * vector_weight
-        meaning, share = (
-            LATE_WEIGHT * (meaning + vector_weight * late) for late in (candidate.late, candidate.late_share)
-        )
-    absolute = (text_weight * candidate.coverage + meaning) / whole
-    if settings.fusion == "rrf":
-        fused = text_weight * _reciprocal(candidate.keyword_rank)
-        fused += vector_weight * _reciprocal(candidate.vector_rank)
-    else:
-        fused = text_weight * candidate.keyword + share
-    fused /= whole
-    boost = (WHOLE_BOOST if is_name else BOOST).get(candidate.named, 0.0)
-    candidate.fused = round(fused + boost * (1.0 - fused), DECIMALS)
-    absolute += boost * (1.0 - absolute)
-    if keyword and not candidate.is_full:
-        absolute = min(absolute, NEARLY)
-    candidate.absolute = round(absolute, DECIMALS)
+
+    def __init__(self, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> None:
+        text_weight = settings.text_weight if keyword else 0.0
+        vector_weight = settings.vector_weight if vector else 0.0
+        if text_weight + vector_weight <= 0:
+            text_weight, vector_weight = float(keyword), float(vector)
+        self._text_weight, self._vector_weight = text_weight, vector_weight
+        self._whole = (text_weight + vector_weight) or 1.0
+        self._is_rrf = settings.fusion == "rrf"
+        self._has_keyword = keyword
+        self._boosts = WHOLE_BOOST if is_name else BOOST
+
+    def order(self, candidates: Iterable[Candidate]) -> None:
+        """Set what orders the candidates."""
+        text_weight, vector_weight = self._text_weight, self._vector_weight
+        late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
+        for each in candidates:
+            whole = self._whole
+            if self._is_rrf:
+                fused = text_weight * _reciprocal(each.keyword_rank)
+                fused += vector_weight * _reciprocal(each.vector_rank)
+                if each.late is not None:
+                    whole = late_whole
+            else:
+                cosine = each.cosine
+                share = vector_weight * cosine if cosine and cosine > 0.0 else 0.0
+                if each.late is not None:
+                    whole = late_whole
+                    share = LATE_WEIGHT * (share + vector_weight * each.late_share)
+                fused = text_weight * each.keyword + share
+            fused /= whole
+            if each.named:
+                fused += self._boosts[each.named] * (1.0 - fused)
+            each.fused = round(fused, DECIMALS)
+
+    def appraise(self, candidates: Iterable[Candidate]) -> None:
+        """Set the same in absolute terms, which is shown."""
+        for each in candidates:
+            whole, meaning = self._whole, self._vector_weight * max(0.0, each.cosine or 0.0)
+            if each.late is not None:
+                whole += (2 * LATE_WEIGHT - 1) * self._vector_weight
+                meaning = LATE_WEIGHT * (meaning + self._vector_weight * each.late)
+            absolute = (self._text_weight * each.coverage + meaning) / whole
+            absolute += self._boosts.get(each.named, 0.0) * (1.0 - absolute)
+            if self._has_keyword and not each.is_full:
+                absolute = min(absolute, NEARLY)
+            each.absolute = round(absolute, DECIMALS)
 
 
 def is_below_min_score(candidate: Candidate, min_score: float) -> bool:
@@ -182,7 +210,8 @@ def top_k(candidates: Sequence[Candidate], k: int) -> Sequence[Candidate]:
     """Return the best `k`, and what ties with the last of them."""
     if len(candidates) <= k:
         return candidates
-    ranks = [(candidate.exact, candidate.relevance) for candidate in candidates]
+    # As `relevance`, before age and weights.
+    ranks = [(candidate.exact, candidate.fused + candidate.is_full) for candidate in candidates]
     lowest = sorted(ranks, reverse=True)[k - 1]
     return [candidate for candidate, rank in zip(candidates, ranks, strict=True) if rank >= lowest]
 

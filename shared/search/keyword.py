@@ -28,6 +28,7 @@ from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from memline.shared.search.postings import Postings
 from memline.shared.search.query import Question, Term, any_of, quoted, related
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold
@@ -41,10 +42,6 @@ MAX_TERMS = 12
 
 #: What another form, a synonym or a fallback counts next to the term itself; 1/4 and 1/2 found less.
 FORM_WEIGHT = 1 / 3
-
-#: bm25() weights of text, heading, path and grams. Headings and paths repeat in every chunk of a file:
-#: left out they lost 0.005-0.02 of recall at six, at full weight a little less.
-WEIGHTS = (1.0, 0.7, 0.7, 1.0)
 
 #: Chunks that the rarest terms find before commoner ones only score what is found: a chunk with nothing but
 #: the commonest words of a question is not among its best, and bm25() takes 1.6 µs a chunk. Abstracts lost
@@ -63,11 +60,6 @@ _MOST = 2.2
 #: FTS5 takes this for the idf of a term in half of the chunks or more.
 _LEAST_IDF = 1e-6
 
-_SCORED = "SELECT rowid, bm25(chunks_fts, ?, ?, ?, ?) FROM chunks_fts WHERE chunks_fts MATCH ?"
-# The plus sign: the words first, then the filter; the other way round each chunk is a query of its own.
-_IN_FILES = " AND +rowid IN (SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)))"
-_IN_CHUNKS = " AND +rowid IN (SELECT value FROM json_each(?))"
-_COUNT = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
 _ANY = (
     "SELECT 1 FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid WHERE chunks_fts MATCH ?"
     " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
@@ -134,17 +126,29 @@ class _Lookup(NamedTuple):
         return self.ways[0].df
 
 
-def by_keyword(connection: Connection, question: Question, files: str | None, limit: int) -> KeywordHits:
-    """Find the best chunks for the terms of `question`; `files` is a JSON array of file ids, None for all."""
-    return _KeywordSearch(connection, files).run(question.terms, limit)
+def by_keyword(
+    connection: Connection,
+    question: Question,
+    files: str | None,
+    limit: int,
+    postings: Postings | None = None,
+) -> KeywordHits:
+    """Find the best chunks for the terms of `question`; `files` is a JSON array of file ids, None for all.
+
+    `postings` keeps what is read for the next question, inside a read transaction.
+    """
+    postings = postings or Postings()
+    postings.follow(connection)
+    return _KeywordSearch(connection, files, postings).run(question.terms, limit)
 
 
 class _KeywordSearch:
     """The state of one keyword search."""
 
-    def __init__(self, connection: Connection, files: str | None) -> None:
+    def __init__(self, connection: Connection, files: str | None, postings: Postings) -> None:
         self._connection = connection
         self._files = files
+        self._postings = postings
         self._total = _rows(connection)
 
     def run(self, terms: Sequence[Term], limit: int) -> KeywordHits:
@@ -194,7 +198,7 @@ class _KeywordSearch:
         return ways, is_there
 
     def _way(self, match: str, weight: float) -> _Way | None:
-        df = self._connection.execute(_COUNT, (match,)).fetchone()[0]
+        df = self._postings.count(self._connection, match)
         if df and self._files is not None:
             # What is rare is known from all notes; whether it is there, from those that are searched.
             df = df if self._connection.execute(_ANY, (match, self._files)).fetchone() else 0
@@ -211,22 +215,24 @@ class _KeywordSearch:
         strength: dict[int, float] = {}
         held: list[dict[int, float]] = []
         rows_read = 0
+        among: list[int] | None = None
         for lookup in lookups:
-            among = None
-            if rows_read > FOUND_ENOUGH:
-                among = json_ids(_strongest(SCORED, strength, strength))
+            if among is None and rows_read > FOUND_ENOUGH:
+                # Once: what is scored only gains by it, so that the best stay the best.
+                among = sorted(_strongest(SCORED, strength, strength))
             holders: dict[int, float] = {}
             for way in reversed(lookup.ways):
-                rows = self._rows(way.match, among)
-                rows_read += len(rows)
+                scores = self._postings.scores(self._connection, way.match, files=self._files, among=among)
                 worth = way.weight * _idf(self._total, way.df) / self._fts_idf(way.df)
-                if strength:
-                    for chunk_id, bm25 in rows:
-                        strength[chunk_id] = strength.get(chunk_id, 0.0) - worth * bm25
-                else:
-                    strength = {chunk_id: -worth * bm25 for chunk_id, bm25 in rows}
+                own = {chunk_id: -worth * bm25 for chunk_id, bm25 in scores}
+                rows_read += len(own)
                 # Forms first, the term itself last: the greater weight stays.
-                holders |= dict.fromkeys([row[0] for row in rows], way.weight)
+                holders |= dict.fromkeys(own, way.weight)
+                if strength:
+                    for chunk_id, score in own.items():
+                        strength[chunk_id] = strength.get(chunk_id, 0.0) + score
+                else:
+                    strength = own
             if lookup.term.literal:
                 holders |= dict.fromkeys(holders.keys() - self._spelled(lookup.term, holders), FORM_WEIGHT)
             held.append(holders)
@@ -249,49 +255,42 @@ class _KeywordSearch:
     ) -> list[KeywordHit]:
         """Make hits of the best chunks: what they cover; `is_all`: nothing but `lookups` was asked for."""
         exact_mass = math.fsum(lookup.mass for lookup in lookups if lookup.term.is_exact) or 1.0
-        parts = [
-            # A day in words is a hint: a note that says it otherwise holds everything all the same.
-            (1 << number, holders, term.is_asked, term.is_exact, mass)
-            for number, (holders, (term, _, mass)) in enumerate(zip(held, lookups, strict=True))
-        ]
-        full = sum(bit for bit, _, is_asked, *_ in parts if is_asked)
-        masks: dict[int, int] = {}
-        covers: list[tuple[int, float, float]] = []
-        for chunk_id in strength:
-            coverage = exact = 0.0
-            mask = 0
-            for bit, holders, is_asked, is_exact, mass in parts:
-                weight = holders.get(chunk_id)
-                if weight is None:
-                    continue
-                if is_asked:
-                    coverage += weight * mass
-                if weight == 1.0:
-                    mask |= bit
-                    if is_exact:
-                        exact += mass / exact_mass
-            masks[chunk_id] = mask
-            covers.append((chunk_id, round(exact, 6), min(1.0, coverage)))
+        # Many chunks hold the same terms in the same ways.
+        ways = list(zip(*(map(holders.get, strength) for holders in held), strict=True))
+        covers = {way: self._cover_of(way, lookups, exact_mass) for way in set(ways)}
+        # A day in words is a hint: a note that says it otherwise holds everything all the same.
+        full = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
+        masks = {chunk_id: covers[way][0] for chunk_id, way in zip(strength, ways, strict=True)}
         least = _least(strength, masks)
-        return [
-            KeywordHit(
-                chunk_id,
-                exact,
-                coverage,
-                is_all and masks[chunk_id] & full == full,
+        hits = []
+        for (chunk_id, own), way in zip(strength.items(), ways, strict=True):
+            mask, exact, coverage = covers[way]
+            lifted = least.get(mask)
+            if lifted is not None:
                 # A little more than the other, and in the order of their own strength.
-                max(strength[chunk_id], least.get(masks[chunk_id], 0.0) + 1e-4 * strength[chunk_id]),
-            )
-            for chunk_id, exact, coverage in covers
-        ]
+                own = max(own, lifted + 1e-4 * own)
+            hits.append(KeywordHit(chunk_id, exact, coverage, is_all and mask & full == full, own))
+        return hits
 
-    def _rows(self, match: str, among: str | None) -> list[tuple[int, float]]:
-        statement, values = _SCORED, [*WEIGHTS, match]
-        if self._files is not None:
-            statement, values = statement + _IN_FILES, [*values, self._files]
-        if among is not None:
-            statement, values = statement + _IN_CHUNKS, [*values, among]
-        return self._connection.execute(statement, values).fetchall()
+    def _cover_of(
+        self, way: Sequence[float | None], lookups: Sequence[_Lookup], exact_mass: float
+    ) -> tuple[int, float, float]:
+        """Return the set of terms that are held themselves, and the shares of ids and of all that are held.
+
+        `way`: for each of `lookups` the weight with which it is held; None where it is not.
+        """
+        coverage = exact = 0.0
+        mask = 0
+        for number, (weight, (term, _, mass)) in enumerate(zip(way, lookups, strict=True)):
+            if weight is None:
+                continue
+            if term.is_asked:
+                coverage += weight * mass
+            if weight == 1.0:
+                mask |= 1 << number
+                if term.is_exact:
+                    exact += mass / exact_mass
+        return mask, round(exact, 6), min(1.0, coverage)
 
     def _fts_idf(self, df: int) -> float:
         """Compute what FTS5 has multiplied its bm25 with: its idf, times k1 + 1."""

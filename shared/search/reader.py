@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, ownership, signs
 from memline.shared.index.identities import IdentityRow
+from memline.shared.search.postings import Postings
+from memline.shared.search.retrievers import Links
 from memline.shared.search.snippets import Marker
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec, VectorBackend
 
@@ -43,7 +45,11 @@ class SearchIndex:
         self.long_lived = long_lived
         #: Why sqlite-vec is not used; empty while it is, or was not needed yet.
         self.vec_error = ""
-        #: For snippets; used inside a `snapshot`, so by one question at a time.
+        #: For words; like the next for one question at a time, inside a `snapshot`.
+        self.postings = Postings()
+        #: For vectors.
+        self.links = Links()
+        #: For snippets.
         self.marker = Marker()
         self._vec_enabled = vec_enabled
         self._extension_path = extension_path
@@ -63,6 +69,7 @@ class SearchIndex:
             self._connection = None
             self._vec_loaded = None
             self._matrix = None
+            self.postings, self.links = Postings(), Links()
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:

@@ -20,7 +20,7 @@ from memline.shared.errors import ProviderError
 from memline.shared.index import driver, identities, meta, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
-from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate
+from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Fusion
 from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
 from memline.shared.search.passages import WEIGHED, WINDOW, passages, weigh
 from memline.shared.search.query import Question, analyse
@@ -44,10 +44,9 @@ _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrieve
 
 _DETAILS = (
     "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns,"
-    " files.day, chunks.heading FROM chunks JOIN files ON files.id = chunks.file_id"
+    " files.day, chunks.heading, chunks.text FROM chunks JOIN files ON files.id = chunks.file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
-_TEXTS = "SELECT id, text FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
 @value
@@ -161,6 +160,10 @@ class _Search:
     keyword: KeywordHits = field(default_factory=KeywordHits)
     #: Lists the words of the question that met words of a chunk (id, text); None without token vectors.
     meetings: Callable[[int, str], list[dict[str, Any]]] | None = None
+    #: Texts of the chunks that were looked up.
+    texts: dict[int, str] = field(default_factory=dict)
+    #: Looks up the candidates behind those that `ranked` returned, in their order.
+    rest: Callable[[], list[Candidate]] = list
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
@@ -170,11 +173,14 @@ class _Search:
         file_ids = None if self.files is None else json_ids(self.files)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
         backend = None if vector is None else self._vector_backend(vector)
+        links = self.index.links
+        if vector is not None:
+            links.follow(connection, vector.identity_id)
         self.steps.end("filters")
         has_keyword = (hybrid.enabled or backend is None) and self._ask_keywords(file_ids, pool)
         self.steps.end("keyword")
         self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
-        by_vector = retrievers.by_vector(connection, backend, file_ids, pool) if backend else ()
+        by_vector = retrievers.by_vector(connection, backend, links, file_ids, pool) if backend else ()
         self.steps.end("vector")
         by_name = retrievers.by_name(connection, question, self.files, pool)
         self.steps.end("path")
@@ -183,18 +189,17 @@ class _Search:
             # The true cosine of what the vector retriever did not return, so that both halves of a score
             # count.
             unknown = [candidate.chunk_id for candidate in candidates.values() if candidate.cosine is None]
-            cosines = retrievers.cosines(connection, backend, vector.identity_id, unknown)
+            cosines = retrievers.cosines(connection, backend, links, unknown)
             for chunk_id, cosine in cosines.items():
                 candidates[chunk_id].cosine = round(cosine, DECIMALS)
             if vector.tokens and hybrid.late:
                 self._compare_tokens(candidates, vector)
-        has_vector, is_name = backend is not None, question.is_name
-        for each in candidates.values():
-            fusion.fuse(each, hybrid, keyword=has_keyword, vector=has_vector, is_name=is_name)
+        fuse = Fusion(hybrid, keyword=has_keyword, vector=backend is not None, is_name=question.is_name)
+        fuse.order(candidates.values())
         minimum = self.settings.min_score
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
-        ranked = self._rerank(kept, notes_first=notes_first)
+        ranked = self._rerank(kept, fuse, notes_first=notes_first)
         self.steps.end("fusion")
         return ranked
 
@@ -244,7 +249,8 @@ class _Search:
             hint = "memline doctor, then memline index"
         else:
             try:
-                self.keyword = by_keyword(self.connection, self.question, file_ids, pool)
+                postings = self.index.postings
+                self.keyword = by_keyword(self.connection, self.question, file_ids, pool, postings)
                 return True
             except driver.library().OperationalError as error:
                 if "fts5" not in str(error) and "chunks_fts" not in str(error):
@@ -253,37 +259,51 @@ class _Search:
         self.problems.append((f"keywords were not searched: {reason}", hint))
         return False
 
-    def _rerank(self, candidates: Sequence[Candidate], *, notes_first: bool) -> list[Candidate]:
+    def _rerank(self, candidates: Sequence[Candidate], fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
         # More than are shown: some become one passage.
         wanted = max(2 * self.settings.max_results, MMR_POOL)
+        first = candidates
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
-            candidates = fusion.top_k(candidates, wanted)
+            first = candidates = fusion.top_k(candidates, wanted)
+            if not mmr.enabled:
+                first = fusion.top_k(candidates, max(2 * self.settings.max_results, WEIGHED))
+        self._look_up(first, fuse)
+        if decay.enabled:
+            fusion.apply_decay(first, self.now, decay.half_life_days)
+        if len(first) < len(candidates):
+            known = {candidate.chunk_id for candidate in first}
+            rest = [candidate for candidate in candidates if candidate.chunk_id not in known]
+            self.rest = lambda: self._in_order(rest, fuse)
+        ranked = sorted(first, key=lambda candidate: candidate.order)
+        ranked = weigh(ranked, self.texts, notes_first=notes_first)
+        if mmr.enabled:
+            ranked = fusion.diversify(ranked, self.texts, mmr.lambda_, wanted)
+        return ranked
+
+    def _in_order(self, candidates: Sequence[Candidate], fuse: Fusion) -> list[Candidate]:
+        self._look_up(candidates, fuse)
+        return sorted(candidates, key=lambda candidate: candidate.order)
+
+    def _look_up(self, candidates: Sequence[Candidate], fuse: Fusion) -> None:
+        """Fill in what is shown of candidates, and read their texts."""
+        fuse.appraise(candidates)
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
-        for chunk_id, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
+        for chunk_id, *details, text in self.connection.execute(_DETAILS, (json_ids(by_id),)):
             each = by_id[chunk_id]
             each.path, each.source, each.start_line, each.end_line, *details = details
             each.mtime_ns, each.day, each.heading = details
-        if decay.enabled:
-            fusion.apply_decay(candidates, self.now, decay.half_life_days)
-        ranked = sorted(candidates, key=lambda candidate: candidate.order)
-        ranked = weigh(ranked, self._texts_of(ranked[:WEIGHED]), notes_first=notes_first)
-        if mmr.enabled:
-            ranked = fusion.diversify(ranked, self._texts_of(ranked[:MMR_POOL]), mmr.lambda_, wanted)
-        return ranked
-
-    def _texts_of(self, candidates: Sequence[Candidate]) -> dict[int, str]:
-        ids = json_ids(candidate.chunk_id for candidate in candidates)
-        return dict(self.connection.execute(_TEXTS, (ids,)).fetchall())
+            self.texts[chunk_id] = text
 
     def hits(self, ranked: Sequence[Candidate], *, explain: bool, max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
         wanted = self.settings.max_results
-        texts = self._texts_of(ranked[: max(2 * wanted, WINDOW)])
-        chosen = passages(ranked[: len(texts)], texts, wanted=wanted, max_tokens=max_tokens)
-        if len(chosen) < wanted and len(texts) < len(ranked):
-            chosen = passages(ranked, self._texts_of(ranked), wanted=wanted, max_tokens=max_tokens)
+        window = max(2 * wanted, WINDOW)
+        chosen = passages(ranked[:window], self.texts, wanted=wanted, max_tokens=max_tokens)
+        if len(chosen) < wanted or len(ranked) < window:
+            ranked = [*ranked, *self.rest()]
+            chosen = passages(ranked, self.texts, wanted=wanted, max_tokens=max_tokens)
         bests = [each.best for each in chosen]
         texts = {each.best.chunk_id: each.text for each in chosen}
         marks = self.index.marker.marks(self.keyword, texts)
@@ -323,9 +343,7 @@ class _Search:
             "cosine": candidate.cosine,
             "vectorRank": candidate.vector_rank,
             "late": candidate.late,
-            "met": self.meetings(candidate.chunk_id, self._texts_of([candidate])[candidate.chunk_id])
-            if self.meetings
-            else [],
+            "met": self.meetings(candidate.chunk_id, self.texts[candidate.chunk_id]) if self.meetings else [],
             "named": _TIER_WORDS[candidate.named],
             "fused": candidate.fused,
             "decay": candidate.decay,

@@ -1,11 +1,12 @@
-"""Find chunks by vectors and by file names, as SQL over chunks."""
+"""Find chunks by vectors and by file names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from memline.shared.index import driver
 from memline.shared.search.query import Question
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.folding import path_key
@@ -34,17 +35,63 @@ _VECTORS_OF_CHUNKS = (
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
+#: Links that are kept, 100 bytes each.
+MAX_LINKS = 100_000
+
 #: How sure a name in the question means a file: its path, its file name, its name without `.md`.
 PATH, NAME, STEM = 3, 2, 1
 
 
+class Links:
+    """Keeps which chunks have which vectors, until the index changes. Not safe to use from several
+    threads at once.
+    """
+
+    def __init__(self) -> None:
+        #: `data_version` of the connection, and row id of the identity.
+        self._state: tuple[int, int] | None = None
+        self._chunks: dict[int, tuple[int, ...]] = {}
+        #: 0: the chunk has no vector.
+        self._vectors: dict[int, int] = {}
+
+    def follow(self, connection: Connection, identity_id: int) -> None:
+        """Forget everything if the index has changed; first in each read transaction.
+
+        Always of the same connection: another one counts versions of its own.
+        """
+        state = driver.scalar(connection, "PRAGMA data_version"), identity_id
+        if state != self._state or len(self._vectors) + len(self._chunks) > MAX_LINKS:
+            self._chunks.clear()
+            self._vectors.clear()
+            self._state = state
+
+    def chunks_of(self, connection: Connection, vector_ids: Iterable[int]) -> list[tuple[int, int]]:
+        """Return (chunk id, vectors.id) of all chunks with one of these vectors."""
+        known = self._chunks
+        if new := [each for each in vector_ids if each not in known]:
+            found: dict[int, list[int]] = {each: [] for each in new}
+            for chunk_id, vector_id in connection.execute(_CHUNKS_OF_VECTORS, (json_ids(new),)):
+                found[vector_id].append(chunk_id)
+            known.update((vector_id, tuple(chunk_ids)) for vector_id, chunk_ids in found.items())
+        return [(chunk_id, vector_id) for vector_id in vector_ids for chunk_id in known[vector_id]]
+
+    def vectors_of(self, connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+        """Return chunk id -> vectors.id, for those of `chunk_ids` whose text has a row for its vector."""
+        known = self._vectors
+        assert self._state is not None, "follow() comes first"
+        if new := [each for each in chunk_ids if each not in known]:
+            known.update(dict.fromkeys(new, 0))
+            known.update(connection.execute(_VECTORS_OF_CHUNKS, (self._state[1], json_ids(new))))
+        return {chunk_id: known[chunk_id] for chunk_id in chunk_ids if known[chunk_id]}
+
+
 def by_vector(
-    connection: Connection, backend: VectorBackend, files: str | None, limit: int
+    connection: Connection, backend: VectorBackend, links: Links, files: str | None, limit: int
 ) -> list[tuple[int, float]]:
     """Return (chunk id, cosine) of the chunks nearest to the question, best first."""
     nearest = dict(backend.top(limit, files))
     if files is None:
-        rows = connection.execute(_CHUNKS_OF_VECTORS, (json_ids(nearest),))
+        rows: Iterable[tuple[int, int]] = links.chunks_of(connection, nearest)
     else:
         rows = connection.execute(_CHUNKS_OF_VECTORS + _IN_FILES, (json_ids(nearest), files))
     # One text may be in many files: each is a chunk of its own, with the same vector.
@@ -53,11 +100,10 @@ def by_vector(
 
 
 def cosines(
-    connection: Connection, backend: VectorBackend, identity_id: int, chunk_ids: Sequence[int]
+    connection: Connection, backend: VectorBackend, links: Links, chunk_ids: Collection[int]
 ) -> dict[int, float]:
     """Return chunk id -> cosine, for those of `chunk_ids` that have a vector."""
-    rows = connection.execute(_VECTORS_OF_CHUNKS, (identity_id, json_ids(chunk_ids)))
-    vector_of = dict(rows.fetchall())
+    vector_of = links.vectors_of(connection, chunk_ids)
     cosine_of = backend.cosines(set(vector_of.values()))
     return {chunk_id: cosine_of[row_id] for chunk_id, row_id in vector_of.items() if row_id in cosine_of}
 

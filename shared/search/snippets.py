@@ -11,7 +11,7 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from memline.shared.index import driver
@@ -73,6 +73,10 @@ class Marker:
 
         def add(chunk_id: int, start: int, word: str, key: str) -> None:
             at, end = places[chunk_id], start + len(word)
+            if isinstance(at, range):
+                # Nothing was folded.
+                marks_of[chunk_id].append(Mark(start, end, key))
+                return
             while at[end - 1] == at[end]:
                 # Not in the middle of a letter that was folded into several.
                 end += 1
@@ -128,7 +132,7 @@ def snippet(text: str, in_text: Sequence[Mark], weights: Mapping[str, float]) ->
     starts: Iterable[int] = range(len(lines))
     if len(lines) > MANY_LINES:
         starts = sorted({0, *(place for place, keys in enumerate(words) if keys)})
-    first, last = max((_run(start, lengths, words, weights) for start in starts), key=lambda run: run[0])[1]
+    first, last = _best_run(starts, lengths, ends, words, weights)
     size = sum(lengths[first:last]) - 1
     while first and size + lengths[first - 1] <= MAX_CHARS:
         first -= 1
@@ -148,30 +152,60 @@ def matched(text: str, in_text: Sequence[Mark], shown: str) -> tuple[str, ...]:
     return tuple(word for word in dict.fromkeys(words) if word in shown)
 
 
-def _run(
-    start: int, lengths: Sequence[int], words: Sequence[Sequence[str]], weights: Mapping[str, float]
-) -> tuple[tuple[float, float, int], tuple[int, int]]:
-    """Return the longest run from line `start` that fits (one line at least), with its rank.
+def _best_run(
+    starts: Iterable[int],
+    lengths: Sequence[int],
+    ends: Sequence[int],
+    words: Sequence[Sequence[str]],
+    weights: Mapping[str, float],
+) -> tuple[int, int]:
+    """Return where the best of the runs begins and ends that fit, one line at least; one from each start.
 
-    The rank is its evidence, then how near its middle the evidence is, then how early it begins.
+    The best has most evidence; of equals that which has the evidence nearest its middle, then the first.
     """
-    size = value = mass = moment = 0.0
-    seen: set[str] = set()
-    stop = start
-    while stop < len(lengths) and (stop == start or size + lengths[stop] - 1 <= MAX_CHARS):
-        if in_line := words[stop]:
+    #: (line, its words with their weights, their sum) of the lines with evidence.
+    marked = []
+    for place, keys in enumerate(words):
+        if keys:
+            pairs = [(word, weights.get(word, 0.0)) for word in keys]
             line = 0.0
-            for word in in_line:
-                weight = weights.get(word, 0.0)
-                value += weight * (AGAIN if word in seen else 1.0)
+            for _, weight in pairs:
                 line += weight
-                seen.add(word)
-            moment += line * (size + lengths[stop] / 2)
+            marked.append((place, pairs, line))
+    sums = [0.0] * (len(words) + 1)
+    for place, _, line in marked:
+        sums[place + 1] = line
+    sums = list(accumulate(sums))
+    best: tuple[float, float] | None = None
+    run = 0, 0
+    skipped = 0
+    for start in starts:
+        begin = ends[start] - lengths[start]
+        stop = max(start + 1, bisect_right(ends, begin + MAX_CHARS + 1))
+        while skipped < len(marked) and marked[skipped][0] < start:
+            skipped += 1
+        if best is not None and sums[stop] - sums[start] < best[0] - 1e-5:
+            # Not even if no word in it were seen again.
+            continue
+        value = mass = moment = 0.0
+        seen: set[str] = set()
+        for place, pairs, line in islice(marked, skipped, None):
+            if place >= stop:
+                break
+            for word, weight in pairs:
+                if word in seen:
+                    value += weight * AGAIN
+                else:
+                    value += weight
+                    seen.add(word)
+            moment += line * (ends[place] - lengths[place] - begin + lengths[place] / 2)
             mass += line
-        size += lengths[stop]
-        stop += 1
-    off_centre = abs(moment / mass / size - 0.5) if mass else 0.0
-    return (round(value, 6), -round(off_centre, 3), -start), (start, stop)
+        size = ends[stop - 1] - begin
+        off_centre = abs(moment / mass / size - 0.5) if mass else 0.0
+        rank = round(value, 6), -round(off_centre, 3)
+        if best is None or rank > best:
+            best, run = rank, (start, stop)
+    return run
 
 
 def _cut(line: str, places: Sequence[int]) -> str:

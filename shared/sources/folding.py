@@ -7,6 +7,7 @@ keyboard has none. Upper case and accents are SQLite's: `unicode61 remove_diacri
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from unicodedata import category, normalize
 
@@ -18,6 +19,10 @@ _BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
     mark + 0xFEE0: mark for mark in range(0x21, 0x7F) if not chr(mark).isalnum() and chr(mark) != "_"
 }
 
+#: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
+_HAS_BETWEEN = re.compile(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
+_HAS_LETTERS = re.compile(f"[{''.join(map(chr, _LETTERS))}]")
+
 #: Half-width marks of kana, which make one letter with the one before them.
 _KANA_MARKS = "\uff9e\uff9f"
 
@@ -26,7 +31,12 @@ def fold(text: str) -> str:
     """Return `text` as it is compared."""
     if text.isascii():
         return text
-    return normalize("NFKC", text.translate(_BETWEEN)).translate(_LETTERS)
+    made = normalize("NFKC", _plain(text))
+    return made.translate(_LETTERS) if _HAS_LETTERS.search(made) else made
+
+
+def _plain(text: str) -> str:
+    return text.translate(_BETWEEN) if _HAS_BETWEEN.search(text) else text
 
 
 def folded(text: str) -> str | None:
@@ -34,7 +44,7 @@ def folded(text: str) -> str | None:
     if text.isascii():
         return None
     made = fold(text)
-    return None if made == text.translate(_BETWEEN) else made
+    return None if made == _plain(text) else made
 
 
 def path_key(path: str) -> str:
@@ -47,8 +57,9 @@ def fold_with_places(text: str) -> tuple[str, Sequence[int]]:
 
     What becomes several letters has one place, that of its first.
     """
-    if folded(text) is None:
-        return fold(text), range(len(text) + 1)
+    made = fold(text)
+    if len(made) == len(text) and made == _plain(text):
+        return made, range(len(text) + 1)
     parts: list[str] = []
     places: list[int] = []
     start = 0

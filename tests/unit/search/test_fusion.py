@@ -8,9 +8,9 @@ from memline.shared.config.schema import Hybrid
 from memline.shared.search.fusion import (
     NEARLY,
     Candidate,
+    Fusion,
     apply_decay,
     diversify,
-    fuse,
     gather,
     is_below_min_score,
 )
@@ -26,7 +26,9 @@ def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: 
 
 def fused(candidate: Candidate, settings: Hybrid, **options: bool) -> tuple[float, float]:
     """What orders the candidate, and what is shown."""
-    fuse(candidate, settings, **{**BOTH, **options})
+    fusion = Fusion(settings, **{**BOTH, **options})
+    fusion.order([candidate])
+    fusion.appraise([candidate])
     return candidate.fused, candidate.absolute
 
 

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from memline.shared.config.schema import Hybrid, Query
+from memline.shared.index import chunks, driver
+from memline.shared.search import postings, retrievers
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.retrieve import retrieve
+from tests.unit.search.conftest import Notes
+
+WORDS = ["redis", "timeout", "kestrel", "quokka", "deploy", "rollback", "invoice", "harbour", "lantern"]
+QUESTIONS = ("redis timeout", "kestrel deploy rollback lantern", "copper copper harbour invoice quokka")
+
+
+def asked(index: SearchIndex, notes: Notes, question: str) -> tuple[Hit, ...]:
+    embed_query = notes.vector if notes.active else None
+    return retrieve(index, SearchRequest(query=question, explain=True), Query(), embed_query=embed_query).hits
+
+
+def edit(notes: Notes, chance: random.Random) -> None:
+    path = f"memory/{chance.randrange(8)}.md"
+    if chance.random() < 0.25:
+        notes.remove(path)
+    else:
+        notes.add(path, " ".join(chance.choices(WORDS, k=chance.choice((3, 30)))))
+
+
+@pytest.mark.parametrize("has_vectors", [False, True])
+def test_a_process_that_keeps_scores_answers_as_one_that_has_just_begun(
+    notes: Notes, opened: Callable[..., SearchIndex], has_vectors: bool
+) -> None:
+    chance = random.Random(1)
+    edit(notes, chance)
+    warm = opened(long_lived=True)
+
+    for _ in range(25):
+        edit(notes, chance)
+        if has_vectors:
+            notes.embed()
+        for question in QUESTIONS:
+            with closing(SearchIndex(notes.path, long_lived=True)) as cold:
+                assert asked(warm, notes, question) == asked(cold, notes, question)
+
+
+def test_a_text_that_now_stands_in_two_notes_is_found_in_both_by_its_vector(
+    notes: Notes, opened: Callable[..., SearchIndex]
+) -> None:
+    notes.add("memory/a.md", "kestrel")
+    notes.embed()
+    index = opened(long_lived=True)
+    by_meaning = Query(hybrid=Hybrid(enabled=False))
+
+    def found() -> list[str]:
+        request = SearchRequest(query="kestrel")
+        return [hit.path for hit in retrieve(index, request, by_meaning, embed_query=notes.vector).hits]
+
+    assert found() == ["memory/a.md"]
+    notes.add("memory/b.md", "kestrel")
+    assert found() == ["memory/a.md", "memory/b.md"]
+
+
+def test_a_chunk_that_got_its_vector_since_has_its_cosine(
+    notes: Notes, opened: Callable[..., SearchIndex]
+) -> None:
+    notes.add("memory/a.md", "kestrel")
+    notes.embed()
+    index = opened(long_lived=True)
+    notes.add("memory/b.md", "quokka")
+    assert asked(index, notes, "quokka")[0].vector_score == 0.0
+
+    notes.embed()
+
+    assert asked(index, notes, "quokka")[0].vector_score > 0.99
+
+
+def test_the_state_of_the_full_text_index_is_never_the_same_again(notes: Notes) -> None:
+    chance = random.Random(2)
+    seen = set()
+
+    for _ in range(60):
+        # The same words in another order: neither rows nor tokens change in number.
+        notes.add("memory/a.md", " ".join(chance.sample(WORDS, k=len(WORDS))))
+        notes.add("memory/b.md", " ".join(chance.sample(WORDS, k=len(WORDS))))
+        seen.add(repr(chunks.full_text_state(notes.writer.connection)))
+
+    assert len(seen) == 60
+
+
+def test_an_index_that_was_built_again_is_read_again(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "kestrel")
+    connection = notes.writer.connection
+    with driver.transaction(connection):
+        chunks._rebuild(connection)
+    before = chunks.full_text_state(connection)
+    kept = postings.Postings()
+    with index.snapshot() as reader:
+        kept.follow(reader)
+        assert kept.count(reader, '"quokka"') == 0
+
+    # One word for another of the same length, as a SQLite without FTS5 stores it.
+    with driver.transaction(connection):
+        connection.execute("UPDATE chunks SET text = 'quokka!'")
+        chunks._rebuild(connection)
+
+    assert chunks.full_text_state(connection) != before
+    with index.snapshot() as reader:
+        kept.follow(reader)
+        assert kept.count(reader, '"quokka"') == 1
+
+
+def test_what_is_kept_is_bounded_and_answers_stay_the_same(
+    notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        notes.add(f"memory/{number}.md", " ".join(WORDS[number % 7 :]))
+    notes.embed()
+    right = [asked(opened(long_lived=True), notes, question) for question in QUESTIONS]
+    monkeypatch.setattr(postings, "MAX_SCORES", 40)
+    monkeypatch.setattr(postings, "MAX_CHUNKS", 20)
+    monkeypatch.setattr(postings, "MAX_PHRASES", 4)
+    monkeypatch.setattr(retrievers, "MAX_LINKS", 10)
+    index = opened(long_lived=True)
+
+    for _ in range(3):
+        assert [asked(index, notes, question) for question in QUESTIONS] == right
+        assert index.postings._kept <= 40
+        assert len(index.postings._counts) <= 4
+
+
+def test_common_words_score_only_what_rare_ones_found(
+    notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memline.shared.search.keyword.FOUND_ENOUGH", 3)
+    monkeypatch.setattr("memline.shared.search.keyword.SCORED", 5)
+    for number in range(40):
+        rare = "quokka lantern" if number % 6 == 0 else ""
+        notes.add(f"memory/{number}.md", f"{rare} " + "redis timeout " * (1 + number % 3))
+    index = opened(long_lived=True)
+    question = "quokka lantern redis timeout"
+
+    with closing(SearchIndex(notes.path)) as cold:
+        first = asked(cold, notes, question)
+
+    # The first time SQLite scores the few, later all are known.
+    for _ in range(postings.OFTEN + 1):
+        assert asked(index, notes, question) == first
+    assert len(first) == 6
