@@ -9,10 +9,10 @@ agent, `needs_queue=True` from a server without Redis. A data function runs in a
 pool.
 
 A part that follows the state is `<section data-fragment="rows" data-topics="queues">{% block rows %}…{%
-endblock %}</section>`: when the server says that a topic (live.py: `Snapshot.topics`) changed, the script
-asks for this block alone and puts it there. A single number is `{{ ui.figure("wanted", figures) }}`
-(live.py: `Snapshot.figures`). Macros are in `ui.html`, filters in rendering.py. Never mark a text as safe:
-all output is escaped, and its control characters are made visible.
+endblock %}</section>`: when the server says that a topic (snapshot.py: `Snapshot.topics`) changed, the
+script asks for this block alone and puts it there. A single number is `{{ ui.figure("wanted", figures) }}`
+(snapshot.py: `Snapshot.figures`). Macros are in `ui.html`, filters in rendering.py. Never mark a text as
+safe: all output is escaped, and its control characters are made visible.
 
 To add an action: an `Action` record in `ACTIONS` of the module, and in the template `{{ ui.action(...) }}`
 around its fields, which brings the double-submit token and the equal command, and is absent where the

@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from memline.producers.reports.fleet_state import agent_state, eta_s, spending
+from memline.producers.reports.fleet_state import agent_state, spending
 from memline.producers.runs.supervisor import commands
-from memline.producers.web.rendering import age, money, number
-from memline.producers.web.series import Point, Series
+from memline.producers.web.series import Series
+from memline.producers.web.snapshot import AgentFigures, Snapshot
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import MemlineError, QueueError
@@ -29,10 +29,6 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
-from memline.shared.values import value
-
-if TYPE_CHECKING:
-    from memline.shared.queue.depth import Fleet
 
 #: Seconds between two reads while a browser watches, and between two points of the charts.
 READ_EVERY_S = 1.0
@@ -41,121 +37,16 @@ SAMPLE_EVERY_S = 15.0
 #: Reading takes at most this part of the time, so that a large home costs a watcher no more than a small one.
 READ_SHARE = 1 / 50
 
-#: The same for looking at the files of a workspace: 0.1 s for 5,000 files.
+#: The same for looking at the files of all workspaces (0.1 s for 5,000 files), and seconds between two looks.
 SCAN_SHARE = 1 / 200
+SCAN_EVERY_S = 2.0
 
-#: Seconds after which rows are read again though no file changed: rates fall with time alone.
-STALE_S = 15.0
+#: Seconds after which an agent's rows are read again though its index is the same: while it works (rates fall
+#: with time alone, and what is known of its provider changes in another file), and while it rests.
+STALE_S, RESTING_S = 15.0, 600.0
 
 #: Browsers that may watch at a time.
 MAX_WATCHERS = 64
-
-
-@value
-class AgentFigures:
-    """What is read of one agent."""
-
-    agent: str
-    #: As `fleet_state.agent_state` has it; None without an index, or when it cannot be read.
-    state: dict[str, Any] | None
-    #: Files that are newer than the index, or wait for a job.
-    files_behind: int
-    #: Why the index cannot be read; empty when it can.
-    error: str = ""
-
-    def count(self, name: str) -> int:
-        return self.state["vectors"][name] if self.state else 0
-
-    @property
-    def pending(self) -> int:
-        return self.count("wanted") + self.count("leased")
-
-    @property
-    def rate(self) -> float:
-        return self.state["vectorsPerSecond"] if self.state else 0.0
-
-
-@value
-class Snapshot:
-    """The state at one moment; for `only`, an agent's id, of this agent alone, when it is empty of all."""
-
-    #: Seconds since the epoch.
-    at: float
-    agents: Mapping[str, AgentFigures]
-    #: Queues and workers; None without Redis, or when it cannot be reached.
-    fleet: Fleet | None
-    #: Why Redis cannot be reached; empty when it can.
-    fleet_error: str
-    #: Roles that the configuration needs.
-    expected: tuple[str, ...]
-    spending: dict[str, Any]
-    #: Answers 429 of all accounts in the last day.
-    limited: int
-    has_queue: bool
-
-    def of(self, only: str) -> list[AgentFigures]:
-        return [each for each in self.agents.values() if only in ("", each.agent)]
-
-    def point(self, only: str, limited: int) -> Point:
-        """Return the point of the charts for this moment; `limited`: 429s since the last one."""
-        agents = self.of(only)
-        return Point(
-            backlog=sum(each.pending for each in agents),
-            rate=sum(each.rate for each in agents),
-            oldest_s=0.0 if only or not self.fleet else max(queue.oldest_s for queue in self.fleet.queues),
-            limited=limited,
-        )
-
-    def figures(self, only: str) -> dict[str, str]:
-        """Return the numbers that pages show live, as they are shown."""
-        agents = self.of(only)
-        counts = {name: sum(each.count(name) for each in agents) for name in ("wanted", "leased", "failed")}
-        rate = sum(each.rate for each in agents)
-        eta = eta_s(counts, rate)
-        figures = {
-            "files_behind": number(sum(each.files_behind for each in agents)),
-            "wanted": number(counts["wanted"] + counts["leased"]),
-            "rate": number(rate),
-            "eta": "–" if eta is None else age(eta),
-            "pace": _pace(sum(each.pending for each in agents), rate, eta),
-            "failed": number(counts["failed"]),
-        }
-        if only:
-            return figures
-        figures["spent"] = money(self.spending["today"]["cost"])
-        if self.has_queue:
-            figures |= self._fleet_figures()
-        return figures
-
-    def _fleet_figures(self) -> dict[str, str]:
-        if self.fleet is None:
-            return dict.fromkeys(("oldest", "dead", "workers"), "–") | {
-                "workers_expected": str(len(self.expected))
-            }
-        serving = {queue for worker in self.fleet.workers for queue in worker.queues}
-        return {
-            "oldest": age(max(queue.oldest_s for queue in self.fleet.queues)),
-            "dead": number(sum(queue.dead for queue in self.fleet.queues)),
-            "workers": str(len(serving & set(self.expected))),
-            "workers_expected": str(len(self.expected)),
-        }
-
-    def topics(self, only: str) -> dict[str, object]:
-        """Return what each topic of the pages depends on: a page asks again for what changed."""
-        agents = self.of(only)
-        states = [each.state for each in agents]
-        topics: dict[str, object] = {
-            "agents": [(each.agent, each.error, each.files_behind, each.state) for each in agents],
-            "jobs": [state["jobs"] for state in states if state],
-        }
-        if not only:
-            topics["providers"] = [state["providers"] for state in states if state]
-            topics["spending"] = self.spending
-            topics["queues"] = self.fleet.queues if self.fleet else self.fleet_error
-            # Without the times, which change with every heartbeat.
-            workers = self.fleet.workers if self.fleet else ()
-            topics["workers"] = [(each.id, each.threads_of, round(each.busy_s)) for each in workers]
-        return topics
 
 
 class LiveFigures:
@@ -174,8 +65,10 @@ class LiveFigures:
         self._cost_s = 0.0
         #: Agent -> what its files were on disk, when it was read (monotonic), and what it said.
         self._states: dict[str, tuple[object, float, dict[str, Any] | None]] = {}
-        #: Agent -> when its workspace may be looked at again (monotonic), and the files behind.
-        self._scans: dict[str, tuple[float, int]] = {}
+        #: Agent -> when its workspace was looked at (monotonic), the seconds that took, and the files behind.
+        self._scans: dict[str, tuple[float, float, int]] = {}
+        #: Seconds that looking at all workspaces takes.
+        self._scan_s = 0.0
         self.series = {name: Series() for name in ("", *with_series)}
         #: `limited` of the last sample.
         self._limited: int | None = None
@@ -296,36 +189,28 @@ class LiveFigures:
 
     def _state(self, settings: AgentSettings) -> dict[str, Any] | None:
         now = time.monotonic()
-        mark = [
-            _mark(f"{path}{end}")
-            for path in (settings.index_path, settings.account_path)
-            for end in ("", "-wal")
-        ]
-        known = self._states.get(settings.agent)
-        if known is not None and known[0] == mark and now - known[1] < STALE_S:
-            return known[2]
+        mark = [_mark(f"{settings.index_path}{end}") for end in ("", "-wal")]
+        known_mark, read_at, state = self._states.get(settings.agent, (None, 0.0, None))
+        counts = state["vectors"] if state else {}
+        is_at_work = state and (
+            state["jobs"] or state["vectorsPerSecond"] or counts["wanted"] or counts["leased"]
+        )
+        if known_mark == mark and now - read_at < (STALE_S if is_at_work else RESTING_S):
+            return state
         state = agent_state(settings, self._settings.prices)
         self._states[settings.agent] = (mark, now, state)
         return state
 
     def _files_behind(self, settings: AgentSettings) -> int:
-        due, count = self._scans.get(settings.agent, (0.0, 0))
+        looked_at, cost_s, count = self._scans.get(settings.agent, (-1e9, 0.0, 0))
         began = time.monotonic()
-        if began >= due and settings.memory.enabled:
+        if settings.memory.enabled and began - looked_at >= max(SCAN_EVERY_S, self._scan_s / SCAN_SHARE):
             began_s = time.thread_time()
             count = plan_of(settings).changes.count
-            cost_s = time.thread_time() - began_s
-            self._scans[settings.agent] = (began + max(2.0, cost_s / SCAN_SHARE), count)
+            took_s = time.thread_time() - began_s
+            self._scan_s += took_s - cost_s
+            self._scans[settings.agent] = (began, took_s, count)
         return count
-
-
-def _pace(pending: int, rate: float, eta: float | None) -> str:
-    """Say how fast vectors come, and when all that are wanted are there."""
-    if not pending:
-        return "all are there"
-    return (
-        f"{number(rate)} a second, ready in {age(eta)}" if eta is not None else "none came in the last minute"
-    )
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:

@@ -10,8 +10,12 @@ from memline.producers.reports.estimate import estimate
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.rendering import age, number
 from memline.producers.web.series import Chart, Point, draw
+from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest
 from memline.shared.values import value
+
+#: Agents of the table: those that are behind come first.
+MOST_AGENTS = 20
 
 #: The order of findings: what does not work comes first.
 _LEVELS = ("problem", "warning", "ok")
@@ -35,7 +39,8 @@ def _overview(view: View) -> Data:
     findings = found.of(names, with_installation=view.is_owner) if found else []
     return {
         "figures": snapshot.figures(only),
-        "agents": snapshot.of(only),
+        "agents": sorted(snapshot.of(only), key=_busy_first)[:MOST_AGENTS],
+        "agents_left": max(0, len(names) - MOST_AGENTS),
         "has_queue": view.is_owner and snapshot.has_queue,
         "fleet_error": snapshot.fleet_error if view.is_owner else "",
         "findings": sorted((each for each in findings if each.level != "ok"), key=_rank),
@@ -44,6 +49,10 @@ def _overview(view: View) -> Data:
         "charts": _charts(view, only, snapshot.at),
         "worst": _worst(findings),
     }
+
+
+def _busy_first(agent: AgentFigures) -> tuple[bool, int, str]:
+    return not agent.error, -agent.files_behind - agent.pending - agent.count("failed"), agent.agent
 
 
 def _rank(finding: Finding) -> int:

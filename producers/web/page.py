@@ -86,7 +86,7 @@ class View:
     def agents(self) -> tuple[AgentSettings, ...]:
         """The agents that the token opens."""
         names = (self.access.only,) if self.access.only else self.site.tools.agents
-        return tuple(self.site.tools.memory(name).settings for name in names)
+        return tuple(self.site.settings.agents[name] for name in names)
 
     def agent(self, name: str = "") -> AgentSettings:
         """Return the agent of this name, or the token's own. Raises AccessDenied and UnknownAgent."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memline.producers.reports import breakers
-from memline.producers.web.live import AgentFigures
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.series import Chart, draw
+from memline.producers.web.snapshot import AgentFigures
 from memline.shared.config.schema import FALLBACKS
 from memline.shared.errors import BadRequest
 from memline.shared.queue.depth import QueueDepth, rates

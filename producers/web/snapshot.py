@@ -1,0 +1,144 @@
+"""The state of all agents and of the fleet at one moment, as the pages show it: numbers, topics, a point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from memline.producers.reports.fleet_state import eta_s
+from memline.producers.web.rendering import age, money, number
+from memline.producers.web.series import Point
+from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from memline.shared.queue.depth import Fleet
+
+
+@value
+class AgentFigures:
+    """What is read of one agent."""
+
+    agent: str
+    #: As `fleet_state.agent_state` has it; None without an index, or when it cannot be read.
+    state: dict[str, Any] | None
+    #: Files that are newer than the index, or wait for a job.
+    files_behind: int
+    #: Why the index cannot be read; empty when it can.
+    error: str = ""
+
+    def count(self, name: str) -> int:
+        return self.state["vectors"][name] if self.state else 0
+
+    @property
+    def pending(self) -> int:
+        return self.count("wanted") + self.count("leased")
+
+    @property
+    def rate(self) -> float:
+        return self.state["vectorsPerSecond"] if self.state else 0.0
+
+
+@value
+class Snapshot:
+    """The state at one moment; for `only`, an agent's id, of this agent alone, when it is empty of all."""
+
+    #: Seconds since the epoch.
+    at: float
+    agents: Mapping[str, AgentFigures]
+    #: Queues and workers; None without Redis, or when it cannot be reached.
+    fleet: Fleet | None
+    #: Why Redis cannot be reached; empty when it can.
+    fleet_error: str
+    #: Roles that the configuration needs.
+    expected: tuple[str, ...]
+    spending: dict[str, Any]
+    #: Answers 429 of all accounts in the last day.
+    limited: int
+    has_queue: bool
+
+    @property
+    def oldest_s(self) -> float:
+        """Age of the oldest message that waits on any queue, in seconds."""
+        return max((queue.oldest_s for queue in self.fleet.queues), default=0.0) if self.fleet else 0.0
+
+    def of(self, only: str) -> list[AgentFigures]:
+        return [each for each in self.agents.values() if only in ("", each.agent)]
+
+    def point(self, only: str, limited: int) -> Point:
+        """Return the point of the charts for this moment; `limited`: 429s since the last one."""
+        agents = self.of(only)
+        return Point(
+            backlog=sum(each.pending for each in agents),
+            rate=sum(each.rate for each in agents),
+            oldest_s=0.0 if only else self.oldest_s,
+            limited=0 if only else limited,
+        )
+
+    def figures(self, only: str) -> dict[str, str]:
+        """Return the numbers that pages show live, as they are shown."""
+        agents = self.of(only)
+        counts = {name: sum(each.count(name) for each in agents) for name in ("wanted", "leased", "failed")}
+        rate = sum(each.rate for each in agents)
+        eta = eta_s(counts, rate)
+        figures = {
+            "files_behind": number(sum(each.files_behind for each in agents)),
+            "wanted": number(counts["wanted"] + counts["leased"]),
+            "rate": number(rate),
+            "eta": "–" if eta is None else age(eta),
+            "pace": _pace(sum(each.pending for each in agents), rate, eta),
+            "failed": number(counts["failed"]),
+        }
+        if only:
+            return figures
+        figures["spent"] = money(self.spending["today"]["cost"])
+        if self.has_queue:
+            figures |= self._fleet_figures()
+        return figures
+
+    def _fleet_figures(self) -> dict[str, str]:
+        if self.fleet is None:
+            return dict.fromkeys(("oldest", "dead", "workers"), "–") | {
+                "workers_expected": str(len(self.expected))
+            }
+        # Where a fleet has several index hosts, most roles are expected on each.
+        expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
+        alive = [
+            queue
+            for queue in expected
+            if any(
+                queue.role in worker.queues and (queue.is_shared or worker.index_host == queue.host)
+                for worker in self.fleet.workers
+            )
+        ]
+        return {
+            "oldest": age(self.oldest_s),
+            "dead": number(sum(queue.dead for queue in self.fleet.queues)),
+            "workers": str(len(alive)),
+            "workers_expected": str(len(expected)),
+        }
+
+    def topics(self, only: str) -> dict[str, object]:
+        """Return what each topic of the pages depends on: a page asks again for what changed."""
+        agents = self.of(only)
+        states = [each.state for each in agents]
+        topics: dict[str, object] = {
+            "agents": [(each.agent, each.error, each.files_behind, each.state) for each in agents],
+            "jobs": [state["jobs"] for state in states if state],
+        }
+        if not only:
+            topics["providers"] = [state["providers"] for state in states if state]
+            topics["spending"] = self.spending
+            topics["queues"] = self.fleet.queues if self.fleet else self.fleet_error
+            # Without the times, which change with every heartbeat.
+            workers = self.fleet.workers if self.fleet else ()
+            topics["workers"] = [(each.id, each.threads_of, round(each.busy_s)) for each in workers]
+        return topics
+
+
+def _pace(pending: int, rate: float, eta: float | None) -> str:
+    """Say how fast vectors come, and when all that are wanted are there."""
+    if not pending:
+        return "all are there"
+    return (
+        f"{number(rate)} a second, ready in {age(eta)}" if eta is not None else "none came in the last minute"
+    )

@@ -1,0 +1,98 @@
+"""What the pages follow: read once for all who watch, again when something changed, kept for the charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import anyio
+import pytest
+
+from memline.producers.web import live
+from memline.producers.web.live import LiveFigures
+from memline.shared.index.accounts import AccountFile
+from memline.shared.scheduling import call_times
+from memline.shared.store import IndexWriter
+from tests.integration.web.conftest import configure
+from tests.support.index_rows import MODEL_A, file_row
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The agents whose rows were read, in this order."""
+    read: list[str] = []
+    original = live.agent_state
+
+    def counted(settings: object, prices: object) -> object:
+        read.append(settings.agent)  # type: ignore[attr-defined]
+        return original(settings, prices)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(live, "agent_state", counted)
+    yield read
+
+
+def figures_of(place: Place) -> LiveFigures:
+    settings = configure(place).settings
+    return LiveFigures(settings, list(settings.agents.values()), with_series=["work"])
+
+
+def test_rows_are_read_again_only_when_the_index_changed(notes: Place, reads: list[str]) -> None:
+    figures = figures_of(notes)
+    figures.read(0)
+    assert sorted(reads) == ["main", "work"]
+
+    figures.read(0)
+    assert len(reads) == 2
+    with closing(IndexWriter.of(notes.settings.agents["work"])) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("memory/a.md", "one text"))
+    snapshot = figures.read(0)
+
+    assert reads[2:] == ["work"]
+    assert (snapshot.figures("work")["wanted"], snapshot.figures("main")["wanted"]) == ("2", "0")
+    assert snapshot.figures("")["wanted"] == "2"
+
+
+def test_a_state_that_was_just_read_is_given_to_all(notes: Place, reads: list[str]) -> None:
+    figures = figures_of(notes)
+
+    assert figures.read(60) is figures.read(60)
+    assert len(reads) == 2
+
+
+def test_an_index_that_cannot_be_read_is_said_and_harms_no_other(notes: Place) -> None:
+    settings = configure(notes).settings
+    settings.agents["work"].index_path.write_bytes(b"not an index" * 500)
+
+    snapshot = figures_of(notes).read(0)
+
+    assert snapshot.agents["work"].error and not snapshot.agents["main"].error
+    assert snapshot.topics("main") != snapshot.topics("work")
+
+
+def test_the_charts_get_points_while_no_browser_watches(
+    notes: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = figures_of(notes)
+    monkeypatch.setattr(live, "SAMPLE_EVERY_S", 0.01)
+    settings = notes.settings
+
+    async def sample() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(figures.run)
+            while figures.latest is None:
+                await anyio.sleep(0.01)
+            with closing(AccountFile(settings.account_path)) as file:
+                call_times.record(file, "openai:1", [("rate_limit", 9), ("ok", 9)], figures.latest.at)
+            while not any(figures.series[""].day.values(figures.latest.at, "limited")):
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+    with anyio.from_thread.start_blocking_portal() as portal:
+        portal.call(sample)
+
+    assert figures.latest is not None
+    now = figures.latest.at
+    assert figures.series[""].hour.values(now, "backlog")[-1] is not None
+    assert not any(figures.series["work"].hour.values(now, "limited"))
