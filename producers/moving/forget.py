@@ -43,7 +43,7 @@ _MIN_NEEDLE = 12
 _BLOCK = 1 << 20
 
 #: Files of the home that hold no text of notes and may be large.
-_MODELS = (".gguf", ".onnx")
+_MODELS = (".gguf", ".onnx", ".onnx_data")
 
 
 @value

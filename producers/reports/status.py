@@ -229,6 +229,8 @@ def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | N
     from memline.shared.embedders.local.files import configured_engine
 
     engine = configured_engine(settings.memory.local)
+    if engine is None:
+        return None
     missing = None if engine.is_installed else engine.not_installed()
     return {
         "name": engine.name,

@@ -120,7 +120,6 @@ ONNX = Engine(
 ENGINES = (ONNX, LLAMA)
 
 
-def engine_of(path: str | Path) -> Engine:
-    """Return the engine of a model by its file or its name on the hub: a folder is of ONNX."""
-    is_onnx = str(path).partition("@")[0].lower().endswith(ONNX.suffix) or Path(path).is_dir()
-    return ONNX if is_onnx else LLAMA
+def engine_of(path: Path) -> Engine:
+    """Return the engine of a model by its file; a folder is of ONNX, a file without a suffix GGUF."""
+    return ONNX if path.suffix.lower() == ONNX.suffix or path.is_dir() else LLAMA

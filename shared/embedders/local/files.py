@@ -72,7 +72,7 @@ class HubFile:
     @property
     def companions(self) -> list[HubFile]:
         """The files that are downloaded with it: those that tell how an ONNX model is used."""
-        if engine_of(self.name) is not ONNX:
+        if engine_of(self.path) is not ONNX:
             return []
         owner, repo, revision, *inside = self.path.parts
         root, file = Path(owner, repo, revision), "/".join(inside)
@@ -119,10 +119,14 @@ def configured(local: Local) -> str:
     return local.model_path.strip() or PROVIDERS[LOCAL].default_model
 
 
-def configured_engine(local: Local) -> Engine:
-    """Return the engine that the configured model needs."""
+def configured_engine(local: Local) -> Engine | None:
+    """Return the engine that the configured model needs; None for a name that is not one of a model."""
     name = configured(local)
-    return engine_of(name if name.startswith(HUB_PREFIX) else Path(name).expanduser())
+    try:
+        return engine_of(parse(name).path if name.startswith(HUB_PREFIX) else Path(name).expanduser())
+    except ProviderStop:
+        # `model_file` says so.
+        return None
 
 
 def missing(settings: AgentSettings) -> HubFile | None:
@@ -150,9 +154,10 @@ def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total:
     folder = cache_folder(settings.memory.local, settings.home)
     _failures.pop(file.name, None)
     try:
-        if not engine_of(file.name).is_installed:
+        engine = engine_of(file.path)
+        if not engine.is_installed:
             # Before hundreds of megabytes that would not be of use.
-            raise engine_of(file.name).not_installed()
+            raise engine.not_installed()
         for each in (*file.companions, file):
             if (folder / each.path).is_file():
                 continue

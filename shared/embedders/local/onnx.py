@@ -74,7 +74,7 @@ class OnnxModel(LoadedModel):
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
         encoded = self._tokenizer.encode(text, add_special_tokens=add_special)
         spans = zip(encoded.offsets, encoded.special_tokens_mask, strict=True)
-        return encoded.ids, [-1 if is_special else begin for (begin, _), is_special in spans]
+        return encoded.ids, [-1 if special else _first_letter(text, *span) for span, special in spans]
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         count = len(tokens)
@@ -89,6 +89,13 @@ class OnnxModel(LoadedModel):
         if rows.shape[0] != count:
             raise ProviderBrokenAnswer(f"the local model gave {rows.shape[0]} vectors for {count} tokens")
         return rows, of_text[0][0].astype(np.float32) if of_text else pooled(rows, self._pooling)
+
+
+def _first_letter(text: str, begin: int, end: int) -> int:
+    """Return where the word of a token begins: some tokenizers count the space before it in."""
+    while begin < end and text[begin].isspace():
+        begin += 1
+    return begin
 
 
 def _number_type(path: Path, put: Any) -> type[np.integer[Any]]:

@@ -73,6 +73,24 @@ def test_a_word_that_the_model_does_not_know_has_its_place(onnx_folder: Path) ->
     embedder.close()
 
 
+def test_a_token_that_begins_with_a_space_has_the_place_of_its_word(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tiny(tmp_path)
+    # As those of multilingual models: the space is a part of the token.
+    words = {"<unk>": 0, "▁red": 1, "▁green": 2}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    embedder = embedder_of(tmp_path)
+
+    (vector,) = embedder.embed_documents(["red green red"])
+
+    assert isinstance(vector, LateVector)
+    assert token_vectors.unpack(vector.tokens)[0].tolist() == [0, 4, 10]
+    embedder.close()
+
+
 def test_a_text_that_the_tokenizer_would_cut_is_embedded_to_its_end(onnx_folder: Path) -> None:
     tokenizer = json.loads((onnx_folder / "tokenizer.json").read_text())
     embedder = embedder_of(onnx_folder)
