@@ -298,7 +298,7 @@ def _check(path: Path, suffix: str) -> None:
     elif suffix == ONNX.suffix:
         onnx_files.check_graph(path)
     elif suffix == ".json":
-        onnx_files.read_settings(path)
+        onnx_files.check_json(path)
 
 
 def _sha256(path: Path) -> str:

@@ -16,7 +16,13 @@ import numpy as np
 
 from memline.shared.embedders.local.engines import ONNX
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, LoadedModel, pooled
-from memline.shared.embedders.local.onnx_files import TOKENIZER, max_tokens, pooling_of, root_of
+from memline.shared.embedders.local.onnx_files import (
+    TOKENIZER,
+    has_layers_behind,
+    max_tokens,
+    pooling_of,
+    root_of,
+)
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
 if TYPE_CHECKING:
@@ -66,6 +72,11 @@ class OnnxModel(LoadedModel):
         if not of_tokens:
             raise ProviderStop(f"the model {path} gives no vectors of tokens", hint=_TAKE_ANOTHER)
         self._outputs = [of_tokens, *([_OF_TEXT] if ranks.get(_OF_TEXT) == 2 else ())]
+        if has_layers_behind(path) and _OF_TEXT not in self._outputs:
+            what = (
+                f"the model {path} lacks its last layers: modules.json names some that are not in the graph"
+            )
+            raise ProviderStop(what, hint=_TAKE_ANOTHER)
         try:
             self.dims = len(self.run(self.tokenize("a", add_special=True)[0])[1])
         except ProviderBrokenAnswer as error:

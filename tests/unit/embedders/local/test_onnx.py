@@ -140,6 +140,17 @@ def test_a_vector_that_the_graph_makes_itself_is_taken(tmp_path: Path) -> None:
     assert direction(tmp_path, "red red red") == 2
 
 
+def test_a_graph_without_the_last_layers_of_its_model_is_a_stop(tmp_path: Path) -> None:
+    modules = [{"idx": 0, "type": "sentence_transformers.models.Dense"}]
+    for name, of_text in (("without", False), ("with", True)):
+        tiny(tmp_path / name, of_text=of_text)
+        (tmp_path / name / "modules.json").write_text(json.dumps(modules))
+
+    with pytest.raises(ProviderStop, match="lacks its last layers"):
+        embedder_of(tmp_path / "without").embed_documents(["red"])
+    assert direction(tmp_path / "with", "red red red") == 2
+
+
 @pytest.mark.parametrize("inputs", [("input_ids",), ("input_ids", "token_type_ids", "position_ids")])
 def test_a_graph_gets_the_inputs_that_it_asks_for(tmp_path: Path, inputs: tuple[str, ...]) -> None:
     tiny(tmp_path, inputs=inputs)
