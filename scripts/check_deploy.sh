@@ -25,6 +25,8 @@ sed 's|^ExecStart=.*|ExecStart=/bin/true|' deploy/systemd/fleet/memline@.service
 try systemd-analyze verify "$units/memline@store.service" "$units/memline.target" \
     "$units/memline.service" "$units/memline-serve.service"
 try systemd-analyze security --no-pager --offline=yes --threshold=40 "$units/memline@store.service"
+try promtool check config deploy/prometheus/prometheus.yml
+try promtool test rules deploy/prometheus/alerts_test.yml
 try hadolint deploy/Dockerfile
 # The secrets are not in the repository.
 cp -r deploy/kubernetes "$units"

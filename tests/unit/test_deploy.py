@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 
 from memline.producers.cli import COMMANDS
 from memline.producers.cli.fleet import filled
+from memline.producers.reports.metrics import METRICS
 from memline.producers.runs.supervisor import PROCESSES
 from memline.shared.config import environment
 
@@ -94,3 +96,62 @@ def test_a_container_is_healthy_while_its_loop_goes_round() -> None:
     # Of both images that can be built, the last user is none with rights.
     for image in re.findall(r"^FROM run AS (\w+)\n(.*?)(?=^FROM|\Z)", lines, re.MULTILINE | re.DOTALL):
         assert re.findall(r"^USER (.*)", image[1], re.MULTILINE)[-1] == "1000:1000", image[0]
+
+
+def alerts() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def dashboard() -> list[dict[str, Any]]:
+    panels: list[dict[str, Any]] = json.loads((DEPLOY / "grafana" / "memline.json").read_text("utf-8"))[
+        "panels"
+    ]
+    return panels
+
+
+def test_every_alert_has_a_severity_and_a_test_that_fires_it() -> None:
+    tests = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yml").read_text("utf-8"))["tests"]
+    tried = [each for test in tests for each in test["alert_rule_test"]]
+    named = {rule["alert"] for rule in alerts()}
+
+    assert {each["alertname"] for each in tried if each.get("exp_alerts")} == named
+    # In a fleet that works none of them fires.
+    assert {each["alertname"] for each in tests[0]["alert_rule_test"] if "exp_alerts" not in each} == named
+    for rule in alerts():
+        assert rule["labels"]["severity"] in ("critical", "warning"), rule["alert"]
+        assert rule["annotations"]["summary"], rule["alert"]
+
+
+def test_alerts_and_dashboard_cover_money_ceilings_breakers_and_jobs() -> None:
+    read = {
+        "alerts": " ".join(rule["expr"] for rule in alerts()),
+        "dashboard": " ".join(target["expr"] for panel in dashboard() for target in panel["targets"]),
+    }
+
+    for kind, text in read.items():
+        used = set(re.findall(r"memline_(\w+)", text))
+        assert used <= METRICS.keys(), kind
+        assert used >= {
+            "spent_dollars",
+            "spent_tokens",
+            "spending_limit",
+            "ceiling_reached",
+            "provider_breaker",
+            "jobs",
+        }, kind
+        assert used >= {"job_oldest_seconds", "job_texts_left", "job_files_left"}, kind
+
+
+def test_panels_of_the_dashboard_lie_beside_each_other_and_are_explained() -> None:
+    readme = (DEPLOY / "grafana" / "README.md").read_text("utf-8")
+    taken: set[tuple[int, int]] = set()
+
+    for panel in dashboard():
+        at = panel["gridPos"]
+        cells = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert not cells & taken and at["x"] + at["w"] <= 24, panel["title"]
+        taken |= cells
+        assert f"| {panel['title']} |" in readme
+    assert len({panel["id"] for panel in dashboard()}) == len(dashboard())
