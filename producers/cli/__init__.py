@@ -34,7 +34,7 @@ COMMANDS = {
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
     "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
     "context": ("memline.producers.cli.read:context", "Print what an agent reads when a session starts."),
-    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, and MCP at /mcp."),
+    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
     "reindex": ("memline.producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
     "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
     "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),

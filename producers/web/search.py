@@ -12,7 +12,7 @@ from memline.producers.memory import sees_private
 from memline.producers.web.note import note_url
 from memline.producers.web.page import Data, Page, View, command_line
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import BadRequest
+from memline.shared.errors import BadRequest, ConfigError
 from memline.shared.search.agent_view import chat_of
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import SearchRequest
@@ -60,7 +60,9 @@ def _search(view: View) -> Data:
     settings = view.agent(chosen)
     request = _request(view, settings, query, filters)
     began = time.perf_counter()
-    denied = None if view.is_owner else denied_answer(settings, chat_of(""))
+    # The owner may ask in every chat; a memory that is switched off answers no one.
+    may_ask = view.is_owner and settings.memory.enabled
+    denied = None if may_ask else denied_answer(settings, chat_of(""))
     answer = denied or view.site.tools.memory(settings.agent).ask(request).to_json()
     return data | {
         "answer": answer,
@@ -88,10 +90,9 @@ def _request(view: View, settings: AgentSettings, query: str, filters: Mapping[s
     )
     try:
         day_bounds(request, time.time())
-    except Exception as error:
-        raise BadRequest(
-            str(error).removeprefix("--"), hint="a date such as 2026-02-10, or an age: 30d"
-        ) from error
+    except ConfigError as error:
+        hint = "a date such as 2026-02-10, or an age: 30d"
+        raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
     return request
 
 

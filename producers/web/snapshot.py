@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports.fleet_state import eta_s
 from memline.producers.web.rendering import age, money, number
-from memline.producers.web.series import Point
+from memline.producers.web.series import HOUR, Point
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class Snapshot:
         topics: dict[str, object] = {
             "agents": [(each.agent, each.error, each.files_behind, each.state) for each in agents],
             "jobs": [state["jobs"] for state in states if state],
+            # For the charts, and for what depends on the time alone.
+            "points": int(self.at // HOUR[0]),
         }
         if not only:
             topics["providers"] = [state["providers"] for state in states if state]

@@ -230,3 +230,25 @@ def test_a_past_conversation_is_read_masked_and_without_line_numbers(
     page = browser.get("/note", agent="main", path="sessions/one.jsonl", **{"from": 2, "to": 2})
 
     assert "ferry key" in page.text and secret not in page.text and 'id="L' not in page.text
+
+
+def test_a_page_that_fails_says_so_and_nothing_of_the_inside(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("of the inside")
+
+    monkeypatch.setattr("memline.producers.web.snapshot.Snapshot.figures", fail)
+    answer = browser.get("/")
+
+    assert answer.status_code == 500 and "unexpectedly (ZeroDivisionError)" in text_of(answer)
+    assert "inside" not in answer.text
+    assert [each.getMessage() for each in caplog.records].count("request.failed") == 1
+
+
+def test_a_memory_that_is_switched_off_says_so(opened: Opener, notes: Place) -> None:
+    agents = {"list": [{"id": "main", "workspace": str(notes.workspace), "memorySearch": {"enabled": False}}]}
+
+    page = opened(blocks={"agents": agents}).shows("/search", q="cents", agent="main")
+
+    assert "memory search is disabled" in page and "0 hits" in page
