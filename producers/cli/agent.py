@@ -9,6 +9,7 @@ import click
 
 from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
 from memline.shared.errors import ConfigError
+from memline.shared.words import counted
 
 
 @command("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb", cls=click.Group)
@@ -74,7 +75,8 @@ def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_j
         say = once_a_minute()
         saved = moving.leave(settings, chosen, to=host, folder=folder, on_wait=say)
         lines = [
-            f"{name} is on its way to {host}: {saved.files} files, {saved.vectors} vectors in {saved.path}",
+            f"{name} is on its way to {host}: {counted(saved.files, 'file')},"
+            f" {counted(saved.vectors, 'vector')} in {saved.path}",
             f"Copy {saved.path} and the notes, {chosen.workspace}, to {host}, configure the agent there with"
             " the same provider, and run there:",
             f"    {again}",
@@ -91,9 +93,8 @@ def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_j
     arrived = moving.arrive(settings, chosen, folder)
     words = f"{name} is served by {host}" + ("." if arrived else " already.")
     if arrived:
-        words += (
-            f" {arrived.files} files, {arrived.vectors} vectors. Take it out of the old host's configuration."
-        )
+        words += f" {counted(arrived.files, 'file')}, {counted(arrived.vectors, 'vector')}."
+        words += " Take it out of the old host's configuration."
     counts = arrived.to_json() if arrived else {"agentId": name}
     print_result({**counts, "indexHost": host, "movingTo": ""}, as_json, [words])
     if not as_json:

@@ -14,6 +14,7 @@ from memline.producers.cli.options import (
     print_result,
     printable,
 )
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -155,8 +156,8 @@ def cancel(invocation: Invocation, name: str, as_json: bool) -> int:
     lines = [f"{token} is not cancelled: {why}."]
     if is_asked:
         lines = [
-            f"{token} will be cancelled: {job.batch.stored} vectors are kept, and what the provider has"
-            f" finished; the others of its {job.texts_left} texts are sent in requests."
+            f"{token} will be cancelled: {counted(job.batch.stored, 'vector', 'are')} kept, and what the"
+            f" provider has finished; the others of its {job.texts_left} texts are sent in requests."
         ]
         lines += [] if url else ["A running `memline up` does it; else: memline index"]
     print_result({"agentId": job.settings.agent, "id": token, "cancelAsked": is_asked}, as_json, lines)

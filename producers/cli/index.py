@@ -21,6 +21,9 @@ from memline.producers.cli.options import (
     print_json,
     printable,
 )
+from memline.shared.config.agents import USUAL
+from memline.shared.config.workspaces import ONLY
+from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from memline.producers.runs.index_run import IndexReport, RunProgress
@@ -73,8 +76,11 @@ def index(
     if as_json:
         print_json([report.to_json() for report in reports])
     else:
-        for report in reports:
+        for settings, report in zip(invocation.enabled_agents(), reports, strict=True):
             _print(report)
+            if settings.workspace_origin in (ONLY, USUAL):
+                # Neither the user nor the current folder said so.
+                echo(f"  of {settings.workspace} ({settings.workspace_origin})")
     return 1 if any(report.failed for report in reports) else None
 
 
@@ -220,7 +226,8 @@ def _print(report: IndexReport) -> None:
             f"{vectors['embedded']} embedded, {vectors['cached']} cached, {vectors['pending']} pending,"
             f" {vectors['failed']} failed ({report.provider} {report.model})"
         )
-    echo(f"  {report.chunks} chunks · {embedding} · {report.seconds:.1f} s")
+    took = f"{report.seconds:.1f} s" if report.seconds < 90 else span(report.seconds)
+    echo(f"  {counted(report.chunks, 'chunk')} · {embedding} · {took}")
     # Paths (or text hashes) by why they failed: one provider error is one line, not a thousand.
     grouped: dict[str, dict[str, None]] = {}
     for failure in report.failures:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from memline.producers.cli.options import Invocation, advise, command, echo
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
@@ -194,7 +195,7 @@ def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes:
         saves = f"about {offer.cost:.4f} {offer.currency} and the time" if offer.cost else "the time"
         echo(
             f"OpenClaw has indexed {offer.files} of these notes as they are. Its vectors save {saves},"
-            f" for {offer.tokens} tokens; its files stay untouched."
+            f" for {counted(offer.tokens, 'token')}; its files stay untouched."
         )
         if not yes and not click.confirm("Take them over (memline import openclaw)?", default=True):
             return

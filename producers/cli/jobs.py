@@ -15,6 +15,7 @@ from memline.producers.cli.options import (
     print_result,
     printable,
 )
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -185,10 +186,12 @@ def change_job(invocation: Invocation, name: str, verb: str, as_json: bool) -> i
     if not done["changed"]:
         words = f"was left alone, it is {done['state']}"
     elif verb == "cancel":
-        words += f": {done['vectors']} texts will not be embedded, {done['files']} files will not be read"
+        texts, files = counted(done["vectors"], "text"), counted(done["files"], "file")
+        words += f": {texts} will not be embedded, {files} will not be read"
     lines = [f"{done['agentId']}: job {done['id']} {words}."]
     if done.get("batches"):
-        lines.append(f"  {done['batches']} batches are being cancelled at the provider (memline batch ls).")
+        batches = counted(done["batches"], "batch", "are")
+        lines.append(f"  {batches} being cancelled at the provider (memline batch ls).")
     print_result(done, as_json, lines)
     return None if done["changed"] else 1
 

@@ -18,6 +18,7 @@ from memline.producers.cli.options import (
     print_result,
 )
 from memline.shared.errors import ConfigError
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.producers.moving.export import Moved
@@ -36,7 +37,8 @@ def backup(invocation: Invocation, folder: Path, as_json: bool) -> None:
 
     saved = back_up(invocation.agents(), folder)
     lines = (
-        f"Backed up {each.agent}: {each.files} files, {each.chunks} chunks, {each.vectors} vectors"
+        f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
+        f" {counted(each.vectors, 'vector')}"
         f" ({each.bytes / 1e6:.1f} MB) in {each.path}"
         for each in saved
     )
@@ -56,12 +58,16 @@ def restore(invocation: Invocation, path: Path, yes: bool, as_json: bool) -> int
 
     found = backups.backups_at(path, invocation.agents(), invocation.agent())
     for each in found:
-        counts = f"{each.files} files, {each.chunks} chunks, {each.vectors} vectors"
+        counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
+        counts += f" {counted(each.vectors, 'vector')}"
         echo(f"{each.agent}: {counts} from {each.path}", err=True)
     if not confirm("Put this in the place of the present index?", is_answered=yes):
         return 1
     restored = [backups.restore(each, invocation.agent(each.agent)) for each in found]
-    lines = (f"Restored {each.agent}: {each.files} files, {each.vectors} vectors." for each in restored)
+    lines = (
+        f"Restored {each.agent}: {counted(each.files, 'file')}, {counted(each.vectors, 'vector')}."
+        for each in restored
+    )
     print_result([each.to_json() for each in restored], as_json, lines)
     if not as_json:
         advise("memline index")
@@ -94,7 +100,10 @@ def export_command(invocation: Invocation, path: Path, what: str, as_json: bool)
 
     say = once_a_minute()
     moved = export(
-        invocation.agent(), path, what=what, on_progress=lambda done: say(f"{done} vectors written")
+        invocation.agent(),
+        path,
+        what=what,
+        on_progress=lambda done: say(f"{counted(done, 'vector')} written"),
     )
     print_result(moved.to_json(), as_json, _export_lines(moved))
 
@@ -125,7 +134,7 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
             invocation.enabled_agents(),
             state_dir.expanduser().absolute() if state_dir else None,
             prices=invocation.settings.prices,
-            on_progress=lambda done: say(f"{done} files"),
+            on_progress=lambda done: say(counted(done, "file")),
         )
         print_result(
             [each.to_json() for each in taken],
@@ -138,7 +147,9 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
         if state_dir is not None:
             raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
         file = Path(source).expanduser()
-        moved = take_in(invocation.agent(), file, on_progress=lambda done: say(f"{done} vectors read"))
+        moved = take_in(
+            invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")
+        )
         print_result(moved.to_json(), as_json, _import_lines(moved))
     if not as_json:
         advise("memline index")
@@ -151,24 +162,26 @@ def openclaw_lines(taken: Taken) -> Iterator[str]:
         yield f"  nothing was taken over: {taken.reason}"
         return
     yield (
-        f"  {taken.files} notes taken over ({taken.known_files} were), {taken.chunks} chunks,"
-        f" {taken.vectors} vectors, {taken.cached} more for its cache"
+        f"  {counted(taken.files, 'note')} taken over ({taken.known_files} were),"
+        f" {counted(taken.chunks, 'chunk')}, {counted(taken.vectors, 'vector')},"
+        f" {taken.cached} more for its cache"
     )
     if taken.sessions_taken:
-        yield f"  {taken.sessions_taken} transcripts came too"
+        yield f"  {counted(taken.sessions_taken, 'transcript')} came too"
     if taken.cost:
-        yield f"  saved: about {taken.cost:.4f} {taken.currency} for {taken.tokens} tokens, and the time"
+        tokens = counted(taken.tokens, "token")
+        yield f"  saved: about {taken.cost:.4f} {taken.currency} for {tokens}, and the time"
     yield from _named("changed since, left to index", taken.changed)
     yield from _named("contradicts the note, left to index", taken.odd_files)
     if taken.odd_vectors:
-        yield f"  {taken.odd_vectors} vectors were not usable and were left out"
+        yield f"  {counted(taken.odd_vectors, 'vector', 'were')} not usable and were left out"
     if taken.sessions:
-        yield f"  {taken.sessions} transcripts are left to index, which embeds them anew"
+        yield f"  {counted(taken.sessions, 'transcript', 'are')} left to index, which embeds them anew"
 
 
 def _export_lines(moved: Moved) -> Iterator[str]:
     yield (
-        f"Exported {moved.agent}: {moved.notes} notes, {moved.vectors} vectors"
+        f"Exported {moved.agent}: {counted(moved.notes, 'note')}, {counted(moved.vectors, 'vector')}"
         f" ({moved.bytes / 1e6:.1f} MB) in {moved.path}"
     )
     yield from _named("left out", moved.left_out)
@@ -176,8 +189,8 @@ def _export_lines(moved: Moved) -> Iterator[str]:
 
 def _import_lines(moved: Moved) -> Iterator[str]:
     yield (
-        f"Imported into {moved.agent}: {moved.notes} notes ({moved.known_notes} were there),"
-        f" {moved.vectors} vectors ({moved.known_vectors} were there)"
+        f"Imported into {moved.agent}: {counted(moved.notes, 'note')} ({moved.known_notes} were there),"
+        f" {counted(moved.vectors, 'vector')} ({moved.known_vectors} were there)"
     )
     yield from _named("kept, yours differs", moved.kept)
     yield from _named("left out", moved.left_out)

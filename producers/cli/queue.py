@@ -453,7 +453,7 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
 
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", about {span(backlog['etaSeconds'])} left"
-    files = f"{backlog['files']} files to read, " if backlog["files"] else ""
+    files = f"{counted(backlog['files'], 'file')} to read, " if backlog["files"] else ""
     counts = f"{backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed"
     paused = f", {backlog['paused']} paused" if backlog["paused"] else ""
     yield f"Backlog: {files}{counts}{paused}{eta}"

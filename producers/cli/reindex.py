@@ -9,6 +9,7 @@ import click
 
 from memline.producers.cli.jobs import change_job, complete_job, list_jobs, show_job
 from memline.producers.cli.options import Invocation, command, echo, print_result
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.producers.reports.estimate import Estimate
@@ -89,22 +90,24 @@ def reindex(
 
 def _plan_lines(plan: Estimate) -> Iterator[str]:
     yield (
-        f"{plan.agent}: {plan.files} files to read, {plan.chunks} chunks; {plan.texts} texts to embed"
-        f" ({plan.cached} more are cached), about {plan.tokens} tokens"
+        f"{plan.agent}: {counted(plan.files, 'file')} to read, {counted(plan.chunks, 'chunk')};"
+        f" {counted(plan.texts, 'text')} to embed ({plan.cached} more are cached),"
+        f" about {counted(plan.tokens, 'token')}"
     )
     if plan.in_flight:
-        yield f"  {plan.in_flight} texts are at the provider already"
+        yield f"  {counted(plan.in_flight, 'text', 'are')} at the provider already"
     for line in plan.words():
         yield f"  {line}"
 
 
 def _cancelled_lines(done: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"{done['agentId']}: {done['vectors']} texts will not be embedded, and {done['files']} files will not"
-        " be read. memline reindex resumes them."
+        f"{done['agentId']}: {counted(done['vectors'], 'text')} will not be embedded, and"
+        f" {counted(done['files'], 'file')} will not be read. memline reindex resumes them."
     )
     if done["batches"]:
-        yield f"  {done['batches']} batches are being cancelled at the provider (memline batch ls)."
+        batches = counted(done["batches"], "batch", "are")
+        yield f"  {batches} being cancelled at the provider (memline batch ls)."
 
 
 def _progress_lines(state: dict[str, Any]) -> Iterator[str]:
@@ -118,8 +121,12 @@ def _progress_words(state: dict[str, Any]) -> str:
     if vectors is None:
         return "there is no index yet."
     pending = vectors["wanted"] + vectors["leased"]
-    words = f"{state['filesBehind']} files are still to be read, " if state["filesBehind"] else ""
-    words += f"{vectors['ready']} of {sum(vectors.values()) - vectors['backfill']} vectors are ready"
+    words = (
+        f"{counted(state['filesBehind'], 'file', 'are')} still to be read, " if state["filesBehind"] else ""
+    )
+    words += (
+        f"{vectors['ready']} of {counted(sum(vectors.values()) - vectors['backfill'], 'vector', 'are')} ready"
+    )
     if pending:
         words += f", {pending} are pending ({vectors['backfill']} of them wait behind live edits)"
     if state["paused"]:

@@ -31,6 +31,7 @@ from memline.shared.logs import Log
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.worker_registry import is_served
 from memline.shared.scheduling import leases
+from memline.shared.words import counted
 
 #: Seconds between two looks at what is in flight.
 LOOK_EVERY_S = 0.2
@@ -185,9 +186,9 @@ def _clear(agent: AgentSettings) -> None:
 def _in_flight(connection: Any, now: float) -> str:
     """Say what keeps an index from being copied as a whole; empty when nothing does."""
     if count := len(leases.tokens(connection)):
-        return f"{count} requests are in flight"
+        return f"{counted(count, 'request', 'are')} in flight"
     if count := sum(bool(batch.owner) and batch.owner_until > now for batch in open_batches(connection)):
-        return f"{count} batches are being worked on"
+        return f"{counted(count, 'batch', 'are')} being worked on"
     return ""
 
 

@@ -13,7 +13,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.scheduling import fallback, health
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.store import IndexWriter
-from memline.shared.words import span
+from memline.shared.words import counted, span
 
 #: What to type when a breaker is open and the provider did not say what to do.
 RESUME = "memline queue resume"
@@ -75,7 +75,7 @@ def words(entry: dict[str, Any], now: float) -> str:
 def size_words(entry: dict[str, Any]) -> str:
     """Say how many texts a request holds when the provider taught it; empty when it did not."""
     is_learned = entry["mode"] == health.REQUESTS and entry["maxRows"]
-    return f"at most {entry['maxRows']} texts in one ({RESUME} forgets it)" if is_learned else ""
+    return f"at most {counted(entry['maxRows'], 'text')} in one ({RESUME} forgets it)" if is_learned else ""
 
 
 def pause(

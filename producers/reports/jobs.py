@@ -20,6 +20,7 @@ from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
 from memline.shared.scheduling import health
 from memline.shared.values import value
+from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -101,11 +102,11 @@ class JobReport:
         more = ""
         if self.texts_expected and self.texts_expected > texts:
             more = f" of about {self.texts_expected} in all"
-        line = f"{self.files_done} of {self.files} files read, " if self.files else ""
+        line = f"{self.files_done} of {counted(self.files, 'file')} read, " if self.files else ""
         line += f"{self.texts_done} of {texts} texts embedded{more}"
         line += f", {self.texts_failed} failed" if self.texts_failed else ""
         if self.state == jobs.RUNNING and self.eta_s is not None:
-            line += f", {self.texts_per_second:.0f} a second, about {self.eta_s:.0f} s left"
+            line += f", {self.texts_per_second:.0f} a second, about {span(self.eta_s)} left"
         return line + (f", {self.reason}" if self.reason else "")
 
     def to_json(self) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
         return matches[0]
     if matches:
         names = ", ".join(each.job.token for each in matches[:5])
-        raise JobUnknown(f"{name!r} is the beginning of {len(matches)} jobs: {names}", hint=_LIST)
+        raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), 'job')}: {names}", hint=_LIST)
     near = get_close_matches(name, known, n=1)
     raise JobUnknown(f"there is no job {name!r}" + (f"; did you mean {near[0]}?" if near else ""), hint=_LIST)
 

@@ -20,6 +20,7 @@ from memline.shared.scheduling.health import Health
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sync.model import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -261,7 +262,8 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
     elif not warning and status["modelDiffers"]:
         warning, action = status["modelDiffers"], "memline index"
     elif not warning and any(behind.values()):
-        warning = f"{behind['files']} files and {behind['vectors']} vectors are not in the index yet"
+        missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
+        warning = f"{missing} are not in the index yet"
         action = "memline index, or leave memline up running"
     same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
     return {

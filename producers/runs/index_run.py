@@ -32,6 +32,7 @@ from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.store import IndexWriter
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -468,31 +469,34 @@ class IndexRun:
         choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
         if self._is_stalled:
             return (
-                f"nothing moved for {self._stalled_s / 60:.0f} min; {pending} vectors wait",
+                f"nothing moved for {self._stalled_s / 60:.0f} min; {counted(pending, 'vector', 'wait')}",
                 "memline doctor",
             )
         if rows.paused_job is not None and (rows.paused_files or rows.backlog.paused):
-            words = (
-                f"{rows.paused_files} files and {rows.backlog.paused} vectors wait for a job that is paused"
-            )
+            files, texts = counted(rows.paused_files, "file"), counted(rows.backlog.paused, "vector")
+            words = f"{files} and {texts} wait for a job that is paused"
             return words, f"memline jobs resume {rows.paused_job.token}"
         if target is None:
             if self._plan.index.open_batches:
                 return "batches are open at a provider that is switched off now", "memline batch ls"
             return ("", "") if choice.requested in ("auto", "none") else (choice.reason, choice.action)
         if pending and not self._is_embedding:
-            return f"{pending} vectors wait: {choice.reason}", choice.action
+            return f"{counted(pending, 'vector', 'wait')}: {choice.reason}", choice.action
         if pending and rows.moving_to:
-            words = f"the agent is about to move to the index host {rows.moving_to}; {pending} vectors wait"
+            words = f"the agent is about to move to the index host {rows.moving_to};"
+            words += f" {counted(pending, 'vector', 'wait')}"
             return words, "memline agent ls"
         if pending and (state.manual or rows.is_paused):
-            return f"paused manually; {pending} vectors wait", "memline queue resume"
+            return f"paused manually; {counted(pending, 'vector', 'wait')}", "memline queue resume"
         if pending and rows.ceiling is not None:
-            return f"{rows.ceiling.reason}; {pending} vectors wait", rows.ceiling.action
+            return f"{rows.ceiling.reason}; {counted(pending, 'vector', 'wait')}", rows.ceiling.action
         if pending and state.paused:
-            return f"{state.reason}; {pending} vectors wait", state.action
+            return f"{state.reason}; {counted(pending, 'vector', 'wait')}", state.action
         if rows.backlog.cancelled:
-            return f"{rows.backlog.cancelled} vectors were cancelled with their job", "memline index"
+            return (
+                f"{counted(rows.backlog.cancelled, 'vector', 'were')} cancelled with their job",
+                "memline index",
+            )
         if (batch := rows.batches.blocked) is not None:
             return f"batch {batch.token[:8]} cannot be collected: {batch.error}", batch.action
         if rows.batches.texts and pending:
@@ -511,7 +515,7 @@ def _quiet_words(quiet_s: float, progress: RunProgress) -> str:
     """Say that nothing has moved for so long, and whether requests have shrunk."""
     words = f"nothing has moved for {quiet_s / 60:.0f} min"
     rows = progress.request_rows
-    return f"{words}; requests took too long and have {rows} texts at most now" if rows else words
+    return f"{words}; requests took too long and have {counted(rows, 'text')} at most now" if rows else words
 
 
 def _batch_words(rows: _Rows) -> str:
@@ -522,4 +526,4 @@ def _batch_words(rows: _Rows) -> str:
     count = f"{len(batches.at_provider)} batch" + "es" * (len(batches.at_provider) > 1)
     line = f" ({done} done there)" if done else ""
     queued = f"; {batches.queued} queued" if batches.queued else ""
-    return f"{batches.texts} texts wait in {count} at {provider}{line}: {jobs}{queued}"
+    return f"{counted(batches.texts, 'text', 'wait')} in {count} at {provider}{line}: {jobs}{queued}"

@@ -13,6 +13,7 @@ from memline.producers.web.series import Chart, Point, draw
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest
 from memline.shared.values import value
+from memline.shared.words import counted
 
 #: Agents of the table: those that are behind come first.
 MOST_AGENTS = 20
@@ -124,7 +125,7 @@ def _reindex(view: View) -> Done:
     settings = view.agent(view.form["agent"])
     force = view.form.get("force") == "1"
     asked = reindex.start(settings, view.queue_url, force=force, by=view.access.client)
-    words = f"Job {asked['id']} of {settings.agent} reads {asked['files']} files."
+    words = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
     if asked["warning"]:
         words += f" {asked['warning']} (try: memline fleet)"
     # `reindex.start` writes the audit line.

@@ -23,7 +23,7 @@ from memline.shared.errors import ConfigError, NoWorkspace
 MAIN = "main"
 
 #: Origin of the original's usual workspace.
-_USUAL = "default"
+USUAL = "default"
 
 
 class AgentList(Block):
@@ -159,7 +159,7 @@ class ResolveContext(Block):
             )
         if named is not None and (is_chosen or self._follows_named(agent)):
             return named if is_chosen else self._beside(named, agent)
-        if configured is not None and (configured.origin != _USUAL or self.is_openclaw):
+        if configured is not None and (configured.origin != USUAL or self.is_openclaw):
             return configured
         found = workspaces.find_above(Path.cwd(), self.env) or configured or self._only_indexed()
         if found is None:
@@ -185,7 +185,7 @@ class ResolveContext(Block):
             if self.agents.is_newest and agent != self.agents.default:
                 return common._replace(value=common.value / agent)
             return self._beside(common, agent)
-        return self._beside(Setting(usual, _USUAL), agent) if usual.is_dir() else None
+        return self._beside(Setting(usual, USUAL), agent) if usual.is_dir() else None
 
     def _follows_named(self, agent: str) -> bool:
         """Tell whether the agent's workspace is beside the one that is named for the default agent."""

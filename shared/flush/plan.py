@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings, Sessions
 from memline.shared.flush.state import ASKED, SessionState
 from memline.shared.flush.transcript import SessionSize
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.words import counted
 
 #: Seconds since its last growth after which a session counts as over: it will not be compacted any more.
 #: Else the first start beside a year of transcripts would flush all of them.
@@ -129,7 +130,7 @@ def reason_to_flush(
     if session.outcome and session.cycle == size.cycle and not is_retry_due(session, now):
         return ""
     if threshold and size.tokens >= threshold:
-        return f"{size.tokens} tokens of {threshold}"
+        return f"{counted(size.tokens, 'token')} of {threshold}"
     if force_bytes and size.bytes_since_compaction >= force_bytes:
         return f"{size.bytes_since_compaction} bytes since the last compaction"
     return ""

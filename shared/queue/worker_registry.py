@@ -20,6 +20,7 @@ import msgspec
 from memline.shared.errors import BadRequest
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -143,7 +144,7 @@ def drain(url: str, name: str) -> WorkerInfo:
         found = found or [each for each in alive if name in (f"{each.host}:{each.pid}", str(each.pid))]
         if len(found) != 1:
             known = ", ".join(f"{each.host}:{each.pid}" for each in alive) or "none"
-            count = f"{len(found)} workers are called" if found else "there is no worker"
+            count = f"{counted(len(found), 'worker', 'are')} called" if found else "there is no worker"
             raise BadRequest(f"{count} {name[:80]!r}", hint=f"memline queue; alive: {known}")
         client.set(drain_key(client, found[0].id), 1, ex=DRAIN_TTL_S)
     return found[0]

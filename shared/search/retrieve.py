@@ -29,6 +29,7 @@ from memline.shared.search.results import Answer, Hit, SearchRequest
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -368,8 +369,8 @@ class _Search:
         if self.files == []:
             return "no file is within the filters (source, path, since, until)"
         if self.weak:
-            weak = f"{self.weak} hits by meaning are weaker than minScore {self.settings.min_score:g}"
-            return f"no term of the question was found, and {weak}"
+            weak = f"only {counted(self.weak, 'hit')} by meaning, weaker than minScore"
+            return f"no term of the question was found, and {weak} {self.settings.min_score:g}"
         if not self.question.terms and self.mode == "keyword":
             return "the question has no word to look for"
         return "nothing in the notes matches"

@@ -24,6 +24,7 @@ from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.search.staleness import DiskState
 from memline.shared.sync.model import model_state
+from memline.shared.words import counted
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.
 MAX_ANSWERS = 256
@@ -122,9 +123,9 @@ class MemorySearch:
         if not warning and choice.identity is None and choice.requested not in ("auto", "none"):
             warning, action = choice.reason, choice.action
         elif not warning and refusal is not None and pending:
-            warning, action = f"{refusal.reason}; {pending} vectors wait", refusal.action
+            warning, action = f"{refusal.reason}; {counted(pending, 'vector', 'wait')}", refusal.action
         elif not warning and state.paused and pending:
-            warning, action = f"{state.reason}; {pending} vectors wait", state.action
+            warning, action = f"{state.reason}; {counted(pending, 'vector', 'wait')}", state.action
         elif not warning and model.reason:
             warning, action = model.reason, "memline index"
         base = Answer(

@@ -151,6 +151,19 @@ def test_a_moved_folder_takes_its_index_along_when_asked(shell: Shell, tmp_path:
     assert shell("--workspace", str(moved), "index", "--adopt", str(one)).status == 1
 
 
+def test_an_index_names_the_workspace_that_was_not_given(shell: Shell, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "MEMORY.md").write_text("Alpha.\n")
+
+    given = shell("--workspace", str(notes), "index", cwd=tmp_path / "empty")
+    inside = shell("index", cwd=notes)
+    found = shell("index", cwd=tmp_path / "empty")
+
+    assert f"of {notes}" not in given.stdout + inside.stdout
+    assert f"  of {notes} (the only workspace with an index)\n" in found.stdout
+
+
 def test_a_mistyped_agent_makes_no_second_index(shell: Shell, tmp_path: Path, indexes: Path) -> None:
     folder = made(tmp_path / "one", "Alpha.\n")
     shell("--workspace", str(folder), "index")

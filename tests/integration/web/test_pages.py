@@ -149,7 +149,7 @@ def test_the_configuration_has_origins_and_no_secret(opened: Opener) -> None:
 def test_a_plan_of_a_reindex_changes_nothing(browser: Browser, notes: Place) -> None:
     page = browser.shows("/reindex", agent="main", plan="1", force="1")
 
-    assert "1 files to read, 1 chunks" in page
+    assert "1 file to read, 1 chunk" in page
     assert "memline --agent main index --force" in page
 
 

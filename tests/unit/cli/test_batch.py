@@ -131,7 +131,7 @@ def test_cancelling_is_put_on_record_and_says_what_becomes_of_the_texts(place: P
     with closing(IndexWriter.of(place.agent)) as writer:
         (found,) = batches.open_batches(writer.connection)
     assert status == 0
-    assert "1 vectors are kept" in text
+    assert "1 vector is kept" in text
     assert "are sent in requests" in text
     assert "memline index" in text
     assert found.cancel_requested_at

@@ -75,7 +75,7 @@ def test_a_job_is_paused_resumed_and_cancelled(
     assert output(place, capsys, "jobs", "resume", job) == f"main: job {job} goes on.\n"
     cancelled = output(place, capsys, "reindex", "--cancel", job)
     assert cancelled == (
-        f"main: job {job} is cancelled: 1 texts will not be embedded, 1 files will not be read.\n"
+        f"main: job {job} is cancelled: 1 text will not be embedded, 1 file will not be read.\n"
     )
     assert output(place, capsys, "jobs", "ls", "--open") == "No open jobs.\n"
 

@@ -69,7 +69,7 @@ def test_a_plan_says_files_texts_and_cost_and_writes_nothing(
 ) -> None:
     assert run(place.arguments("reindex", "--plan")) == 0
 
-    assert capsys.readouterr().out.startswith("main: 1 files to read, 1 chunks; 0 texts to embed")
+    assert capsys.readouterr().out.startswith("main: 1 file to read, 1 chunk; 0 texts to embed")
     assert not place.index_path.exists()
 
 
@@ -84,7 +84,7 @@ def test_cancelling_says_what_was_given_up_and_how_to_resume_it(
     assert capsys.readouterr().out == (
         "main: 9 texts will not be embedded, and 40 files will not be read."
         " memline reindex resumes them.\n"
-        "  1 batches are being cancelled at the provider (memline batch ls).\n"
+        "  1 batch is being cancelled at the provider (memline batch ls).\n"
     )
 
 

@@ -84,7 +84,7 @@ def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place
     place.index()
     after = digest(place.agent, collect(place.agent))
 
-    assert before["warning"] == "1 files and 0 vectors are not in the index yet"
+    assert before["warning"] == "1 file and 0 vectors are not in the index yet"
     assert before["action"].startswith("memline index")
     assert (after["warning"], after["mode"], after["stale"]) == ("", "keyword", False)
 
