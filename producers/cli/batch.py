@@ -34,10 +34,12 @@ _STATES = {
         "memline batch ls --open --json",
         "memline batch show 5f3a",
         "memline batch cancel 5f3a",
+        "memline batch collect 5f3a",
+        "memline batch errors 5f3a",
     )
 )
 def batch() -> None:
-    """List, show and cancel jobs of a provider's Batch API.
+    """List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
 
     They are made when remote.batch.enabled is true and the backlog is worth one.
     """
@@ -162,6 +164,37 @@ def cancel(invocation: Invocation, name: str, as_json: bool) -> int:
         lines += [] if url else ["A running `memline up` does it; else: memline index"]
     print_result({"agentId": job.settings.agent, "id": token, "cancelAsked": is_asked}, as_json, lines)
     return 0 if is_asked else 1
+
+
+@command("memline batch collect 5f3a", "memline batch collect 5f3a --json", parent=batch, json=True)
+@click.argument("name", metavar="BATCH", shell_complete=_complete)
+def collect(invocation: Invocation, name: str, as_json: bool) -> int:
+    """Ask the provider about a batch now, without waiting for the next poll, and store what is finished.
+
+    The batch worker does it: `memline up`, a fleet, or the next `memline index`. Exit status 1 when the batch
+    has ended.
+    """
+    from memline.producers.reports import batch_jobs
+
+    job = batch_jobs.named(invocation.agents(), name)
+    is_due, token = batch_jobs.collect(job, invocation.settings.queue.address), job.batch.token
+    words = (
+        "is asked about now" if is_due else "is left alone: it has ended, or an answer about it is to come"
+    )
+    print_result({"agentId": job.settings.agent, "id": token, "due": is_due}, as_json, [f"{token} {words}."])
+    return 0 if is_due else 1
+
+
+@command("memline batch errors 5f3a", "memline batch errors 5f3a --json", parent=batch, json=True)
+@click.argument("name", metavar="BATCH", shell_complete=_complete)
+def errors(invocation: Invocation, name: str, as_json: bool) -> None:
+    """List the texts of a batch that got an error in place of a vector, at most 1,000."""
+    from memline.producers.reports import batch_jobs
+
+    found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), name))
+    rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
+    lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]
+    print_result(rows, as_json, lines or ["No text of this batch got an error."])
 
 
 def _state(job: dict[str, Any]) -> str:

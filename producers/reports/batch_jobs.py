@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
 from memline.shared.index import batches, driver, identities
-from memline.shared.index.batches import Batch
+from memline.shared.index.batches import Batch, RowError
 from memline.shared.store import IndexWriter
 
 if TYPE_CHECKING:
@@ -105,6 +105,15 @@ def named(agents: Sequence[AgentSettings], name: str) -> Job:
     raise MemlineError(f"there is no batch {name!r}{meant}", hint=_LIST)
 
 
+def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
+    """Return the batches whose id begins with `name`, or that the provider calls so."""
+    return [
+        _job(reader, settings, batch)
+        for settings, reader in _readers(agents)
+        for batch in batches.find(reader, name)
+    ]
+
+
 def cancel(job: Job, url: str) -> bool:
     """Request the cancellation of a batch and wake the dispatcher; False when it has ended."""
     reason = "cancelled by the operator"
@@ -115,6 +124,23 @@ def cancel(job: Job, url: str) -> bool:
 
         wake(url, job.settings.agent)
     return is_asked
+
+
+def collect(job: Job, url: str) -> bool:
+    """Make the next step of a batch due now and wake the dispatcher; False when there is none to take."""
+    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
+        is_due = batches.poll_now(connection, job.batch.token, now)
+    if is_due and url:
+        from memline.producers.runs.fleet import wake
+
+        wake(url, job.settings.agent)
+    return is_due
+
+
+def error_rows(job: Job, *, first: int = 0, limit: int = batches.KEPT_ERRORS) -> list[RowError]:
+    """List why texts of a batch got no vector, some of them from the one at `first` on."""
+    with driver.reading(job.settings.index_path) as reader:
+        return batches.errors(reader, job.batch.token, first=first, limit=limit)
 
 
 def _readers(agents: Sequence[AgentSettings]) -> Iterator[tuple[AgentSettings, Connection]]:

@@ -34,7 +34,7 @@ class QueueRow:
 
 
 def _queues(view: View) -> Data:
-    snapshot = view.site.live.read()
+    snapshot = view.site.live.read(0.0)
     queues = snapshot.fleet.queues if snapshot.fleet else ()
     counts = rates(view.queue_url) if queues else {}
     workers = snapshot.fleet.workers if snapshot.fleet else ()
@@ -73,7 +73,7 @@ def _paused(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 
 
 def _workers(view: View) -> Data:
-    snapshot = view.site.live.read()
+    snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
     alive = {role for each in workers for role in each["queues"]}
     commands = {each["id"]: command_line("queue", "drain", _name(each)) for each in workers}

@@ -7,7 +7,7 @@ through its row here, never by a time or a dead process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index.driver import scalar, transaction
@@ -24,6 +24,10 @@ PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
 
 #: Texts read from the index at a time.
 PAGE_ROWS = 500
+
+#: Texts of a batch whose errors are kept, and the characters of each.
+KEPT_ERRORS = 1_000
+_ERROR_CHARS = 500
 
 #: Outcomes that count as a failure of the provider's Batch API.
 FAILURES = ("failed", "expired", TIMED_OUT, LOST)
@@ -86,6 +90,17 @@ class Batch:
     def is_unfinished(self) -> bool:
         """Whether the provider has not finished it, or does not have it yet."""
         return self.state in UNFINISHED
+
+
+@value
+class RowError:
+    """Why a text of a batch got no vector."""
+
+    #: SHA-256 of the text, in hex.
+    text_hash: str
+    error: str
+    #: A file with the text; empty when none has it any more.
+    path: str
 
 
 def open_batches(connection: Connection) -> list[Batch]:
@@ -172,6 +187,38 @@ def count(connection: Connection, token: str, *, stored: int = 0, failed: int = 
         "UPDATE batches SET stored = stored + ?, failed = failed + ? WHERE token = ?", (stored, failed, token)
     )
     return bool(added.rowcount)
+
+
+def keep_errors(connection: Connection, token: str, hashes: Sequence[bytes], error: str) -> None:
+    """Keep why texts of a batch got no vector, of `KEPT_ERRORS` texts, inside the caller's transaction."""
+    kept = int(scalar(connection, "SELECT count(*) FROM batch_errors WHERE batch = ?", token))
+    connection.executemany(
+        "INSERT OR REPLACE INTO batch_errors VALUES (?, ?, ?)",
+        ((token, digest, error[:_ERROR_CHARS]) for digest in hashes[: max(0, KEPT_ERRORS - kept)]),
+    )
+
+
+def errors(connection: Connection, token: str, *, first: int = 0, limit: int = KEPT_ERRORS) -> list[RowError]:
+    """List why texts of a batch got no vector, some of them from the one at `first` on."""
+    rows = connection.execute(
+        "SELECT lower(hex(text_hash)), error,"
+        " (SELECT files.path FROM chunks JOIN files ON files.id = chunks.file_id"
+        "  WHERE chunks.text_hash = batch_errors.text_hash LIMIT 1)"
+        " FROM batch_errors WHERE batch = ? ORDER BY rowid LIMIT ? OFFSET ?",
+        (token, limit, first),
+    )
+    return [RowError(text_hash=digest, error=error, path=path or "") for digest, error, path in rows]
+
+
+def poll_now(connection: Connection, token: str, now: float) -> bool:
+    """Make the next step of a batch due at once; False when it is closed, or an answer is to come."""
+    with transaction(connection):
+        changed = connection.execute(
+            "UPDATE batches SET due = min(due, ?), attempts = 0, action = ''"
+            " WHERE token = ? AND state <> 'closed' AND call_started_at = 0",
+            (now, token),
+        )
+    return bool(changed.rowcount)
 
 
 def request_cancel(connection: Connection, token: str, *, reason: str, now: float) -> bool:

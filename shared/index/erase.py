@@ -52,6 +52,7 @@ def drop_errors(connection: Connection, now: float) -> None:
     with transaction(connection):
         connection.execute("UPDATE vectors SET error = '' WHERE state <> 'ready' AND error <> ''")
         connection.execute("UPDATE batches SET error = '' WHERE error <> ''")
+        connection.execute("DELETE FROM batch_errors")
         connection.execute("UPDATE providers SET reason = ? WHERE reason <> ''", (FORGOTTEN_REASON,))
         meta.put(connection, meta.LOOP_ERRORS, None)
         if fallback := meta.get(connection, meta.FALLBACK):

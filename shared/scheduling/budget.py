@@ -339,6 +339,13 @@ def refusal_of(index: Connection, ceilings: Ceilings, now: float) -> Refusal | N
     return refusal if _limits(ceilings)[refusal.key] == refusal.limit else None
 
 
+def reserved_batches(file: AccountFile) -> dict[str, float | None]:
+    """Return what each open batch is counted with, in dollars, by its token; None where no price is known."""
+    query = "SELECT token, tokens * per_million / 1e6 FROM reservations WHERE mode = ?"
+    with file.reading() as connection:
+        return dict(connection.execute(query, (BATCH,)).fetchall()) if connection is not None else {}
+
+
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
     today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)

@@ -95,6 +95,8 @@ def store_vectors(
         if is_batch:
             # The result of a batch says nothing about requests.
             changes.clear()
+            if odd:
+                batches.keep_errors(connection, lease, [each.hash for each in odd], error)
             if len(good) > 1 and not odd and meta.get(connection, meta.FIRST_ANSWER):
                 # The rows of its file agree with each other.
                 meta.put(connection, meta.FIRST_ANSWER, None)
@@ -149,6 +151,7 @@ def record_failure(
             failed = vectors.fail(connection, texts, error, now)
         if batches.count(connection, lease, failed=failed):
             changes.clear()
+            batches.keep_errors(connection, lease, hashes, error)
         leases.close_lease(connection, lease)
         _tell(accounts, identity, changes, now, of_model=failure.of_model)
 

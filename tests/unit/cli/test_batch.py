@@ -11,8 +11,10 @@ import pytest
 from memline.producers import cli
 from memline.producers.cli.batch import batch
 from memline.shared.clock import SystemClock
-from memline.shared.index import batches, identities
+from memline.shared.index import batches, erase, identities
 from memline.shared.index.driver import transaction
+from memline.shared.index.rows import LearnedCaps
+from memline.shared.scheduling.results import Failure
 from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place
@@ -160,7 +162,7 @@ def test_ids_are_completed(place: Place) -> None:
 
 
 def test_there_is_a_command_for_each_of_them() -> None:
-    assert set(batch.commands) == {"ls", "show", "cancel"}
+    assert set(batch.commands) == {"ls", "show", "cancel", "collect", "errors"}
 
 
 @pytest.mark.parametrize("args", [("ls",), ("show", "aaaa1111")])
@@ -171,3 +173,46 @@ def test_words_of_a_provider_command_no_terminal(place: Place, run: Run, args: t
 
     assert "batch\\x1b[95m_7" in text
     assert "[bold]in\\x9b31m" in text
+
+
+def test_a_batch_is_asked_about_before_its_time(place: Place, run: Run) -> None:
+    add(place, "aaaa", due=9e12, attempts=3)
+    add(place, "bbbb", due=9e12, call_started_at=5.0)
+    add(place, "cccc", state="closed", outcome="done", due=9e12)
+
+    done = [json.loads(run("collect", name, "--json")[1])["due"] for name in ("aaaa", "bbbb", "cccc")]
+
+    assert done == [True, False, False]
+    assert run("collect", "aaaa")[0] == 0 and run("collect", "cccc")[0] == 1
+    with closing(IndexWriter.of(place.agent)) as writer:
+        due = {batch.token: batch.due for batch in batches.latest(writer.connection, 9)}
+    assert due["aaaa"] < 9e11 and due["bbbb"] == due["cccc"] == 9e12
+
+
+def test_the_errors_of_a_batch_are_listed_with_their_files(place: Place, run: Run) -> None:
+    add(place, "aaaa", texts=2)
+    with closing(IndexWriter.of(place.agent)) as writer:
+        hashes = sorted(batches.hashes_left(writer.connection, "aaaa"))
+        failure = Failure(kind="refused", error="the text is not allowed")
+        writer.record_failure(MODEL_A, "aaaa", hashes[:1], failure, LearnedCaps())
+
+    (row,) = json.loads(run("errors", "aaaa", "--json")[1])
+
+    assert (row["path"], row["error"]) == ("aaaa.md", "the text is not allowed")
+    assert "aaaa.md  the text is not allowed" in run("errors", "aaaa")[1]
+    with closing(IndexWriter.of(place.agent)) as writer:
+        erase.drop_errors(writer.connection, 0.0)
+    assert run("errors", "aaaa")[1] == "No text of this batch got an error.\n"
+
+
+def test_of_a_batch_that_failed_as_a_whole_some_errors_are_kept(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "KEPT_ERRORS", 3)
+    add(place, "aaaa", texts=5)
+    with closing(IndexWriter.of(place.agent)) as writer:
+        hashes = sorted(batches.hashes_left(writer.connection, "aaaa"))
+        for part in (hashes[:2], hashes[2:]):
+            writer.record_failure(MODEL_A, "aaaa", part, Failure(kind="refused", error="no"), LearnedCaps())
+
+        assert len(batches.errors(writer.connection, "aaaa")) == 3

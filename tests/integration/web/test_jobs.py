@@ -1,0 +1,179 @@
+"""The pages of jobs and batches, and what their actions change in the rows."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from memline.shared.index import batches, identities, jobs
+from memline.shared.index.driver import reading, transaction
+from memline.shared.index.rows import LearnedCaps
+from memline.shared.scheduling.budget import BATCH, Charge
+from memline.shared.scheduling.results import Failure
+from memline.shared.store import IndexWriter
+from tests.integration.web.test_pages import HOSTILE, Tags
+from tests.support.browser import Browser, text_of
+from tests.support.index_rows import MODEL_A, file_row, make_job
+from tests.support.workspace import Place
+
+
+def make(place: Place, agent: str) -> str:
+    """A job of an agent that has read one of two files."""
+    with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
+        writer.retarget(MODEL_A)
+        made = make_job(writer, "read.md", "more.md")
+        writer.store_file(file_row("read.md", f"apples of {agent}"), job=made.token)
+        return made.token
+
+
+def add_batch(place: Place, agent: str, token: str, *, texts: int = 2, **columns: Any) -> None:
+    """A batch at the provider with texts leased to it, and the one of the note that is there."""
+    with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
+        writer.retarget(MODEL_A)
+        target = identities.target(writer.connection)
+        assert target is not None
+        writer.store_file(file_row(f"{token[:8]}.md", *(f"{token} {n}" for n in range(texts))))
+        values = {
+            "token": token,
+            "identity_id": target.id,
+            "state": "submitted",
+            "job_id": f"batch_{token}",
+            "rows": texts,
+            "created_at": time.time() - 600,
+            "due": 9e12,
+        } | columns
+        with transaction(writer.connection):
+            writer.connection.execute(
+                f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
+                tuple(values.values()),
+            )
+            writer.connection.execute(
+                "UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,)
+            )
+
+
+def state_of(place: Place, agent: str, token: str) -> str:
+    with reading(place.settings.agents[agent].index_path) as reader:
+        job = jobs.by_token(reader, token)
+        return job.state if job else ""
+
+
+def batch_of(place: Place, agent: str, token: str) -> batches.Batch:
+    with reading(place.settings.agents[agent].index_path) as reader:
+        found = batches.get(reader, token)
+    assert found is not None
+    return found
+
+
+def test_jobs_are_listed_shown_paused_resumed_and_cancelled(
+    browser: Browser, notes: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    job = make(notes, "main")
+
+    listed, shown = browser.shows("/jobs"), browser.shows(f"/jobs/{job}")
+    assert job in listed and "reindex" in listed and "1 of 2" in listed and "me@here" in listed
+    assert "asked by me@here" in shown and f"memline jobs pause {job}" in shown
+
+    states = []
+    for verb in ("pause", "resume", "cancel", "pause"):
+        done = browser.post(f"/jobs/{verb}", job=job)
+        states.append(state_of(notes, "main", job))
+        assert done.status_code == 200
+
+    assert states == ["paused", "running", "cancelled", "cancelled"]
+    assert "was left alone, it is cancelled" in text_of(done)
+    shown = browser.shows(f"/jobs/{job}")
+    assert "memline jobs pause" not in shown and "cancelled by" in shown
+    verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
+    assert verbs == ["audit.pause", "audit.resume", "audit.cancel", "audit.pause"]
+
+
+def test_jobs_and_batches_of_another_agent_are_neither_seen_nor_changed(
+    worker: Browser, owner: Browser, notes: Place
+) -> None:
+    theirs, mine = make(notes, "main"), make(notes, "work")
+    add_batch(notes, "main", "a" * 32)
+    add_batch(notes, "work", "b" * 32)
+
+    listed = worker.shows("/jobs") + worker.shows("/batches")
+    assert mine in listed and "bbbbbbbb" in listed and theirs not in listed and "aaaaaaaa" not in listed
+    assert worker.get(f"/jobs/{theirs}").status_code == worker.get(f"/batches/{'a' * 32}").status_code == 404
+    for path, fields in (
+        ("/jobs/cancel", {"job": theirs}),
+        ("/batches/cancel", {"batch": "a" * 32}),
+        ("/batches/collect", {"batch": "a" * 32}),
+    ):
+        assert worker.post(path, **fields).status_code in (403, 404)
+    assert state_of(notes, "main", theirs) == "running"
+    assert batch_of(notes, "main", "a" * 32).cancel_requested_at == 0
+    worker.post("/jobs/cancel", job=mine)
+    assert state_of(notes, "work", mine) == "cancelled"
+    assert theirs in owner.shows("/jobs")
+
+
+def test_a_batch_is_shown_with_its_price_collected_and_cancelled(
+    browser: Browser, notes: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    token = "c" * 32
+    add_batch(notes, "main", token)
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        charge = Charge(identity=MODEL_A, account="openai", mode=BATCH)
+        writer.budget.resize(charge, token, 1_000_000, time.time())
+
+    listed = browser.shows("/batches")
+    assert "cccccccc" in listed and f"batch_{token}" in listed and "at the provider" in listed
+    shown = browser.shows(f"/batches/{token}")
+    assert "3 to come" in shown and f"memline batch collect {token}" in shown
+
+    assert "is asked about now" in text_of(browser.post("/batches/collect", batch=token))
+    assert batch_of(notes, "main", token).due < 9e11
+    assert "will be cancelled" in text_of(browser.post("/batches/cancel", batch=token))
+    assert batch_of(notes, "main", token).cancel_requested_at > 0
+    verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
+    assert verbs == ["audit.collect", "audit.cancel"]
+    for path in ("/jobs/cancel", "/batches/cancel"):
+        assert browser.post(path).status_code in (400, 404)
+
+
+def test_the_errors_of_a_batch_are_pages(browser: Browser, notes: Place) -> None:
+    token = "d" * 32
+    add_batch(notes, "main", token, texts=130)
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        hashes = sorted(batches.hashes_left(writer.connection, token))
+        writer.record_failure(
+            MODEL_A, token, hashes, Failure(kind="refused", error="not allowed"), LearnedCaps()
+        )
+
+    first, second = browser.shows(f"/batches/{token}"), browser.shows(f"/batches/{token}", first="100")
+
+    assert first.count("not allowed") == 100 and second.count("not allowed") == 31
+    assert "dddddddd.md" in first and browser.get(f"/batches/{token}", first="x").status_code == 400
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_provider_says_is_text(browser: Browser, notes: Place, text: str) -> None:
+    add_batch(notes, "main", "e" * 32, error=text, action=text, provider_state=text, cancel_reason=text)
+    with (
+        closing(IndexWriter.of(notes.settings.agents["main"])) as writer,
+        writer.transaction() as (connection, _),
+    ):
+        jobs.create(connection, jobs.MODEL, by=text, now_ns=time.time_ns(), what=text)
+        batches.keep_errors(connection, "e" * 32, [b"h" * 32], text)
+
+    for page in (browser.get("/jobs"), browser.get("/batches"), browser.get(f"/batches/{'e' * 32}")):
+        tags = Tags()
+        tags.feed(page.text.partition("<main")[2])
+        assert page.status_code == 200
+        assert not tags.names & {"script", "img", "iframe"} and not tags.attributes
+        assert "\x1b" not in page.text and "\u202e" not in page.text
+
+
+def test_a_page_of_a_job_that_is_none_says_so(browser: Browser) -> None:
+    for path in ("/jobs/none", "/batches/none", "/jobs/%3Cscript%3E"):
+        assert browser.get(path).status_code == 404
