@@ -24,7 +24,14 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, signs, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.chunks import FullText
-from memline.shared.index.driver import BUSY_TIMEOUT_MS, faults, file_id, open_writer, transaction
+from memline.shared.index.driver import (
+    BUSY_TIMEOUT_MS,
+    faults,
+    file_id,
+    open_writer,
+    shorten_log,
+    transaction,
+)
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
@@ -116,6 +123,7 @@ class IndexWriter:
         return file_id(self.path) != self._file_id
 
     def close(self) -> None:
+        shorten_log(self.connection, self.path)
         self.connection.close()
         self.accounts.file.close()
 
@@ -147,30 +155,39 @@ class IndexWriter:
             signs.make(connection, identity_id, dims)
 
     def store_file(self, row: FileRow, *, job: str = "") -> str:
-        """Make the index agree with one file: remove old chunks, store new ones, want their vectors.
+        """Do as `store_files` for one file."""
+        return self.store_files((row,), job=job)[0]
 
-        Returns what changed, one of the words of `shared.index.chunks.FileChange.kind`.
-        `job` is the token of the job that asked for the file; empty for a live edit.
+    def store_files(self, rows: Sequence[FileRow], *, job: str = "") -> list[str]:
+        """Make the index agree with files: remove old chunks, store new ones, want their vectors.
+
+        All in one transaction: a commit takes as long as a small file. Returns what changed of each, one of
+        the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
+        files; empty for a live edit.
         """
+        arrived = 0
+        kinds: list[str] = []
         with self.transaction() as (connection, now):
-            change = chunks.apply_file(connection, self._full_text, row)
             target = identities.target(connection)
-            if target is not None and change.texts:
-                texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
-                priority, job_id = jobs.place_of(connection, job)
-                cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
-                if cached:
-                    meta.add(connection, meta.CACHED_TOTAL, cached)
-            vectors.release(connection, change.orphans, now)
-            is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
-            has_arrived = is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
-            if has_arrived:
-                meta.count_recent(connection, 1, now, meta.READ_RECENTLY)
-        if has_arrived:
+            priority, job_id = jobs.place_of(connection, job)
+            for row in rows:
+                change = chunks.apply_file(connection, self._full_text, row)
+                if target is not None and change.texts:
+                    texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
+                    cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
+                    if cached:
+                        meta.add(connection, meta.CACHED_TOTAL, cached)
+                vectors.release(connection, change.orphans, now)
+                is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
+                arrived += is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
+                kinds.append(change.kind)
+            if arrived:
+                meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
+        if arrived:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):
                 jobs.finish_settled(connection, now)
-        return change.kind
+        return kinds
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
         """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""

@@ -45,8 +45,8 @@ def store_files(message: StoreFiles) -> None:
     context = current()
     context.agent(message.agent, index=message.index)
     writer = context.writer(message.agent)
-    for row in message.files:
-        change = writer.store_file(row, job=message.job)
+    changes = writer.store_files(message.files, job=message.job)
+    for row, change in zip(message.files, changes, strict=True):
         _LOG.debug("file.stored", path=row.path, change=change, outcome=row.outcome)
         if change == "unknown":
             # What is new of a transcript is found again from what the ledger has now.

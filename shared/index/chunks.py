@@ -1,4 +1,4 @@
-"""Store the chunks of files with their full-text rows, one file a transaction.
+"""Store the chunks of files with their full-text rows.
 
 Full text is FTS5 over the chunk rows, so that the text is stored once. A library without FTS5 cannot touch
 such a table at all: its writer leaves it as it is and marks it stale, and the next writer that has FTS5

@@ -86,17 +86,19 @@ def want(
 
     A text never gets a later priority than it has. `job`: the id of the job that wants them, 0 for none.
     """
+    inserted = connection.executemany(
+        "INSERT INTO vectors (identity_id, text_hash, state, priority, job, tokens)"
+        " VALUES (?, ?, 'wanted', ?, ?, ?) ON CONFLICT DO NOTHING",
+        ((identity.id, digest, priority, job, tokens) for digest, tokens in texts.items()),
+    ).rowcount
+    if inserted == len(texts):
+        return 0
     cached = 0
-    missing: list[tuple[int, bytes, int, int, int]] = []
-    for digest, tokens in texts.items():
-        row = connection.execute(
+    for digest in texts:
+        row_id, state, is_active, old_priority = connection.execute(
             "SELECT id, state, active, priority FROM vectors WHERE identity_id = ? AND text_hash = ?",
             (identity.id, digest),
         ).fetchone()
-        if row is None:
-            missing.append((identity.id, digest, priority, job, tokens))
-            continue
-        row_id, state, is_active, old_priority = row
         if not is_active and state == "leased":
             connection.execute("UPDATE vectors SET active = 1 WHERE id = ?", (row_id,))
         if state == "ready":
@@ -107,11 +109,6 @@ def want(
             # A live edit needs a text of a job, or a job one that is held back: it moves to the front.
             update = "UPDATE vectors SET priority = ?, job = ? WHERE id = ?"
             connection.execute(update, (priority, job, row_id))
-    connection.executemany(
-        "INSERT INTO vectors (identity_id, text_hash, state, priority, job, tokens)"
-        " VALUES (?, ?, 'wanted', ?, ?, ?)",
-        missing,
-    )
     return cached
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from memline.shared.errors import IndexFault
+from memline.shared.index import driver, ledger
 from memline.shared.index.vectors import Backlog
 from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
@@ -36,6 +42,39 @@ def test_a_writer_notices_that_its_file_is_another_one(writer: IndexWriter, path
     path.rename(path.with_name("aside"))
 
     assert writer.is_replaced
+
+
+def test_files_are_stored_together_or_not_at_all(wanting: IndexWriter) -> None:
+    before = sorted(ledger.entries(wanting.connection))
+    bad = replace(file_row("c.md", "plums"), hash=None)
+
+    with pytest.raises(IndexFault):
+        wanting.store_files((file_row("b.md", "cherries"), bad))
+    assert sorted(ledger.entries(wanting.connection)) == before
+
+    rows = (file_row("b.md", "cherries"), file_row("c.md", "plums", "apples"), file_row("b.md", at=1))
+    assert wanting.store_files(rows) == ["added", "added", "late"]
+    assert sorted(ledger.entries(wanting.connection)) == [*before, "b.md", "c.md"]
+    # Two of the texts were wanted before.
+    assert backlog(wanting).wanted == 4
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
+    writer: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    monkeypatch.setattr(driver, "LONG_LOG_BYTES", 20_000)
+    log = Path(f"{path}-wal")
+    with closing(driver.open_reader(path)) as reader:
+        if reads:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM files").fetchall()
+        writer.store_files([file_row(f"{n}.md", "apples " * 400) for n in range(20)])
+        assert log.stat().st_size > 20_000
+
+        writer.close()
+
+        assert (log.stat().st_size > 20_000) == reads
 
 
 def test_texts_for_another_model_are_left_to_processes_that_have_it(writer: IndexWriter) -> None:
