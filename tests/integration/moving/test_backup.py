@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from memline.producers.memory import Memory
 from memline.producers.moving.backup import back_up, backups_at, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
-from memline.shared.index import driver
+from memline.shared.index import driver, meta
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark, is_fresh
 from tests.support.embedding_server import EmbeddingServer
@@ -105,6 +107,48 @@ def test_a_backup_and_a_restore_beside_a_running_up(place: Place, tmp_path: Path
     assert {"memory/a.md", "memory/b.md", "memory/c.md"} <= place.outcomes().keys()
     assert paths(place.search("plugh"))[0] == "memory/b.md"
     place.contents()
+
+
+def test_backups_beside_a_writer_that_never_rests_are_each_of_one_moment(
+    place: Place, tmp_path: Path
+) -> None:
+    stop = threading.Event()
+    commits = 0
+
+    def write() -> None:
+        nonlocal commits
+        with closing(driver.open_writer(place.index_path)) as connection:
+            while not stop.is_set():
+                with driver.transaction(connection):
+                    meta.put(connection, "left", commits)
+                    meta.put(connection, "right", commits)
+                commits += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(5):
+            before = commits
+            until(lambda seen=before: commits > seen, "another commit")
+            back_up([place.agent], tmp_path / str(number))
+    finally:
+        stop.set()
+        writer.join()
+
+    moments = []
+    for number in range(5):
+        with closing(sqlite3.connect(tmp_path / str(number) / "main.sqlite")) as copy:
+            assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            left, right = (meta.get(copy, key) for key in ("left", "right"))
+            assert left == right
+            moments.append(left)
+    assert moments == sorted(set(moments))
+
+    place.index_path.unlink()
+    put_back(place, tmp_path / "4")
+    with driver.reading(place.index_path) as reader:
+        assert reader.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+    assert paths(place.search("word1x1x5"))[0] == "memory/note-1.md"
 
 
 @pytest.mark.parametrize(
