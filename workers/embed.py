@@ -7,7 +7,14 @@ from functools import partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.errors import is_of_account
-from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, Identity, LateVector, limit_attempts
+from memline.shared.embedders.protocol import (
+    MAX_ATTEMPTS,
+    Embedder,
+    Identity,
+    LateVector,
+    embedding_span,
+    limit_attempts,
+)
 from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.index.accounts import account_id
@@ -59,7 +66,8 @@ def embed_texts(message: EmbedTexts) -> None:
         embedder: Embedder = context.keep(("embedder", message.agent, key), choice.build)
         budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
         is_counted = message.is_probe or any(budget)
-        with limit_attempts(1 if is_counted else MAX_ATTEMPTS):
+        with limit_attempts(1 if is_counted else MAX_ATTEMPTS), embedding_span(message.identity) as span:
+            span.note(texts=len(message.texts))
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
@@ -68,6 +76,8 @@ def embed_texts(message: EmbedTexts) -> None:
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
             )
+            if outcome.error is not None:
+                span.fail(outcome.error)
     except ModelMismatch as error:
         _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
         context.stop(error)

@@ -32,6 +32,7 @@ from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import QUEUES, own_host, send
+from memline.shared.queue.tracing import TraceMessages
 from memline.workers.context import Context, current, use
 
 #: Roles that work on the index itself: they are of its home, and others may run on another host.
@@ -83,7 +84,7 @@ def run(
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = Heartbeat()
     forward = ForwardMoved(lambda agent: current().claim(agent))
-    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, forward]
+    middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, TraceMessages(), forward]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if BESIDE_INDEX & set(threads_of):
         hosts.claim(url, settings.home)

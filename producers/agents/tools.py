@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memline.producers.agents.calls import CALLS, read
 from memline.producers.agents.context import session_context
 from memline.producers.memory import Memory, sees_private
+from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options
 from memline.shared.config.schema import AgentSettings, Settings
@@ -109,7 +110,8 @@ class MemoryTools:
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
-            answer = memory.ask(replace(request, private=sees_private(settings, chat)))
+            with traces.span("search", kind="SERVER", attributes={"memline.agent": settings.agent}):
+                answer = memory.ask(replace(request, private=sees_private(settings, chat)))
         except IndexFault as error:
             warning = f"memory search is unavailable: {error.message}"
             no_answer = _no_answer(settings, warning, error.hint or "memline doctor")

@@ -135,6 +135,15 @@ def cli(context: click.Context) -> None:
 
     # None: colours go to terminals alone. It holds for all commands below.
     context.color = environment.colour()
+    is_traced, has_timeout = environment.asks_for_traces()
+    if is_traced:
+        from memline.shared import traces
+        from memline.shared.version import own_version
+
+        resource = {"service.name": PROGRAM, "service.version": own_version()}
+        if problem := traces.start(has_timeout=has_timeout, **resource):
+            echo(f"Warning: {problem}", err=True)
+            echo("Try: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http", err=True)
 
 
 def run(args: Sequence[str] | None = None) -> int:

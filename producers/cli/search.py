@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from memline.producers.cli.options import Invocation, advise, command, echo, print_json
+from memline.shared import traces
 from memline.shared.words import counted
 
 
@@ -97,16 +98,17 @@ def search(
         explain=explain,
         private=sees_private(settings, chat),
     )
-    answer = None
-    if invocation.settings.queue.url and settings.backend == "builtin":
-        from memline.producers.ask import ask_fleet
+    with traces.span("search", attributes={"memline.agent": settings.agent}):
+        answer = None
+        if invocation.settings.queue.url and settings.backend == "builtin":
+            from memline.producers.ask import ask_fleet
 
-        answer = ask_fleet(
-            invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
-        )
-    if answer is None:
-        with Memory.of(invocation.settings, settings) as memory:
-            answer = memory.ask(request).to_json()
+            answer = ask_fleet(
+                invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
+            )
+        if answer is None:
+            with Memory.of(invocation.settings, settings) as memory:
+                answer = memory.ask(request).to_json()
     if chat is not None:
         from memline.producers.agents.tools import denied_answer, view_for
 

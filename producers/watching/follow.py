@@ -7,13 +7,14 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
 from memline.producers.runs.loop_errors import FILES, LoopErrors
 from memline.producers.watching import debounce
 from memline.producers.watching.transcript_growth import TranscriptGrowth
 from memline.producers.watching.watcher import Watcher
+from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
@@ -177,7 +178,8 @@ class _AgentFollower:
         self._on_change(self.settings)
         try:
             claim(self.settings)
-            enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
+            with self._span(len(changed)):
+                enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
             self._wait_for_queue(error)
             return
@@ -186,6 +188,13 @@ class _AgentFollower:
             return
         self._is_queue_down = False
         self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
+
+    @contextmanager
+    def _span(self, files: int) -> Iterator[None]:
+        """Begin the trace of a save."""
+        with traces.span("save", attributes={"memline.agent": self.settings.agent}) as span:
+            span.note(files=files)
+            yield
 
     def on_transcripts(self, paths: Iterable[str]) -> None:
         """Send those of the changed transcripts that grew enough."""
@@ -234,7 +243,8 @@ class _AgentFollower:
                 self._feeder = FileFeeder(
                     self.settings.agent, files, scanned_ns=scanned_ns, index=self.settings.index_path.name
                 )
-                self._advance(self._feeder)
+                with self._span(len(files)):
+                    self._advance(self._feeder)
             self._is_queue_down = False
         is_certain = not plan.discovery.unlisted and all(watcher.sees_all() for watcher in self.watchers)
         if self.watchers and is_certain and not plan.changes.to_read():

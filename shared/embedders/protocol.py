@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Protocol
+
+from memline.shared import traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +100,18 @@ def limit_attempts(attempts: int) -> Iterator[None]:
         yield
     finally:
         _max_attempts.reset(token)
+
+
+def embedding_span(identity: Identity) -> AbstractContextManager[traces.Span]:
+    """Give a span for a call of a provider, within a trace, with the attributes that OpenTelemetry names."""
+    # https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/#embeddings
+    attributes = {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": _TRACED_AS.get(identity.provider, identity.provider),
+        "gen_ai.request.model": identity.model,
+    }
+    return traces.span(f"embeddings {identity.model}", kind="CLIENT", attributes=attributes, is_inner=True)
+
+
+#: Providers that the conventions name otherwise.
+_TRACED_AS = {"gemini": "gcp.gemini"}

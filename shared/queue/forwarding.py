@@ -57,7 +57,7 @@ class ForwardMoved(Middleware):
             about = message.args[0]
             about = {**about, "index": ""} if "index" in about else about
             queue = hosts.queue_name(role, found.host)
-            broker.enqueue(message._message.copy(queue_name=queue, args=(about,), options={}))
+            broker.enqueue(message._message.copy(queue_name=queue, args=(about,)))
             _LOG.info("message.forwarded", **fields, to=queue)
             raise SkipMessage("another index host serves the agent")
         _LOG.info("message.left", **fields, index_host=found.next or found.host)

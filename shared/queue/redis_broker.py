@@ -39,6 +39,7 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.messages import MessageRefused, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF_MS, TRANSIENT, is_retried
+from memline.shared.traces import LINKS, PARENT
 
 #: Characters of an error that are kept.
 MAX_ERROR_CHARS = 2_000
@@ -162,7 +163,9 @@ class FleetBroker(RedisBroker):
 
         While Redis is away or full it is tried again as the retry policy says. Raises QueueError then.
         """
-        message = message.copy(options={"redis_message_id": message.message_id, "fleet": self.namespace})
+        own = {"redis_message_id": message.message_id, "fleet": self.namespace}
+        carried = {name: each for name, each in message.options.items() if name in (PARENT, LINKS)}
+        message = message.copy(options={**carried, **own})
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
         keys = [base, f"{base}.msgs"]

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
+from memline.shared import traces
 from memline.shared.errors import QueueError
 from memline.shared.queue import messages, redis_client
 from memline.shared.queue.cancel import cancel
@@ -151,7 +152,11 @@ class QueryClient:
             "actor_name": "run_query",
             "args": (messages.encode(message),),
             "kwargs": {},
-            "options": {"redis_message_id": message_id, "fleet": redis_client.namespace(client)},
+            "options": {
+                **traces.carrier(),
+                "redis_message_id": message_id,
+                "fleet": redis_client.namespace(client),
+            },
             "message_id": message_id,
             "message_timestamp": int(time.time() * 1000),
         }

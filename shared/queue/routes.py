@@ -7,13 +7,14 @@ its name in `workers`; the Procfile has a line of it. Producers send without kno
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import dramatiq
 
+from memline.shared import traces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.queue import hosts, messages
 from memline.shared.queue.messages import M, MessageRefused, Wire
@@ -105,10 +106,11 @@ def claim(settings: AgentSettings) -> None:
         broker.retry(hosts.claim_agent, broker.client, settings)
 
 
-def send(message: Wire, *, host: str | None = None) -> str:
+def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
     """Put a message on its queue, through the broker of this process; returns its id.
 
-    `host`: the index host that is meant, when it is not that of this process.
+    `host`: the index host that is meant, when it is not that of this process. `origins`: the traces of what
+    the message is about, when it is not that of this thread (`shared.traces`).
     A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
     whether it is missing or became a dead letter.
     """
@@ -124,7 +126,7 @@ def send(message: Wire, *, host: str | None = None) -> str:
             actor_name=actor,
             args=(messages.encode(message),),
             kwargs={},
-            options={},
+            options=traces.carrier(origins),
             message_id=message_id,
         )
     )

@@ -43,9 +43,9 @@ def command(name: str) -> click.Command:
 
 
 def requirements() -> list[str]:
-    """The names of all dependencies, those of the extras too."""
+    """The names of all dependencies, those of the extras too; one may be in two of them."""
     groups = [PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"].values()]
-    return [re.split(r"[\[<>=!~; ]", line)[0] for group in groups for line in group]
+    return [*dict.fromkeys(re.split(r"[\[<>=!~; ]", line)[0] for group in groups for line in group)]
 
 
 def processes() -> dict[str, list[str]]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Wire]:
     """What the actors send."""
     sent: list[Wire] = []
 
-    def send(message: Wire, *, host: str | None = None) -> str:
+    def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
         sent.append(message)
         return "id"
 
