@@ -44,6 +44,15 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def caused(error: BaseException | None) -> bool:
+    """Tell whether a Ctrl-C is behind an error: while a module is loaded, Python and libraries wrap it."""
+    for _ in range(100):
+        if error is None or isinstance(error, KeyboardInterrupt):
+            break
+        error = error.__cause__ or error.__context__
+    return isinstance(error, KeyboardInterrupt)
+
+
 def _again_if_lost(unraisable: Unraisable) -> None:
     """Send the signal again when it came where Python cannot raise: in a callback, or a destructor."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):

@@ -21,6 +21,10 @@ def main() -> NoReturn:
         status = run_process()
     except KeyboardInterrupt:
         interrupts.tell()
+    except Exception as error:
+        if not interrupts.caused(error):
+            raise
+        interrupts.tell()
     finally:
         interrupts.disarm()
     sys.exit(status)
