@@ -23,13 +23,14 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warn", "yellow"), "problem": ("FAI
 @click.option("--deep", is_flag=True, help="Ask each provider for one vector, to see that it works.")
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
-    from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
+    from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
     from memline.shared.errors import MemlineError
 
     findings = list(examine_installation())
     try:
         for text in invocation.loaded.warnings:
             findings.append(Finding(level="warning", what=text, fix="memline config check"))
+        findings.extend(examine_fleet(invocation.settings, invocation.agents()))
         for settings in invocation.agents():
             findings.extend(examine_agent(settings, deep=deep))
     except MemlineError as error:

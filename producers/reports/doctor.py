@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memline.producers.reports.status import collect, retriable_provider
-from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import IndexFault, IndexMissing, MemlineError
+from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.errors import IndexFault, IndexMissing, MemlineError, QueueError
 from memline.shared.flush import plan, request
 from memline.shared.flush import state as flush_state
 from memline.shared.index import chunks, driver
@@ -74,6 +74,40 @@ def examine_installation() -> Iterator[Finding]:
             f"the system allows {watches} inotify watches; large workspaces will be polled",
             "sudo sysctl fs.inotify.max_user_watches=524288",
         )
+
+
+def examine_fleet(settings: Settings, agents: Sequence[AgentSettings]) -> Iterator[Finding]:
+    """Examine Redis, the workers that these agents need, and the dead messages; nothing without a queue."""
+    if not settings.queue.url:
+        return
+    # 90 ms of imports, most of them redis, which only a fleet pays.
+    from memline.producers.runs.supervisor import commands
+    from memline.shared.queue import depth
+
+    try:
+        fleet = depth.read(settings.queue.address)
+    except QueueError as error:
+        yield _problem(f"queue: {error.message}", error.hint)
+        return
+    expected = commands(list(agents), with_api=False)
+    queues = [queue for queue in fleet.queues if queue.role in expected]
+    missing = [queue for queue in queues if not fleet.is_served(queue)]
+    if len(missing) == len(queues):
+        yield _warning("queue: no worker is alive", "memline fleet")
+    else:
+        for queue in missing:
+            what = f"queue: no worker takes messages from {queue.name}"
+            yield _warning(
+                what, f"memline worker {queue.role}{f'   (on {queue.host})' if queue.host else ''}"
+            )
+        if not missing:
+            yield _ok(f"queue: {counted(len(fleet.workers), 'worker')} in Redis, every queue is served")
+    if fleet.worker_failure:
+        yield _warning(
+            f"queue: a worker ended in the last ten minutes: {fleet.worker_failure}", "see its log"
+        )
+    if dead := sum(queue.dead for queue in fleet.queues):
+        yield _warning(f"queue: {counted(dead, 'message')} failed for good", "memline queue dead")
 
 
 def examine_agent(settings: AgentSettings, *, deep: bool = False) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ class Dashboard:
             tools=tools,
             loaded=loaded,
             live=self.live,
-            findings=Findings(agents, loaded.warnings if loaded else ()),
+            findings=Findings(tools.settings, agents, loaded.warnings if loaded else ()),
             is_read_only=serve.read_only,
         )
         self._static = Static()

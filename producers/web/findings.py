@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
-from memline.shared.config.schema import AgentSettings
+from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError
 from memline.shared.values import value
 
@@ -37,8 +37,11 @@ class Found:
 class Findings:
     """Looks when it is asked and the last look is old; an answer is never older than the reader is told."""
 
-    def __init__(self, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()) -> None:
+    def __init__(
+        self, settings: Settings, agents: Sequence[AgentSettings], warnings: Sequence[str] = ()
+    ) -> None:
         """`warnings`: those of loading the configuration."""
+        self._settings = settings
         self._agents = tuple(agents)
         self._warnings = tuple(warnings)
         self._lock = threading.Lock()
@@ -69,7 +72,8 @@ class Findings:
         began = time.monotonic()
         try:
             warnings = [Finding("warning", text, "memline config check") for text in self._warnings]
-            by_agent = {"": (*_guarded(examine_installation), *warnings)}
+            fleet = partial(examine_fleet, self._settings, self._agents)
+            by_agent = {"": (*_guarded(examine_installation), *warnings, *_guarded(fleet))}
             for settings in self._agents:
                 by_agent[settings.agent] = tuple(_guarded(partial(examine_agent, settings)))
             self._found = Found(at=time.time(), by_agent=by_agent)

@@ -58,7 +58,7 @@ class LiveFigures:
         """`with_series`: the agents that have charts of their own, beside those of all together."""
         self._settings = settings
         self._agents = tuple(agents)
-        self._expected = tuple(role for role in commands(list(agents)) if role != "watch")
+        self._expected = tuple(role for role in commands(list(agents), with_api=False) if role != "watch")
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._read_at = 0.0

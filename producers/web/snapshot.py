@@ -102,14 +102,7 @@ class Snapshot:
             }
         # Where a fleet has several index hosts, most roles are expected on each.
         expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
-        alive = [
-            queue
-            for queue in expected
-            if any(
-                queue.role in worker.queues and (queue.is_shared or worker.index_host == queue.host)
-                for worker in self.fleet.workers
-            )
-        ]
+        alive = [queue for queue in expected if self.fleet.is_served(queue)]
         return {
             "oldest": age(self.oldest_s),
             "dead": number(sum(queue.dead for queue in self.fleet.queues)),

@@ -79,6 +79,13 @@ class Fleet:
     #: Why a worker ended by itself of late; empty when none did.
     worker_failure: str = ""
 
+    def is_served(self, queue: QueueDepth) -> bool:
+        """Say whether a worker that is alive takes messages from this queue."""
+        return any(
+            queue.role in worker.queues and (queue.is_shared or worker.index_host == queue.host)
+            for worker in self.workers
+        )
+
 
 def read(url: str) -> Fleet:
     """Read the state of all queues. Raises QueueError when Redis cannot be asked."""

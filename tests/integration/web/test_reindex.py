@@ -45,8 +45,8 @@ def test_a_reindex_of_the_page_is_a_job_with_one_line_in_the_log(
     plan = fleet.shows("/reindex", agent="main", plan="1", force="1")
     done = fleet.post("/reindex", agent="main", force="1")
 
-    assert "1 files to read" in plan and "memline --agent main reindex --force" in plan
-    assert done.url.path == "/ui/" and "of main reads 1 files" in text_of(done)
+    assert "1 file to read" in plan and "memline --agent main reindex --force" in plan
+    assert done.url.path == "/ui/" and "of main reads 1 file." in text_of(done)
     assert "of main reads" not in fleet.shows("/")
     assert jobs_of(notes, redis) == [("main", "running", "token")]
     assert [each.getMessage() for each in caplog.records].count("audit.reindex") == 1
@@ -69,4 +69,5 @@ def test_the_overview_of_a_fleet_says_how_many_roles_are_alive(fleet: Browser) -
     page = fleet.shows("/")
 
     assert re.search(r"Roles alive 0 of [345] expected", page)
+    assert "queue: no worker is alive memline fleet" in page
     assert "Dead messages 0" in page

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from memline.producers.reports import doctor
-from memline.producers.reports.doctor import Finding, examine_agent, examine_installation
+from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
 from memline.producers.runs.loop_errors import FLUSH, LoopErrors
+from memline.shared.queue import depth
+from memline.shared.queue.depth import Fleet, QueueDepth
+from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.store import IndexWriter
@@ -152,3 +155,66 @@ def test_a_key_that_is_not_used_is_told(place: Place, monkeypatch: pytest.Monkey
     (finding,) = troubles(place)
 
     assert "a key of openai is set and not used" in finding.what
+
+
+def fleet(*workers: str, dead: int = 0, failure: str = "") -> Fleet:
+    """A fleet of one index host, `kelp`, with a worker for each of these roles."""
+    queues = tuple(
+        QueueDepth(
+            name=role if role == "embed" else f"{role}@kelp",
+            role=role,
+            host="" if role == "embed" else "kelp",
+            waiting=0,
+            in_flight=0,
+            delayed=0,
+            dead=dead if role == "chunk" else 0,
+            oldest_s=0,
+            rate_per_minute=0,
+        )
+        for role in ("chunk", "embed", "store", "query")
+    )
+    alive = tuple(
+        WorkerInfo(
+            id=role,
+            threads_of={role: 1},
+            host="h",
+            index_host="kelp",
+            pid=1,
+            version="1",
+            started=0,
+            last_seen=0,
+            busy_s=0,
+        )
+        for role in workers
+    )
+    return Fleet(queues=queues, workers=alive, used_memory=1, worker_failure=failure)
+
+
+def test_a_fleet_without_a_worker_that_is_needed_is_a_warning(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+
+    def found(state: Fleet) -> list[tuple[str, str, str]]:
+        monkeypatch.setattr(depth, "read", lambda _: state)
+        return [tuple(each) for each in examine_fleet(place.settings, [place.agent])]  # type: ignore[misc]
+
+    assert found(fleet()) == [("warning", "queue: no worker is alive", "memline fleet")]
+    assert found(fleet("chunk", "store", "query", "embed")) == [
+        ("ok", "queue: 4 workers in Redis, every queue is served", "")
+    ]
+    # Nothing embeds here, so no worker of `embed` is missed.
+    assert found(fleet("chunk", "store", dead=2, failure="killed")) == [
+        ("warning", "queue: no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
+        ("warning", "queue: a worker ended in the last ten minutes: killed", "see its log"),
+        ("warning", "queue: 2 messages failed for good", "memline queue dead"),
+    ]
+
+
+def test_a_redis_that_does_not_answer_is_a_problem_and_none_is_not(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(examine_fleet(place.settings, [place.agent])) == []
+    monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+
+    assert levels(list(examine_fleet(place.settings, [place.agent]))) == {"problem"}
