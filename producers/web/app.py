@@ -125,7 +125,6 @@ class Dashboard:
                 MemlineError: self._refuse,
                 HTTPException: self._refuse,
                 Redirect: self._redirect,
-                Exception: self._crash,
             },
         )
         self.app.router.redirect_slashes = False
@@ -163,7 +162,7 @@ class Dashboard:
                 session.put_cookie(response, session.DONE_COOKIE, "", headers=request.headers, max_age_s=0)
             return response
 
-        return show
+        return self._guarded(show)
 
     def _draw(self, page: Page, view: View, fragment: str, form_token: str, done: str) -> str | None:
         """Read what the page shows and render it, or one block of it. In a thread."""
@@ -211,7 +210,7 @@ class Dashboard:
             session.put_cookie(response, session.DONE_COOKIE, words, headers=request.headers, max_age_s=60)
             return response
 
-        return act
+        return self._guarded(act)
 
     def _check_form(self, request: Request, form: QueryParams) -> None:
         """Raise AccessDenied for a POST that no form of ours sent."""
@@ -329,11 +328,22 @@ class Dashboard:
             what, hint = error.message, error.hint
         return self._error_page(request, status, what, hint)
 
-    async def _crash(self, request: Request, error: Exception) -> Response:
-        """Answer at the boundary to the browser: it must not see the inside, and the log must."""
-        _LOG.exception("request.failed", path=request.url.path, kind=type(error).__name__)
-        what = f"The request failed unexpectedly ({type(error).__name__})."
-        return self._error_page(request, 500, what, "look at the log of the server")
+    def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """Answer at the boundary to the browser: it must not see the inside, and the log must, once."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response: Response = await answer(request)
+                return response
+            except (MemlineError, HTTPException, Redirect):
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+                _LOG.exception("request.failed", path=request.url.path, kind=kind)
+                what = f"The request failed unexpectedly ({kind})."
+                return self._error_page(request, 500, what, "look at the log of the server")
+
+        return guarded
 
     def _error_page(self, request: Request, status: int, what: str, hint: str) -> Response:
         access: Access | None = request.scope.get(ACCESS)
