@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,16 +19,11 @@ from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.openclaw import chat_models, needs_openclaw, streamed, talk
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import opening, said, sessions_folder
 
 SECRET = "sk-proj-aB3dE5gH7jK9mN1pQ3sT5vW7"
-
-PROGRAMS = os.environ.get("OPENCLAW_PROGRAMS", "")
-
-needs_openclaw = pytest.mark.skipif(
-    not PROGRAMS, reason="sh scripts/openclaw.sh installs OpenClaw, and OPENCLAW_PROGRAMS names its folder"
-)
 
 
 @pytest.fixture
@@ -46,9 +39,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def configuration(layout: str, embeddings: str, chat: str = "http://127.0.0.1:9/v1") -> dict[str, Any]:
     """The file of a release: with a chat model and an embedding provider of the tests."""
-    model = {"id": "chat", "name": "Chat", "reasoning": False, "input": ["text"], "contextWindow": 128_000}
-    costs = {"cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0), "maxTokens": 4096}
-    stub = {"baseUrl": chat, "apiKey": "sk-chat", "api": "openai-completions", "models": [{**model, **costs}]}
     search = {
         "provider": "openai",
         "model": "text-embedding-3-small",
@@ -56,10 +46,9 @@ def configuration(layout: str, embeddings: str, chat: str = "http://127.0.0.1:9/
         "sources": ["memory", "sessions"],
         "experimental": {"sessionMemory": True},
     }
-    defaults: dict[str, Any] = {"model": {"primary": "stub/chat"}}
-    content: dict[str, Any] = {"models": {"providers": {"stub": stub}}, "agents": {"defaults": defaults}}
+    content = chat_models(chat)
     if layout == "early":
-        defaults["memorySearch"] = search
+        content["agents"]["defaults"]["memorySearch"] = search
     else:
         content["memory"] = {"search": search}
     return content
@@ -79,16 +68,6 @@ def opened(home: Path) -> Iterator[Callable[[], Memory]]:
             return stack.enter_context(Memory.of(settings, settings.agents["main"]))
 
         yield open_
-
-
-def streamed(text: str) -> bytes:
-    """An answer of a chat model as a stream of events."""
-    pieces = ({"role": "assistant", "content": text}, None), ({}, "stop")
-    events = [
-        {"id": "1", "object": "chat.completion.chunk", "model": "chat", "choices": [choice]}
-        for choice in ({"index": 0, "delta": delta, "finish_reason": end} for delta, end in pieces)
-    ]
-    return b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events) + b"data: [DONE]\n\n"
 
 
 def citations(memory: Memory, question: str) -> list[str]:
@@ -152,20 +131,6 @@ def test_sessions_in_rows_are_followed_and_their_end_is_noticed(
     memory.index()
     assert citations(memory, "walrus") == []
     assert citations(memory, "tulips") == ["sessions/def.jsonl#L2"]
-
-
-def talk(layout: str, home: Path, session: str, message: str) -> None:
-    """Let the real program answer a message in a session."""
-    program = Path(PROGRAMS, layout, "openclaw")
-    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-none"}
-    subprocess.run(
-        [program, "agent", "--local", "--agent", "main", "--session-id", session, "--message", message],
-        env=environment,
-        cwd=home,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
 
 
 @needs_openclaw

@@ -16,6 +16,8 @@ class ChatServer:
     def __init__(self, answer: str = "NO_REPLY", *, key: str = "", max_bytes: int = 1 << 30) -> None:
         #: What it says, or bytes that it answers with as they are.
         self.answer: str | bytes = answer
+        #: What it says before that, in order.
+        self.answers: list[str | bytes] = []
         self.status = 200
         self.key = key
         #: Where it sends everybody instead of answering.
@@ -32,6 +34,7 @@ class ChatServer:
                 size = int(self.headers["content-length"])
                 stub.requests.append(json.loads(self.rfile.read(size)))
                 stub.may_answer.wait(30)
+                answer = stub.answers.pop(0) if stub.answers else stub.answer
                 if stub.redirect_to:
                     self.send_response(307)
                     self.send_header("location", f"{stub.redirect_to}/chat/completions")
@@ -42,10 +45,10 @@ class ChatServer:
                     self._send(400, b'{"error": {"message": "%s"}}' % words)
                 elif stub.key and self.headers.get("authorization") != f"Bearer {stub.key}":
                     self._send(401, b'{"error": {"message": "Incorrect API key provided"}}')
-                elif isinstance(stub.answer, bytes):
-                    self._send(stub.status, stub.answer)
+                elif isinstance(answer, bytes):
+                    self._send(stub.status, answer)
                 else:
-                    message = {"role": "assistant", "content": stub.answer}
+                    message = {"role": "assistant", "content": answer}
                     self._send(stub.status, json.dumps({"choices": [{"message": message}]}).encode())
 
             def _send(self, status: int, body: bytes) -> None:
