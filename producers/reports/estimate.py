@@ -142,11 +142,15 @@ class Estimate:
 
 
 def estimate(
-    settings: AgentSettings, *, force: bool = False, prices: Mapping[str, Mapping[str, Any]] | None = None
+    settings: AgentSettings,
+    *,
+    force: bool = False,
+    re_embed: bool = False,
+    prices: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Estimate:
     """Read and split what a reindex would, and count. Writes nothing and sends nothing.
 
-    `prices` is that block of the configuration.
+    `re_embed`: no vector that is there counts. `prices` is that block of the configuration.
     """
     choice = choose(settings)
     with driver.reading_if_any(settings.index_path) as reader:
@@ -166,7 +170,7 @@ def estimate(
         requests, batches = Health(), Health()
         if reader and choice.identity:
             target = identities.by_key(reader, choice.identity.key)
-            states = dict(reader.execute(_STATES, (target.id if target else 0,)))
+            states = dict(reader.execute(_STATES, (target.id if target and not re_embed else 0,)))
             # What the index holds without a vector: after a run that was cut, or of a new model.
             for digest, text in reader.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
                 texts.setdefault(digest, estimate_tokens(text))

@@ -26,6 +26,7 @@ from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import status_of
 from memline.producers.web import session
+from memline.producers.web.files import Runs
 from memline.producers.web.findings import Findings
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
@@ -99,6 +100,7 @@ class Dashboard:
             loaded=loaded,
             live=self.live,
             findings=Findings(tools.settings, agents, loaded.warnings if loaded else ()),
+            runs=Runs(),
             is_read_only=serve.read_only,
         )
         self._static = Static()

@@ -16,6 +16,7 @@ from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.values import value
 
 if TYPE_CHECKING:
+    from memline.producers.web.files import Runs
     from memline.producers.web.findings import Findings
     from memline.producers.web.live import LiveFigures
     from memline.shared.config.load import Loaded
@@ -45,6 +46,7 @@ class Site:
     loaded: Loaded | None
     live: LiveFigures
     findings: Findings
+    runs: Runs
     is_read_only: bool
 
     @property

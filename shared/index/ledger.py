@@ -71,6 +71,24 @@ class RecordedFile(NamedTuple):
     chunking: str
 
 
+class FileRecord(NamedTuple):
+    """A file as a list of the ledger shows it."""
+
+    path: str
+    source: str
+    size: int
+    #: When it was read last, nanoseconds since the epoch.
+    observed_ns: int
+    outcome: str
+    reason: str
+    chunks: int
+
+    @property
+    def is_fine(self) -> bool:
+        """Say whether its content is searched, or there is none."""
+        return self.outcome in (INDEXED, outcomes.EMPTY)
+
+
 _COLUMNS = (
     "path",
     "source",
@@ -103,6 +121,35 @@ def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
         (REMOVED,),
     )
     return {path: RecordedFile(*values) for path, *values in rows}
+
+
+def page(
+    connection: Connection,
+    *,
+    outcome: str = "",
+    source: str = "",
+    path: str = "",
+    is_exact: bool = False,
+    first: int = 0,
+    count: int,
+) -> list[FileRecord]:
+    """List files that are not removed, by path, from number `first` on; empty filters limit nothing.
+
+    `path`: a part of the path, in any case; the whole of it when `is_exact`.
+    """
+    wheres = {
+        "outcome <> ?": REMOVED,
+        "outcome = ?": outcome,
+        "source = ?": source,
+        ("path = ?" if is_exact else "instr(lower(path), lower(?))"): path,
+    }
+    chosen = {where: given for where, given in wheres.items() if given}
+    query = (
+        "SELECT path, source, size, observed_ns, outcome, reason,"
+        " (SELECT count(*) FROM chunks WHERE file_id = files.id)"
+        f" FROM files WHERE {' AND '.join(chosen)} ORDER BY path LIMIT ? OFFSET ?"
+    )
+    return [FileRecord(*row) for row in connection.execute(query, (*chosen.values(), count, first))]
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
