@@ -147,6 +147,8 @@ def _rows(report: dict[str, Any], typed: Typed) -> Iterator[tuple[str, str]]:
             yield "Requests", f"{breaker['provider']} {text}"
     if body["ceiling"]:
         yield "Paused", f"{body['ceiling']['reason']} (try: {typed(body['ceiling']['action'])})"
+    if body["moving"]:
+        yield "Moving", f"{body['moving']['reason']} (try: {typed(body['moving']['action'])})"
     yield "Spent", spent_words(body["spending"])
     if retriable := retriable_provider(body, time.time()):
         yield "", f"{retriable} can be tried again ({index} switches back to it)"

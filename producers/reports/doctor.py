@@ -148,6 +148,9 @@ def examine_agent(settings: AgentSettings, *, deep: bool = False) -> Iterator[Fi
     if vector["enabled"] and settings.memory.store.vector.extension_path and vector["loadError"]:
         what = f"{name}: store.vector.extensionPath cannot be loaded: {vector['loadError']}"
         yield _problem(what, "memline config show; without extensionPath the one of Memline is used")
+    if moving := body["moving"]:
+        finding = _problem if moving["left"] else _warning
+        yield finding(f"{name}: {moving['reason']}", moving["action"])
     if reached := body["ceiling"]:
         yield _warning(f"{name}: {reached['reason']}", reached["action"])
     if body["modelDiffers"]:

@@ -12,7 +12,17 @@ from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.index import chunks, driver, forgotten, identities, ledger, meta, signs, vectors
+from memline.shared.index import (
+    chunks,
+    driver,
+    forgotten,
+    identities,
+    ledger,
+    meta,
+    ownership,
+    signs,
+    vectors,
+)
 from memline.shared.index.accounts import Accounts
 from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
@@ -195,6 +205,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "breakers": open_breakers,
         "spending": spending(settings),
         "ceiling": read(lambda reader: ceiling(reader, settings), None),
+        "moving": read(lambda reader: ownership.move_of(reader, settings.agent), None),
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
         "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
         "identity": {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
@@ -38,16 +38,25 @@ def refuse(settings: AgentSettings, recorded: str) -> None:
         )
 
 
+def move_of(connection: Connection, agent: str = "") -> dict[str, Any] | None:
+    """Say where an operator moves this index, whether it has left, and what to do; None without a move."""
+    moving = meta.get(connection, meta.MOVING)
+    if not moving:
+        return None
+    host, name = moving["host"], agent or "AGENT"
+    whose = f"the index of the agent {agent}" if agent else "this index"
+    if moving["left"]:
+        words = f"{whose} was handed to the index host {host}; it is not used here any more"
+        return {**moving, "reason": words, "action": "memline agent ls"}
+    words = f"{whose} is about to move to the index host {host}; nothing more of it is embedded here"
+    return {**moving, "reason": words, "action": f"memline agent move {name} --to {host} --backup PATH"}
+
+
 def refuse_left(connection: Connection, agent: str = "") -> None:
     """Raise IndexElsewhere when this index was handed to another index host."""
-    moving = meta.get(connection, meta.MOVING)
+    moving = move_of(connection, agent)
     if moving and moving["left"]:
-        name = agent or "AGENT"
-        raise IndexElsewhere(
-            f"the index of the agent {name} was handed to the index host {moving['host']};"
-            " it is not used here any more",
-            hint=f"memline agent ls; there: memline agent move {name} --to {moving['host']} --backup PATH",
-        )
+        raise IndexElsewhere(moving["reason"], hint=moving["action"])
 
 
 def record(connection: Connection, settings: AgentSettings) -> None:

@@ -245,7 +245,7 @@ def test_nothing_leaves_while_a_request_is_in_flight_that_no_worker_takes_the_an
         " SELECT 't', id, 'fleet', 1e12, 1 FROM identities LIMIT 1"
     )
 
-    with pytest.raises(QueueError, match="1 requests are in flight, and no store worker is there"):
+    with pytest.raises(QueueError, match="1 request is in flight, and no store worker is there"):
         one.leave("two", tmp_path / "usb")
     assert one.holder() == ("one", "") and not (tmp_path / "usb").exists()
 
@@ -258,7 +258,7 @@ def test_nothing_leaves_while_a_request_is_in_flight_that_no_worker_takes_the_an
         one.place.execute("DELETE FROM leases")
 
     move.leave(one.settings, one.agent, to="two", folder=tmp_path / "usb", on_wait=answer)
-    assert said == ["1 requests are in flight; their answers are waited for"]
+    assert said == ["1 request is in flight; their answers are waited for"]
 
 
 def test_a_held_index_sends_nothing_more(two_hosts: list[Host]) -> None:

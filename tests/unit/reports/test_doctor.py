@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from memline.producers.reports import doctor
 from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
 from memline.producers.runs.loop_errors import FLUSH, LoopErrors
+from memline.shared.index import meta
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.worker_registry import WorkerInfo
@@ -218,3 +220,16 @@ def test_a_redis_that_does_not_answer_is_a_problem_and_none_is_not(
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
 
     assert levels(list(examine_fleet(place.settings, [place.agent]))) == {"problem"}
+
+
+@pytest.mark.parametrize(("left", "level"), [(True, "problem"), (False, "warning")])
+def test_an_index_that_moves_to_another_host_is_named(place: Place, left: bool, level: str) -> None:
+    place.index()
+    with closing(IndexWriter.of(place.agent)) as writer, writer.transaction() as (connection, _):
+        meta.put(connection, meta.MOVING, {"host": "two", "left": left})
+
+    found = [each for each in examine_agent(place.agent) if "index host two" in each.what]
+
+    assert [each.level for each in found] == [level]
+    assert found[0].fix.startswith("memline agent ")
+    assert place.status()["moving"]["host"] == "two"
