@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from memline.producers.qmd.updates import QmdUpdates
+from memline.producers.runs.change_lines import ChangeLines
 from memline.producers.runs.flush import FlushProducer
 from memline.producers.runs.in_process import INDEXING, InProcessWorkers
 from memline.producers.runs.index_run import prepare
@@ -101,12 +102,15 @@ def _run(
             on_note(line)
         for agent in agents:
             workers.wake(agent.agent)
+        told = [ChangeLines(agent, on_note) for agent in agents]
         liveness.ready()
         while not stop.wait(TICK_S):
             liveness.alive()
             follow.tick()
             flushes.tick()
             qmd.tick()
+            for each in told:
+                each.tick()
             fault = errors.corrupt or workers.fault()
             if isinstance(fault, IndexCorrupt):
                 raise fault
