@@ -14,6 +14,9 @@ from pathlib import Path
 #: Signs of life within the time that systemd allows between two of them: some may be late.
 PINGS = 4
 
+#: Seconds that what is said once waits for a systemd that is busy; a sign of life is followed by another.
+WAIT_S = 2.0
+
 #: Seconds between two signs of life in the file; deploy/ takes a process for dead after two minutes.
 FILE_EVERY_S = 15.0
 
@@ -22,7 +25,6 @@ class Liveness:
     """Says that this process is ready, alive or ending; where nothing listens, it says nothing.
 
     For the loop that does the work, never for a thread of its own: a loop that hangs has to be noticed.
-    What is not taken at once is lost, and holds up nothing.
     """
 
     def __init__(self, address: str = "", watchdog_s: float | None = None, file: str = "") -> None:
@@ -41,7 +43,7 @@ class Liveness:
 
     def ready(self) -> None:
         """Say that the start is over."""
-        self._say("READY=1")
+        self._say("READY=1", WAIT_S)
         self._touch()
 
     def alive(self) -> None:
@@ -49,12 +51,12 @@ class Liveness:
         if self.every_s is not None and (now := time.monotonic()) >= self._next:
             self._next = now + self.every_s
             if self._pings:
-                self._say("WATCHDOG=1")
+                self._say("WATCHDOG=1", 0.0)
             self._touch()
 
     def stopping(self) -> None:
         """Say that the process ends."""
-        self._say("STOPPING=1")
+        self._say("STOPPING=1", WAIT_S)
         if self._file is not None:
             with suppress(OSError):
                 self._file.unlink()
@@ -66,11 +68,11 @@ class Liveness:
             self.alive()
         self.stopping()
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, wait_s: float) -> None:
         if not self._address:
             return
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
-            opened.setblocking(False)
+            opened.settimeout(wait_s)
             opened.sendto(text.encode(), self._address)
 
     def _touch(self) -> None:

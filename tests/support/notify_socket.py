@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,16 +16,20 @@ TIMEOUT_S = 90.0
 class NotifySocket:
     """The socket of one service, and the variables that tell the service of it."""
 
-    def __init__(self, path: Path, opened: socket.socket, watchdog_s: float) -> None:
+    def __init__(self, path: Path, watchdog_s: float) -> None:
         self.variables = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(watchdog_s * 1e6))}
-        self._opened = opened
+        self._said: queue.Queue[str] = queue.Queue()
+
+    def listen(self, opened: socket.socket) -> None:
+        """Take what is said at once, as systemd does: a socket keeps no more than some ten words."""
+        while word := opened.recv(1_000).decode():
+            self._said.put(word)
 
     def next(self, timeout_s: float = TIMEOUT_S) -> str:
         """Wait for the next thing that the process says; empty when it says nothing for so long."""
-        self._opened.settimeout(timeout_s)
         try:
-            return self._opened.recv(1_000).decode()
-        except TimeoutError:
+            return self._said.get(timeout=timeout_s)
+        except queue.Empty:
             return ""
 
     def until(self, text: str) -> list[str]:
@@ -40,4 +46,13 @@ def notify_socket(folder: Path, *, watchdog_s: float = 0.2) -> Iterator[NotifySo
     path = folder / "notify.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
         opened.bind(str(path))
-        yield NotifySocket(path, opened, watchdog_s)
+        heard = NotifySocket(path, watchdog_s)
+        listener = threading.Thread(target=heard.listen, args=(opened,))
+        listener.start()
+        try:
+            yield heard
+        finally:
+            # Nothing said ends it.
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+                last.sendto(b"", str(path))
+            listener.join()

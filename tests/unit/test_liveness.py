@@ -48,15 +48,37 @@ def test_without_a_watchdog_there_are_no_pings(tmp_path: Path) -> None:
         assert (heard.next(), heard.next()) == ("READY=1", "STOPPING=1")
 
 
-def test_what_systemd_does_not_hear_holds_up_nothing(tmp_path: Path) -> None:
+def test_signs_of_life_that_systemd_does_not_hear_hold_up_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "notify.sock"
     Liveness(str(tmp_path / "gone")).ready()
-    with notify_socket(tmp_path) as heard:
-        signs = speaker(heard)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(str(path))
+        opened.settimeout(TIMEOUT_S)
+        signs = Liveness(str(path), watchdog_s=1e-9)
         # More than a socket keeps that is not read.
-        for _ in range(10_000):
-            signs.ready()
+        for _ in range(2_000):
+            signs.alive()
 
-        assert heard.next() == "READY=1"
+        assert opened.recv(100) == b"WATCHDOG=1"
+
+
+def test_what_is_said_once_waits_for_a_systemd_that_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "WAIT_S", TIMEOUT_S)
+    path = tmp_path / "notify.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as opened:
+        opened.bind(str(path))
+        opened.settimeout(TIMEOUT_S)
+        signs = Liveness(str(path), watchdog_s=1e-9)
+        for _ in range(2_000):
+            signs.alive()
+        ending = threading.Thread(target=signs.stopping)
+        ending.start()
+        heard = iter(lambda: opened.recv(100), b"STOPPING=1")
+
+        assert set(heard) == {b"WATCHDOG=1"}
+        ending.join()
 
 
 def test_a_file_is_touched_by_the_loop_and_gone_when_it_ends(
