@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from memline.producers.reports.doctor import Finding
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.rendering import age, number
-from memline.producers.web.series import Chart, Point, draw
+from memline.producers.web.series import Chart, draw
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest
 from memline.shared.values import value
@@ -48,7 +48,6 @@ def _overview(view: View) -> Data:
         "fine": [each.what for each in findings if each.level == "ok"],
         "found_at": found.at if found else None,
         "charts": _charts(view, only, snapshot.at),
-        "worst": _worst(findings),
     }
 
 
@@ -60,29 +59,24 @@ def _rank(finding: Finding) -> int:
     return _LEVELS.index(finding.level)
 
 
-def _worst(findings: Sequence[Finding]) -> str:
-    return min((each.level for each in findings), key=_LEVELS.index, default="ok")
-
-
 def _charts(view: View, only: str, now: float) -> list[tuple[str, list[ShownChart]]]:
     """Draw the charts of an hour and of a day; those of queues for a token that opens all."""
-    kinds: list[tuple[str, str, Callable[[float], str]]] = [
-        ("backlog", "Vectors wanted", number),
-        ("rate", "Vectors a second", number),
+    kinds: list[tuple[str, str, Callable[[float], str], float]] = [
+        ("backlog", "Vectors wanted", number, 10.0),
+        ("rate", "Vectors a second", number, 1.0),
     ]
     if not only and view.site.has_queue:
-        kinds.append(("oldest_s", "Oldest message", age))
+        kinds.append(("oldest_s", "Oldest message", age, 10.0))
     if not only:
-        kinds.append(("limited", "Answers 429", number))
-    assert {name for name, *_ in kinds} <= set(Point._fields)
+        kinds.append(("limited", "Answers 429", number, 10.0))
     series = view.site.live.series.get(only)
     if series is None:
         return []
     charts = []
     for span, ring in (("Last hour", series.hour), ("Last 24 hours", series.day)):
         shown = []
-        for name, label, words in kinds:
-            chart = draw(ring.values(now, name))
+        for name, label, words, least in kinds:
+            chart = draw(ring.values(now, name), least)
             last = "–" if chart.last is None else words(chart.last)
             shown.append(ShownChart(label=label, chart=chart, top=words(chart.top), last=last))
         charts.append((span, shown))

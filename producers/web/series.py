@@ -80,16 +80,20 @@ class Chart:
     height: int = HEIGHT
 
 
-def draw(values: Sequence[float | None]) -> Chart:
-    """Draw values from left to right, zero at the bottom and the largest at the top."""
+def draw(values: Sequence[float | None], least: float = 0.0) -> Chart:
+    """Draw values from left to right, zero at the bottom and the largest at the top.
+
+    Where all are smaller than `least`, that is the top: small values must not look like large ones.
+    """
     top = max((each for each in values if each is not None), default=0.0)
+    scale = max(top, least) or 1.0
     step = WIDTH / max(1, len(values) - 1)
     runs: list[list[str]] = [[]]
     for number, each in enumerate(values):
         if each is None:
             runs.append([])
             continue
-        y = HEIGHT - 1 - (each / top if top else 0.0) * (HEIGHT - 2)
+        y = HEIGHT - 1 - each / scale * (HEIGHT - 2)
         runs[-1].append(f"{number * step:.1f},{y:.1f}")
     # A single point is no line: it is drawn as a short one.
     lines = (

@@ -24,7 +24,7 @@ from tests.support.http_api import serving
 from tests.support.redis_server import RedisServer
 
 #: Debian's names and others'.
-_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 
 #: Would run, or ask for a picture, if one was not escaped; `owned` is looked for in every page.
 HOSTILE = (
@@ -43,7 +43,7 @@ HOSTILE_NAME = 'x"><img src=x onerror=window.owned=1>.md'
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """A browser, one for all tests of a process. Skips where none is installed; in CI that is a failure."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         message = "no chromium is installed: apt-get install chromium"
         pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)

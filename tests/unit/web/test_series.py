@@ -46,6 +46,12 @@ def test_a_line_is_broken_where_nothing_was_seen() -> None:
     assert min(xs) == 0 and max(xs) <= WIDTH + WIDTH / 3
 
 
+def test_small_values_do_not_look_like_large_ones() -> None:
+    assert draw([0.4], 10.0).lines[0].endswith("45.2")
+    assert draw([0.4]).lines[0].endswith(",1.0")
+    assert draw([0.4], 10.0).top == 0.4
+
+
 def test_nothing_and_zero_are_drawn_at_the_bottom() -> None:
     assert draw([None, None]).lines == ()
     assert draw([0.0, 0.0]).lines[0] == f"0.0,{HEIGHT - 1}.0 {WIDTH}.0,{HEIGHT - 1}.0"
