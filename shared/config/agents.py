@@ -251,6 +251,7 @@ class ResolveContext(Block):
             memory=build(schema.MemorySearch, memory),
             providers=self.providers,
             environment_keys=environment.provider_keys(self.env),
+            has_saved_keys=self.is_openclaw,
             citations=self.file.memory.citations,
             max_injected_chars=self.file.memory.max_injected_chars,
             private_in_groups=self.file.memory.private_in_groups,

@@ -494,6 +494,8 @@ class AgentSettings(Block):
     #: `models.providers` by the ids there (`openai`, `google` …), and keys of the environment by ours.
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)
     environment_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    #: Whether keys that the original has saved may be used: the configuration is its own.
+    has_saved_keys: bool = False
     #: Those of `memory`.
     citations: str = "auto"
     max_injected_chars: int = 0

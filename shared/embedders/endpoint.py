@@ -81,6 +81,8 @@ class Endpoint:
 def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> Endpoint:
     """Make the endpoint of a provider: from `remote.*`, then the environment, then `models.providers`.
 
+    For its own address also with the key that OpenClaw has saved, where its configuration is used.
+
     Without `own` the provider is a fallback: `remote.*` belongs to the first provider and is not handed on.
     """
     remote = settings.memory.remote if own else Remote()
@@ -105,11 +107,18 @@ def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> En
     for more in (entry.headers, remote.headers):
         headers.update({name.strip().lower(): text for name, text in more.items()})
     key_places = [*provider.key_variables[:1], f"{entry_path}.apiKey"]
+    key = remote.api_key.strip() or environment_key.strip() or entry.api_key.strip()
+    if not key and settings.has_saved_keys and base_url == provider.public_url:
+        # Saved for the provider itself: no other address gets it.
+        from memline.shared.embedders.openclaw_keys import saved_key
+
+        key = saved_key(settings.state_dir, settings.agent, provider.entry_names)
+        key_places.append("the auth profiles of OpenClaw")
     return Endpoint(
         provider=provider.name,
         base_url=base_url,
         public=base_url == provider.public_url,
-        key=remote.api_key.strip() or environment_key.strip() or entry.api_key.strip(),
+        key=key,
         key_header=provider.key_header,
         headers=headers,
         key_places=", then ".join(["memorySearch.remote.apiKey", *key_places] if own else key_places),
