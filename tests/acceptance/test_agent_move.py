@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -79,11 +80,22 @@ def two_hosts(tmp_path: Path, provider: EmbeddingServer, redis_server: RedisServ
 
 
 def test_of_all_hosts_that_claim_an_agent_at_once_one_gets_it(
-    two_hosts: list[Host], redis_server: RedisServer
+    two_hosts: list[Host], redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = two_hosts[0]
     one.client.flushdb()
     racers = [Host(one.place, redis_server.url, f"h{number}") for number in range(8)]
+    read, looked, all_looked = hosts.holder, set(), threading.Barrier(len(racers))
+
+    def holder(client: redis.Redis, agent: str) -> hosts.Holder:
+        """Let every host see that none has it before one takes it."""
+        found = read(client, agent)
+        if client not in looked:
+            looked.add(client)
+            all_looked.wait(60)
+        return found
+
+    monkeypatch.setattr(hosts, "holder", holder)
 
     def claims(host: Host) -> bool:
         try:
@@ -95,6 +107,7 @@ def test_of_all_hosts_that_claim_an_agent_at_once_one_gets_it(
     with ThreadPoolExecutor(len(racers)) as pool:
         won = list(pool.map(claims, racers))
 
+    monkeypatch.undo()
     assert sum(won) == 1
     assert one.holder() == (racers[won.index(True)].name, "")
 
