@@ -236,7 +236,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     root = Path(__file__).parents[4]
 
-    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, timeout=300)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
