@@ -74,16 +74,18 @@ class HubFile:
         """The files that are downloaded with it: those that tell how an ONNX model is used."""
         if engine_of(self.path) is not ONNX:
             return []
-        owner, repo, revision, *inside = self.path.parts
-        root, file = Path(owner, repo, revision), "/".join(inside)
+        *folders, last = self.path.parts[3:]
+        file = "/".join((*folders, last))
         above = self.url_path.removesuffix(file)
+        # Those of the repository, put where `root_of` looks for them.
+        root = self.path.parents[1 if folders else 0]
         names = [*COMPANIONS, file + WEIGHTS_SUFFIX]
         return [
             replace(
                 self,
                 name=f"{name} of {self.name}",
                 url_path=above + name,
-                path=root / name,
+                path=self.path.with_name(last + WEIGHTS_SUFFIX) if name.startswith(file) else root / name,
                 is_optional=name != TOKENIZER,
             )
             for name in names
@@ -222,7 +224,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                         what = f"is damaged: its SHA-256 is {actual}, not {digest}"
                         hint = "run: memline index (it begins anew)"
                         raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
-                    _check(part, target.suffix)
+                    _check(part, target.suffix.lower())
                 except ProviderStop:
                     part.unlink()
                     raise

@@ -96,10 +96,9 @@ def graph_of(path: Path) -> Path:
 
 
 def root_of(graph: Path) -> Path:
-    """Return the folder with the tokenizer of a graph: its own, or the one above a folder `onnx`."""
+    """Return the folder with the tokenizer of a graph: its own, or the one above."""
     folder = graph.parent
-    is_above = folder.name == "onnx" and not (folder / TOKENIZER).is_file()
-    return folder.parent if is_above else folder
+    return next((each for each in (folder, folder.parent) if (each / TOKENIZER).is_file()), folder)
 
 
 def pooling_of(graph: Path) -> int:

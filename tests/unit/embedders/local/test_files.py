@@ -249,6 +249,17 @@ def test_an_onnx_model_that_is_cut_off_goes_on_with_the_file_where_it_stopped(
     ]
 
 
+@pytest.mark.parametrize("file", ["model.onnx", "onnx/int8/model.onnx"])
+def test_a_graph_may_be_anywhere_in_its_repository(tmp_path: Path, onnx_hub: Hub, file: str) -> None:
+    for name in (file, f"{file}_data"):
+        onnx_hub.files[f"/owner/some-model/resolve/main/{name}"] = ONNX_FILES["onnx/model.onnx"]
+
+    choice = fetched(tmp_path, f"hf:owner/some-model/{file}")
+
+    assert (choice.provider, choice.model, choice.reason) == ("local", "some-model/model.onnx", "")
+    assert (tmp_path / "models/owner/some-model/main" / f"{file}_data").is_file()
+
+
 def test_an_onnx_model_without_a_tokenizer_is_not_downloaded(tmp_path: Path, onnx_hub: Hub) -> None:
     del onnx_hub.files["/owner/some-model/resolve/main/tokenizer.json"]
 
