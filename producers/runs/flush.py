@@ -13,13 +13,15 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from memline.producers.reports.sessions import SET_UP
 from memline.producers.runs.loop_errors import FLUSH, LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.flush import plan
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import SessionState
-from memline.shared.flush.transcript import measure
+from memline.shared.flush.transcript import SessionSize, measure
 from memline.shared.logs import Log
 from memline.shared.queue.messages import FlushMemory
 from memline.shared.queue.routes import send
@@ -121,3 +123,43 @@ def _transcripts(folder: Path) -> Iterator[tuple[str, int]]:
                 is_transcript = entry.name.endswith(".jsonl") and flush_state.can_be_named(entry.name)
                 if is_transcript and entry.is_file(follow_symlinks=False):
                     yield entry.name, entry.stat(follow_symlinks=False).st_mtime_ns
+
+
+def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionState:
+    """Flush a session whatever its size: here, or with the address of a queue by a worker of the fleet.
+
+    Returns what is known of it then. Raises ConfigError when no flush is configured, MemlineError for a
+    session that is not there or that another process has just flushed.
+    """
+    if not plan.is_on(settings):
+        raise ConfigError(SET_UP, hint="docs/flush.md has examples")
+    folder = plan.folder_of(settings)
+    if not flush_state.can_be_named(name):
+        raise MemlineError(f"{name!r} is not a valid name of a transcript", hint="memline flush")
+    try:
+        size = measure(str(folder), name, SessionSize())
+    except (FileRefused, OSError) as error:
+        raise MemlineError(f"there is no transcript {name} in {folder}", hint="memline flush") from error
+    clock = SystemClock()
+    try:
+        with flush_state.editing(folder) as state:
+            requested = state.sessions.setdefault(name, SessionState())
+            plan.record_size(requested, size)
+            requested.attempts = 0
+            plan.record_request(requested, "requested manually", clock.now())
+            if url:
+                from memline.shared.queue.broker import on_redis
+
+                # Recorded only when it could be sent.
+                on_redis(url)
+                send(FlushMemory(agent=settings.agent, session=name, cycle=requested.cycle))
+                return requested
+        from memline.shared.flush.run import run  # Its HTTP client takes 60 ms.
+
+        done = run(settings, name, cycle=requested.cycle, clock=clock)
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise MemlineError(f"{folder} cannot be written: {words}", hint=f"ls -ld {folder}") from error
+    if done is None:
+        raise MemlineError("another process has just flushed this session", hint="memline flush")
+    return done

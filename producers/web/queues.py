@@ -107,13 +107,19 @@ def _resume(view: View) -> Done:
     return _set_paused(view, is_paused=False)
 
 
-def _set_paused(view: View, *, is_paused: bool) -> Done:
-    """Pause or resume the provider of an agent, or of all that the token opens, in a mode or in both."""
-    mode, provider = view.form.get("mode", ""), view.form.get("provider", "")
+def check_target(view: View) -> tuple[str, str]:
+    """Read the provider and the mode that a form means; empty for all. Raises BadRequest."""
+    provider, mode = view.form.get("provider", ""), view.form.get("mode", "")
     if provider not in ("", *FALLBACKS):
         raise BadRequest(f"{provider[:80]!r} is not a provider", hint=f"they are: {', '.join(FALLBACKS)}")
     if mode not in ("", *_MODES.values()):
         raise BadRequest(f"{mode[:80]!r} is not a mode", hint=f"the modes are: {', '.join(_MODES.values())}")
+    return provider, mode
+
+
+def _set_paused(view: View, *, is_paused: bool) -> Done:
+    """Pause or resume the provider of an agent, or of all that the token opens, in a mode or in both."""
+    provider, mode = check_target(view)
     named = view.form.get("agent", "")
     chosen = (view.agent(named),) if named or not view.is_owner else view.agents
     change = breakers.pause if is_paused else breakers.resume

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from memline.producers.web import configuration, files, jobs, messages, note, overview, queues, search
+from memline.producers.web import (
+    configuration,
+    files,
+    jobs,
+    messages,
+    note,
+    overview,
+    providers,
+    queues,
+    search,
+    sessions,
+)
 from memline.producers.web.page import Action, Page
 
 #: A module of pages has `PAGES`, and `ACTIONS` where it has some.
-MODULES = (overview, search, note, files, queues, messages, jobs, configuration)
+MODULES = (overview, search, note, files, queues, messages, jobs, providers, sessions, configuration)
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
 

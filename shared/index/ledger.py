@@ -104,7 +104,31 @@ _COLUMNS = (
     "day",
 )
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
-_PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day"
+
+
+class TranscriptEntry(NamedTuple):
+    """A transcript, and how far it was read."""
+
+    #: As in the ledger.
+    path: str
+    outcome: str
+    reason: str
+    #: Bytes on the disk when it was looked at.
+    size: int
+    mtime_ns: int
+    observed_ns: int
+    #: Bytes and lines that were read.
+    consumed: int
+    lines: int
+    title: str
+    messages: int
+    #: Lines that are not a record.
+    broken: int
+    #: Places where a secret was hidden.
+    secrets: int
+
+
+_PROGRESS = "consumed, lines, resume, title, messages, broken, first_day, last_day, secrets"
 
 
 def entries(connection: Connection) -> dict[str, LedgerEntry]:
@@ -247,6 +271,19 @@ def progress(connection: Connection, path: str) -> Progress | None:
     return Progress(consumed=consumed, lines=lines, resume=begin, title=title, counts=figures)
 
 
+def transcripts(connection: Connection, *, first: int, limit: int) -> list[TranscriptEntry]:
+    """List transcripts with how far each was read, the one that changed last first; some from `first` on."""
+    rows = connection.execute(
+        "SELECT path, outcome, reason, size, mtime_ns, observed_ns, coalesce(consumed, 0),"
+        " coalesce(lines, 0), coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0),"
+        " coalesce(secrets, 0)"
+        " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
+        " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
+        (REMOVED, limit, first),
+    )
+    return [TranscriptEntry(*row) for row in rows]
+
+
 def save_progress(connection: Connection, file_id: int, progress: Progress | None) -> None:
     """Store how far a transcript was read, or with None delete it, inside the caller's transaction."""
     if progress is None:
@@ -254,7 +291,7 @@ def save_progress(connection: Connection, file_id: int, progress: Progress | Non
         return
     resume = json.dumps(asdict(progress.resume))
     connection.execute(
-        f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (file_id, progress.consumed, progress.lines, resume, progress.title, *astuple(progress.counts)),
     )
 

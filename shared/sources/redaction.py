@@ -36,13 +36,21 @@ _Rules = dict[str, list[tuple[re.Pattern[str], _Replace]]]
 
 def redact(text: str) -> str:
     """Return `text` with every secret hidden that can be recognised; line breaks may be anywhere in it."""
+    return redact_counted(text)[0]
+
+
+def redact_counted(text: str) -> tuple[str, int]:
+    """Do the same as `redact`, and count the places where something was hidden."""
+    count = 0
     # Names come second: what they announce is hidden as a whole, also when a form left some of it.
     for rules in _rule_sets():
-        text = _apply(rules, text)
-    return _redact_runs(text)
+        text, hidden = _apply(rules, text)
+        count += hidden
+    text, hidden = _redact_runs(text)
+    return text, count + hidden
 
 
-def _apply(rules: _Rules, text: str) -> str:
+def _apply(rules: _Rules, text: str) -> tuple[str, int]:
     lowered = text.lower()
     if len(lowered) != len(text):
         # A letter that is two in lower case would move all places behind it.
@@ -62,13 +70,15 @@ def _apply(rules: _Rules, text: str) -> str:
                     secrets.append((match.start(), match.end(), replacement))
                     place = lowered.find(word, match.end())
     pieces: list[str] = []
-    done = 0
+    done = count = 0
     # Those that overlap go together, by what the first says.
     for start, stop, replacement in sorted(secrets):
         if start >= done:
             pieces += (text[done:start], replacement)
+            # What an earlier rule has hidden is found again by the name that announces it.
+            count += "…" not in text[start:stop]
         done = max(done, stop)
-    return "".join((*pieces, text[done:]))
+    return "".join((*pieces, text[done:])), count
 
 
 @lru_cache(maxsize=1)
@@ -108,12 +118,14 @@ def _filled_in(pattern: str) -> str:
     return pattern
 
 
-def _redact_runs(text: str) -> str:
+def _redact_runs(text: str) -> tuple[str, int]:
     table = _tables()["runs"]
     lowered = text.lower()
     is_aws = any(word in lowered for word in table["aws_words"])
     if not is_aws and not any(word in lowered for word in table["words"]):
-        return text
+        return text, 0
+
+    count = 0
 
     def hide(match: re.Match[str]) -> str:
         run = match[0]
@@ -125,7 +137,14 @@ def _redact_runs(text: str) -> str:
         before = text[max(0, match.start() - table["near_chars"]) : match.start()].lower()
         return REDACTED if any(word in before for word in table["words"]) else run
 
-    return re.sub(table["pattern"], hide, text)
+    def counted(match: re.Match[str]) -> str:
+        nonlocal count
+        shown = hide(match)
+        count += shown != match[0]
+        return shown
+
+    hidden = re.sub(table["pattern"], counted, text)
+    return hidden, count
 
 
 def _is_mixed(run: str) -> bool:

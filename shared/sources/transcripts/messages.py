@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memline.shared.sources.redaction import redact
+from memline.shared.sources.redaction import redact_counted
 from memline.shared.sources.transcripts.openclaw import FORMAT
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.stores import TranscriptFormat, Turn
@@ -83,14 +83,14 @@ class TranscriptParser:
         if day := self._day_of(turn.stamps):
             self.context = replace(self.context, day=day)
         if isinstance(turn.title, str):
-            title = _first_words(_cleaned(turn.title))
+            title = _first_words(_cleaned(turn.title)[0])
             self.context = replace(self.context, title=title or self.context.title)
         return self._message(turn) if turn.role in ("user", "assistant") else None
 
     def _message(self, turn: Turn) -> Message | None:
         if turn.is_timer and not self.context.title:
             self.context = replace(self.context, is_muted=True)
-        text = _cleaned(turn.text)
+        text, secrets = _cleaned(turn.text)
         if not text:
             return None
         if turn.role == "user":
@@ -102,6 +102,7 @@ class TranscriptParser:
         self.counts = replace(
             counts,
             messages=counts.messages + 1,
+            secrets=counts.secrets + secrets,
             first_day=min(counts.first_day or day, day) if day else counts.first_day,
             last_day=max(counts.last_day, day),
         )
@@ -125,9 +126,15 @@ def parse(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _cleaned(text: object) -> str:
-    """Return a text on one line, without secrets and control characters; empty for anything else."""
-    return " ".join(redact(_UNPRINTABLE.sub("", text)).split()) if isinstance(text, str) else ""
+def _cleaned(text: object) -> tuple[str, int]:
+    """Return a text on one line, without secrets and control characters, and how many secrets it had.
+
+    Empty for anything else.
+    """
+    if not isinstance(text, str):
+        return "", 0
+    clean, secrets = redact_counted(_UNPRINTABLE.sub("", text))
+    return " ".join(clean.split()), secrets
 
 
 def _first_words(text: str) -> str:

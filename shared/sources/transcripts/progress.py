@@ -27,6 +27,8 @@ class Counts:
     #: First and last day of a message (ISO, UTC); empty when none has a day.
     first_day: str = ""
     last_day: str = ""
+    #: Places in them where a secret was hidden.
+    secrets: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memline.shared.sources import redaction
-from memline.shared.sources.redaction import redact
+from memline.shared.sources.redaction import redact, redact_counted
 
 #: Behind every prefix: letters of both cases and digits, as keys have them.
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
@@ -332,3 +332,13 @@ def test_bad_input_takes_no_more_than_time_in_proportion(unit: str) -> None:
 
     # Twenty times as much; something quadratic takes four hundred times as long.
     assert time.process_time() - began < 80 * short + 0.5
+
+
+def test_what_is_hidden_is_counted_once() -> None:
+    text = f"sk-{BODY} and again sk-{BODY}, api_key=sk-{BODY}; nothing else"
+
+    hidden, count = redact_counted(text)
+
+    assert hidden == redact(text) and BODY not in hidden
+    assert count == 3
+    assert redact_counted("a plain sentence … with dots") == ("a plain sentence … with dots", 0)

@@ -1,0 +1,178 @@
+"""The pages of providers and sessions, and what their actions change."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.runs.index_run import bring_up_to_date
+from memline.shared.flush import plan
+from memline.shared.flush import state as flush_state
+from memline.shared.flush.state import SessionState
+from memline.shared.index import ledger
+from memline.shared.index.driver import reading
+from memline.shared.scheduling import health
+from memline.shared.store import IndexWriter
+from tests.integration.web.conftest import ALL, WORK, Opener, configure
+from tests.integration.web.test_pages import HOSTILE, Tags
+from tests.support.browser import Browser, text_of
+from tests.support.chat_server import ChatServer
+from tests.support.index_rows import MODEL_A, fail, file_row, lease_all
+from tests.support.transcripts import said
+from tests.support.workspace import Place
+
+KEY = "sk-proj-abcdefghijklmnop1234567890"
+
+
+def stop(place: Place, agent: str) -> None:
+    """An agent whose provider said a definite no, after calls of some kinds."""
+    with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("a.md", "apples"))
+        writer.record_calls(MODEL_A, [("ok", 40), ("ok", 50), ("rate_limit", 3)])
+        fail(writer, lease_all(writer)[0], "stop")
+
+
+def health_of(place: Place, agent: str) -> health.Health:
+    with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
+        return health.read(writer.accounts, "openai")
+
+
+def test_a_provider_shows_its_breaker_calls_and_errors_and_is_probed_and_resumed(
+    browser: Browser, notes: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    stop(notes, "main")
+
+    page = browser.shows("/providers")
+    for text in ("openai", "open", "Calls in a day 3", "1 rate limit", "p50", "Probe now", "queue probe"):
+        assert text in page
+    before = health_of(notes, "main").probe_at
+    fields = {"agent": "main", "provider": "openai", "mode": "requests"}
+
+    done = browser.post("/providers/probe", **fields)
+    assert "main: openai requests: asked again" in text_of(done)
+    assert health_of(notes, "main").probe_at < before
+
+    done = browser.post("/queues/pause", **fields, **{"from": "providers"})
+    assert done.url.path == "/ui/providers" and health_of(notes, "main").manual
+    browser.post("/queues/resume", **fields, **{"from": "providers"})
+    assert health_of(notes, "main").state == "closed" and not health_of(notes, "main").manual
+    assert "no breaker is open" in text_of(browser.post("/providers/probe", **fields))
+    assert browser.post("/providers/probe", **{**fields, "mode": "no"}).status_code == 400
+    verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
+    assert verbs == ["audit.probe", "audit.pause", "audit.resume", "audit.probe", "audit.probe"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_provider_answers_is_text(browser: Browser, notes: Place, text: str) -> None:
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        writer.retarget(MODEL_A)
+        ill = health.Health(state="open", reason=text, action=text, probe_at=9e9)
+        health.update(writer.accounts, "openai", health.REQUESTS, 0.0, lambda _: ill)
+
+    page = browser.get("/providers")
+
+    tags = Tags()
+    tags.feed(page.text.partition("<main")[2])
+    assert page.status_code == 200 and not tags.names & {"script", "img", "iframe"} and not tags.attributes
+    assert "\x1b" not in page.text and "\u202e" not in page.text
+
+
+@pytest.fixture
+def sessions(notes: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Two agents with a transcript each, both indexed; that of `work` is nobody else's."""
+    monkeypatch.setenv("OPENCLAW_STATE_DIR", str(notes.folder / "state"))
+    for agent in ("main", "work"):
+        folder = notes.folder / "state" / "agents" / agent / "sessions"
+        folder.mkdir(parents=True)
+        lines = [
+            said("user", f"my key of {agent} is {KEY}, and api_key={KEY[8:]}"),
+            said("assistant", "fine"),
+        ]
+        (folder / f"{agent}.jsonl").write_text("".join(f"{line.rstrip()}\n" for line in lines))
+    return notes
+
+
+def opened_with_sessions(opened: Opener, place: Place, **more: Any) -> Browser:
+    defaults: dict[str, Any] = {
+        "memorySearch": {"sources": ["memory", "sessions"], "experimental": {"sessionMemory": True}}
+    }
+    defaults |= more.pop("defaults", {})
+    agents = [{"id": name, "workspace": str(place.folder / name)} for name in ("main", "work")]
+    blocks = {"agents": {"defaults": defaults, "list": agents}}
+    settings = configure(place, **blocks).settings
+    for agent in settings.agents.values():
+        bring_up_to_date(settings, agent)
+    return opened(blocks=blocks, **more)
+
+
+def test_transcripts_show_how_far_they_were_read_and_count_secrets(opened: Opener, sessions: Place) -> None:
+    browser = opened_with_sessions(opened, sessions, token=ALL, tokens={"work": WORK})
+    browser.log_in(ALL)
+
+    page = browser.get("/sessions", agent="main")
+
+    assert "main.jsonl" in page.text and "work.jsonl" not in page.text
+    assert KEY not in page.text and KEY[8:20] not in page.text
+    with reading(sessions.settings.agents["main"].index_path) as reader:
+        (row,) = ledger.transcripts(reader, first=0, limit=9)
+    assert (row.messages, row.secrets) == (2, 2) and row.consumed == row.size
+    assert 'data-label="Secrets masked">2<' in page.text
+    with Browser(browser.url) as worker:
+        worker.log_in(WORK)
+        assert "work.jsonl" in worker.get("/sessions").text
+        assert worker.get("/sessions", agent="main").status_code == 403
+        assert worker.post("/sessions/flush", agent="main", session="main.jsonl").status_code == 403
+
+
+def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with ChatServer("- Ada moves to Oslo in May") as chat:
+        flush = {"model": "m", "baseUrl": chat.url}
+        browser = opened_with_sessions(opened, sessions, defaults={"compaction": {"memoryFlush": flush}})
+        folder = plan.folder_of(sessions.settings.agents["main"])
+        with flush_state.editing(folder) as state:
+            state.sessions["main.jsonl"] = SessionState()
+        assert "Flush now" in browser.shows("/sessions", agent="main")
+
+        done = browser.post("/sessions/flush", agent="main", session="main.jsonl")
+
+    assert "main.jsonl: stored" in text_of(done), text_of(done)
+    assert flush_state.read(folder).sessions["main.jsonl"].outcome == "stored"
+    written = "".join(path.read_text() for path in (sessions.folder / "main" / "memory").glob("*.md"))
+    assert "Oslo" in written
+    assert browser.post("/sessions/flush", agent="main", session="none.jsonl").status_code >= 400
+    assert browser.post("/sessions/flush", agent="main", session="../x").status_code == 400
+    assert len([record for record in caplog.records if record.getMessage() == "audit.flush"]) == 3
+
+
+def test_where_no_flush_is_configured_it_is_said(opened: Opener, sessions: Place) -> None:
+    browser = opened_with_sessions(opened, sessions)
+
+    page = browser.shows("/sessions")
+
+    assert "no model and no command is configured" in page and "Flush now" not in page
+    assert browser.post("/sessions/flush", agent="main", session="main.jsonl").status_code >= 400
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_names_and_titles_of_sessions_are_text(opened: Opener, sessions: Place, text: str) -> None:
+    name = text.replace("/", "_") + ".jsonl"
+    folder: Path = sessions.folder / "state" / "agents" / "main" / "sessions"
+    (folder / name).write_text(said("user", text).rstrip() + "\n")
+    browser = opened_with_sessions(opened, sessions)
+    with flush_state.editing(folder) as state:
+        state.sessions[name] = SessionState(outcome="failed", reason=text)
+
+    page = browser.get("/sessions", agent="main")
+
+    tags = Tags()
+    tags.feed(page.text.partition("<main")[2])
+    assert page.status_code == 200 and not tags.names & {"script", "img", "iframe"} and not tags.attributes
+    assert "\x1b" not in page.text and "\u202e" not in page.text
+    assert "failed" in text_of(page)
