@@ -173,11 +173,13 @@ class _Search:
         connection, question, hybrid = self.connection, self.question, self.settings.hybrid
         file_ids = None if self.files is None else json_ids(self.files)
         pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
+        self.steps.end("filters")
         backend = None if vector is None else self._vector_backend(vector)
         links = self.index.links
         if vector is not None:
             links.follow(connection, vector.identity_id)
-        self.steps.end("filters")
+        # The first time, vectors are read into memory.
+        self.steps.end("vector")
         has_keyword = (hybrid.enabled or backend is None) and self._ask_keywords(file_ids, pool)
         self.steps.end("keyword")
         self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
