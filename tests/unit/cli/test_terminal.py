@@ -85,6 +85,8 @@ def test_only_what_a_terminal_obeys_is_written_out(text: str, shown: str) -> Non
 @pytest.mark.parametrize("form", ["--format=files", "--format=vimgrep", "--max-results=9"])
 def test_a_file_name_with_a_line_break_is_one_line(place: Place, form: str) -> None:
     place.write("memory/fine\r\n1.000 forged.md", "plover is here\n")
+    # A search takes new files in for 1.5 s at most.
+    place.index()
 
     lines = place.run("search", "plover", form).stdout.splitlines()
 
