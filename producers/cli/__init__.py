@@ -138,12 +138,14 @@ def cli(context: click.Context) -> None:
     is_traced, has_timeout = environment.asks_for_traces()
     if is_traced:
         from memline.shared import traces
+        from memline.shared.packages import install_command
         from memline.shared.version import own_version
 
         resource = {"service.name": PROGRAM, "service.version": own_version()}
         if problem := traces.start(has_timeout=has_timeout, **resource):
             echo(f"Warning: {problem}", err=True)
-            echo("Try: pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http", err=True)
+            needed = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http")
+            echo(f"Try: {install_command(*needed)}", err=True)
 
 
 def run(args: Sequence[str] | None = None) -> int:

@@ -85,7 +85,7 @@ def test_no_page_installs_memline_by_its_name() -> None:
     found = [
         path.name
         for path in pages
-        if re.search(r"(install|inject|-U|--with) '?memline\b", path.read_text("utf-8"))
+        if re.search(r"((pipx?|tool) install|-U|--with) '?memline\b", path.read_text("utf-8"))
     ]
 
     assert found == []
