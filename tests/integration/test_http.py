@@ -273,9 +273,9 @@ def test_a_request_that_is_never_completed_is_ended(notes: Place) -> None:
 def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
     with serving(notes.settings) as url:
         # A head that has not come to its end when it is too large by a byte.
-        endless = raw(url, b"GET / HTTP/1.1\r\nx: ".ljust(server.MAX_HEAD_BYTES + 1, b"y"))
+        endless = raw(url, b"GET /health HTTP/1.1\r\nx: ".ljust(server.MAX_HEAD_BYTES + 1, b"y"))
         assert endless.startswith(b"HTTP/1.1 431 ") and b"larger than 16384 bytes" in endless
-        fits = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: %s\r\n\r\n"
+        fits = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx: %s\r\n\r\n"
         room = server.MAX_HEAD_BYTES - len(fits % b"")
         assert b" 200 " in raw(url, fits % (b"y" * room))
         assert b" 431 " in raw(url, fits % (b"y" * (room + 1)))
