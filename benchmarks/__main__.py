@@ -17,6 +17,7 @@ from benchmarks import (
     batch_memory,
     faces,
     fleet,
+    growth,
     indexing,
     local_model,
     memory,
@@ -26,6 +27,7 @@ from benchmarks import (
     rate_limits,
     saving,
     session_growth,
+    texts,
     warm,
 )
 from benchmarks.bench import Bench
@@ -56,7 +58,11 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
 }
 
 #: Those that take hours or gigabytes: run when they are named.
-LARGE: dict[str, Callable[[Bench], list[Figure]]] = {"million": million.million}
+LARGE: dict[str, Callable[[Bench], list[Figure]]] = {
+    "million": million.million,
+    "words": texts.words,
+    "growth": growth.growth,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -74,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         type=million.sizes,
         default=[10_000, 100_000, 1_000_000],
         metavar="N,N",
-        help="of million: how many vectors (default 10k,100k,1M)",
+        help="of million and words: how many vectors or chunks (10k,100k,1M; growth to 100k)",
     )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in known]:

@@ -32,8 +32,7 @@ class Words:
         found: dict[str, None] = {}
         while len(found) < VOCABULARY:
             syllables = spelling.choice((1, 2, 2, 3, 3, 4))
-            word = "".join(spelling.choice(_ONSETS) + spelling.choice(_VOWELS) for _ in range(syllables))
-            found[word] = None
+            found[spell(spelling, syllables)] = None
         self._words = list(found)
         self._weights = list(accumulate(1 / (rank + 2.7) for rank in range(VOCABULARY)))
 
@@ -60,6 +59,11 @@ class Words:
         while len(drawn) < words:
             drawn += [word for word in self.draw(words) if word not in common and word not in drawn]
         return " ".join(drawn[:words])
+
+
+def spell(chance: random.Random, syllables: int) -> str:
+    """Make up a word."""
+    return "".join(chance.choice(_ONSETS) + chance.choice(_VOWELS) for _ in range(syllables))
 
 
 def notes(files: int, sections: int) -> Iterator[tuple[str, str]]:

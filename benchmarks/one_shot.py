@@ -10,7 +10,7 @@ from benchmarks.corpus import questions
 from benchmarks.figures import Figure, at_most
 
 #: Replaces the call of the provider, and nothing else.
-_VECTOR_AT_HAND = """
+VECTOR_AT_HAND = """
 from memline.shared.search.query_vector import QueryEmbedder
 def at_hand(self, text, active, state):
     with open({path!r}, "rb") as file:
@@ -59,7 +59,7 @@ def hybrid(bench: Bench) -> list[Figure]:
     place = bench.vector_place(2_000, 5)
     vector = place.home / "question.f32"
     vector.write_bytes(next(unit_vectors(1, seed=8)))
-    before = _VECTOR_AT_HAND.format(path=str(vector))
+    before = VECTOR_AT_HAND.format(path=str(vector))
     _check(place, question, "hybrid", before)
     took = over_bare_ms({"hybrid": memline(*place.options(), "search", question, before=before)})
     return [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexFault
-from memline.shared.index import accounts, batches, chunks, driver, meta
+from memline.shared.index import accounts, batches, chunks, driver, meta, vectors
 from memline.shared.index.driver import scalar, transaction
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ def drop_vectors(connection: Connection, hashes: Sequence[bytes], now: float) ->
     removed = 0
     with transaction(connection):
         for digest in gone:
-            query = "SELECT lease FROM vectors WHERE text_hash = ?"
+            query = f"SELECT lease FROM vectors WHERE {vectors.OF_TEXT}"
             for (lease,) in connection.execute(query, (digest,)).fetchall():
                 tokens.add(lease or "")
                 removed += 1
-            connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
+            connection.execute(f"DELETE FROM vectors WHERE {vectors.OF_TEXT}", (digest,))
     for token in tokens - {""}:
         batches.request_cancel(connection, token, reason="a text of it was forgotten", now=now)
     return removed

@@ -170,7 +170,7 @@ def _check(connection: Connection, identity_id: int, dims: int, centre: bytes, a
     """Measure on a sample how many have to be compared exactly, and keep it with the identity."""
     import numpy as np
 
-    every = max(1, active // SAMPLE_ROWS)
+    every = -(-active // SAMPLE_ROWS)
     rows = np.empty((-(-active // every), dims), np.float32)
     found = 0
     for found, (embedding,) in enumerate(connection.execute(_EVERY_NTH, (identity_id, every, 4 * dims)), 1):

@@ -73,6 +73,11 @@ class Backlog:
         return self.in_progress + self.cancelled + self.paused
 
 
+# By every identity, which the index of texts begins with: without that all vectors are read, 90 ms of CPU for
+# each text that left 100,000 of 384 dimensions.
+OF_TEXT = "identity_id IN (SELECT id FROM identities) AND text_hash = ?"
+
+
 def want(
     connection: Connection,
     identity: IdentityRow,
@@ -116,16 +121,13 @@ def release(connection: Connection, orphans: Sequence[bytes], now: float) -> Non
     """Turn the vectors of texts that no chunk needs any more into cache; drop what was never embedded."""
     for digest in orphans:
         connection.execute(
-            "UPDATE vectors SET active = 0, used_at = ?"
-            " WHERE text_hash = ? AND state = 'ready' AND active = 1",
+            f"UPDATE vectors SET active = 0, used_at = ? WHERE {OF_TEXT} AND state = 'ready' AND active = 1",
             (now, digest),
         )
         # What is in flight is stored as cache when it arrives.
+        connection.execute(f"UPDATE vectors SET active = 0 WHERE {OF_TEXT} AND state = 'leased'", (digest,))
         connection.execute(
-            "UPDATE vectors SET active = 0 WHERE text_hash = ? AND state = 'leased'", (digest,)
-        )
-        connection.execute(
-            "DELETE FROM vectors WHERE text_hash = ? AND state NOT IN ('ready', 'leased')", (digest,)
+            f"DELETE FROM vectors WHERE {OF_TEXT} AND state NOT IN ('ready', 'leased')", (digest,)
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import corpus
+from benchmarks import corpus, plots, texts
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.bench import Bench
 from benchmarks.children import environment, memline
@@ -79,3 +81,27 @@ def test_a_child_sees_no_key_and_keeps_its_bytecode(monkeypatch: pytest.MonkeyPa
     assert "OPENAI_API_KEY" not in seen
     assert "PYTHONDONTWRITEBYTECODE" not in seen
     assert memline("search", "word", before="import this")[-2:] == ["search", "word"]
+
+
+def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    assert plots.growth({10_000: {"index": ("s CPU", 1.0)}}, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pictures_are_small_and_shown() -> None:
+    page = (plots.IMAGES.parent / "benchmarks.md").read_text()
+    shown = {plots.IMAGES / name for name in re.findall(r"\(images/([\w-]+\.svg)\)", page)}
+
+    assert shown == set(plots.IMAGES.iterdir())
+    assert all(picture.stat().st_size < 60_000 for picture in shown)
+
+
+def test_the_texts_of_large_indexes_are_the_same_every_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(texts, "_VOCABULARY", 3_000)
+
+    assert list(texts._texts(20)) == list(texts._texts(20))
+    assert {len(text.split()) for batch in texts._texts(20) for text in batch} <= set(range(60, 240))

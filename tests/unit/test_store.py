@@ -59,6 +59,23 @@ def test_files_are_stored_together_or_not_at_all(wanting: IndexWriter) -> None:
     assert backlog(wanting).wanted == 4
 
 
+def test_a_note_that_changed_is_stored_without_reading_all_vectors(wanting: IndexWriter) -> None:
+    plans: list[str] = []
+    wanting.store_file(file_row("b.md", "cherries"))
+    connection = wanting.connection
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    wanting.store_file(file_row("b.md", "plums", at=2))
+    connection.set_trace_callback(None)
+
+    for statement in statements:
+        if statement.startswith(("UPDATE vectors", "DELETE FROM vectors")):
+            plans += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+
+    assert len(plans) >= 3
+    assert [plan for plan in plans if plan.startswith("SCAN vectors")] == []
+
+
 @pytest.mark.parametrize("reads", [False, True])
 def test_a_long_log_is_emptied_when_its_writer_is_closed_unless_another_reads(
     writer: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch, reads: bool
