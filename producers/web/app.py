@@ -207,6 +207,7 @@ class Dashboard:
             if done.audit is not None:
                 _AUDIT.info(f"audit.{action.verb}", by=by, **done.audit)
             self._site.findings.forget()
+            self.live.forget()
             response = RedirectResponse(ROOT + done.page, 303, _HEADERS)
             words = quote(done.words[:_DONE_CHARS])[:3_000]
             session.put_cookie(response, session.DONE_COOKIE, words, headers=request.headers, max_age_s=60)

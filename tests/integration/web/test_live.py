@@ -15,7 +15,7 @@ from memline.shared.scheduling import call_times
 from memline.shared.store import IndexWriter
 from tests.integration.web.conftest import configure
 from tests.support.index_rows import MODEL_A, file_row
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 
 
 @pytest.fixture
@@ -52,6 +52,31 @@ def test_rows_are_read_again_only_when_the_index_changed(notes: Place, reads: li
     assert reads[2:] == ["work"]
     assert (snapshot.figures("work")["wanted"], snapshot.figures("main")["wanted"]) == ("2", "0")
     assert snapshot.figures("")["wanted"] == "2"
+
+
+def test_rows_that_take_long_are_read_beside_the_pages(
+    notes: Place, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever they take is long, and may be all of the time.
+    monkeypatch.setattr(live, "SLOW_S", -1.0)
+    monkeypatch.setattr(live, "SLOW_SHARE", 1e9)
+    figures = figures_of(notes)
+    figures.read(0)
+
+    def store(text: str) -> None:
+        with closing(IndexWriter.of(notes.settings.agents["work"])) as writer:
+            writer.retarget(MODEL_A)
+            writer.store_file(file_row(f"memory/{text}.md", text))
+
+    def wanted() -> str:
+        return figures.read(0).figures("work")["wanted"]
+
+    store("one")
+    assert wanted() == "0"
+    until(lambda: wanted() == "2", "the rows that were read beside")
+    store("two")
+    figures.forget()
+    assert wanted() == "3"
 
 
 def test_a_state_that_was_just_read_is_given_to_all(notes: Place, reads: list[str]) -> None:
