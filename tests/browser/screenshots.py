@@ -12,7 +12,9 @@ import os
 import shutil
 import socket
 import tempfile
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -25,17 +27,25 @@ from tests.support.process import ROOT
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, remote, until
 
-#: (name of the picture, address below /ui, width, dark or light)
-PICTURES = (
-    ("overview", "/", 1280, "light"),
-    ("search", "/search?q=why+did+we+choose+redis", 1280, "dark"),
-    ("queues", "/queues", 1280, "light"),
-    ("workers", "/workers", 1280, "dark"),
-    ("jobs", "/jobs", 1280, "light"),
-    ("configuration", "/configuration?set=1", 1280, "light"),
-    ("overview-narrow", "/", 390, "dark"),
-    ("jobs-narrow", "/jobs", 390, "light"),
+#: (name of the picture, address below /ui); each is taken wide and light, and narrow and dark.
+PAGES = (
+    ("overview", "/"),
+    ("search", "/search?q=why+did+we+choose+redis"),
+    ("note", "/note?path=MEMORY.md"),
+    ("agents", "/agents"),
+    ("files", "/files"),
+    ("queues", "/queues"),
+    ("messages", "/messages?state=waiting"),
+    ("workers", "/workers"),
+    ("jobs", "/jobs"),
+    ("batches", "/batches"),
+    ("providers", "/providers"),
+    ("sessions", "/sessions"),
+    ("configuration", "/configuration?set=1"),
 )
+
+#: Ending of the name, width in pixels, colours.
+FORMS: tuple[tuple[str, int, Literal["light", "dark"]], ...] = (("", 1280, "light"), ("-narrow", 390, "dark"))
 
 #: Height of a picture in pixels, and notes of three texts each.
 HEIGHT, NOTES = 820, 900
@@ -86,16 +96,16 @@ def _take(url: str, folder: Path) -> None:
     program = next(filter(None, map(shutil.which, PROGRAMS)))
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        for name, path, width, scheme in PICTURES:
+        for (name, path), (ending, width, scheme) in product(PAGES, FORMS):
             context = browser.new_context(
                 viewport={"width": width, "height": HEIGHT},
-                color_scheme="dark" if scheme == "dark" else "light",
+                color_scheme=scheme,
             )
             page: Page = context.new_page()
             page.goto(f"{url}/ui{path}")
             page.wait_for_selector("[data-live]:visible")
             page.evaluate(_RENAME, [socket.gethostname(), HOST])
-            page.screenshot(path=folder / f"{name}.png")
+            page.screenshot(path=folder / f"{name}{ending}.png")
             context.close()
         browser.close()
 

@@ -22,7 +22,7 @@ from mcp_types import CallToolResult
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import ROOT, TIMEOUT_S, end, memline, running_memline
-from tests.support.workspace import Place, remote
+from tests.support.workspace import Place, remote, until
 
 #: Asks one tool: its name without `memory_`, and its arguments.
 Ask = Callable[..., dict[str, Any]]
@@ -86,6 +86,8 @@ def test_a_server_brings_changes_in_and_names_what_embeds_them(
         after = ask("search", query="cents")
         assert (after["stale"], after["action"], after["mode"]) == (False, "", "hybrid")
         place.write("memory/new.md", "The umbrella is in the cellar.\n")
+        # Within the tenth of a second after a look, a search trusts it.
+        until(lambda: ask("search", query="umbrella")["results"], "the new note")
         changed = ask("search", query="umbrella")
         assert changed["results"][0]["path"] == "memory/new.md"
         assert (changed["stale"], changed["behind"]["vectors"]) == (True, 1)

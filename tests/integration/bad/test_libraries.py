@@ -67,7 +67,7 @@ def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_i
     assert "memory/note.md" in paths_of(without.json)
     assert "memory/note.md" in paths_of(whole.json)
     assert "numpy is missing, and sqlite-vec" in without.json["warning"]
-    assert without.json["action"] == "memline doctor"
+    assert without.json["action"].startswith("memline ") and without.json["action"].endswith(" doctor")
 
 
 def test_without_full_text_search_the_vectors_go_on_and_status_names_what_is_gone(

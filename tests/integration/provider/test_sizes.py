@@ -121,7 +121,7 @@ def pump(place: Place, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> l
     """Let one worker of each kind work in a time that this test moves; returns (time, texts) of the calls."""
     waiting: deque[Wire] = deque([StoreFiles(agent="main", files=(file_row("a.md", *map(str, range(30))),))])
     for module in ("embed", "store"):
-        monkeypatch.setattr(f"memline.workers.{module}.send", waiting.append)
+        monkeypatch.setattr(f"memline.workers.{module}.send", lambda message, **_: waiting.append(message))
     calls: list[tuple[float, int]] = []
     embedding = RemoteEmbedder.embed_documents
 
