@@ -41,12 +41,12 @@ COMMANDS = {
     "batch": ("memline.producers.cli.batch:batch", "List, show and cancel jobs of a provider's Batch API."),
     "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
-    "worker": ("memline.producers.cli.worker:worker", "Work on messages of the queue, in one role or more."),
+    "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
     "agent": ("memline.producers.cli.agent:agent", "Show which host serves an agent, and move one."),
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
     "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
-    "hook": ("memline.producers.cli.hook:hook", "Answer a hook of Claude Code."),
+    "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
     "import": ("memline.producers.cli.moving:import_command", "Take over notes and vectors from a file."),
     "forget": ("memline.producers.cli.moving:forget", "Forget lines of notes, or sessions, for good."),
@@ -55,7 +55,7 @@ COMMANDS = {
     "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
     "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
     "bench": ("memline.producers.cli.bench:bench", "Measure the quality of search."),
-    "completion": ("memline.producers.cli.completion:completion", "Print the completion script for a shell."),
+    "completion": ("memline.producers.cli.config:completion", "Print the completion script for a shell."),
 }
 
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.

@@ -1,4 +1,4 @@
-"""`memline config`: print the resolved configuration with the origin of each value, and check it."""
+"""`memline config` shows the configuration with its origins and checks it; `completion` is for the shell."""
 
 from __future__ import annotations
 
@@ -152,3 +152,22 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
         # The file is named above the table.
         origin = settings[key].origin.replace(f"{path}: ", "")
         echo(f"  {key:<{key_width}}  {text:<{value_width}}  {origin}")
+
+
+@click.command(
+    epilog=examples(
+        'eval "$(memline completion bash)"        # in ~/.bashrc',
+        'eval "$(memline completion zsh)"         # in ~/.zshrc',
+        "memline completion fish > ~/.config/fish/completions/memline.fish",
+    )
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for a shell."""
+    from click.shell_completion import get_completion_class
+
+    from memline.producers.cli import PROGRAM, cli
+
+    script = get_completion_class(shell)
+    assert script is not None
+    click.echo(script(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
