@@ -193,8 +193,7 @@ def _take_place(
     Raises ProviderLater when the wait is too long or the lease is over: a process that was stopped for a
     while must not pay for what another one has sent meanwhile.
     """
-    if until and context.clock.now() >= until:
-        raise _LeaseEnded("the lease of these texts is over")
+    _check_lease(context, until)
     (max_requests, max_tokens), provider = budget, account.partition(":")[0]
     wait_s = context.limits.take(
         account,
@@ -212,6 +211,13 @@ def _take_place(
         # Another worker may have heard a no meanwhile.
         if cooldown_s := context.limits.cooldown_s(account):
             raise _AtLimit(f"{provider} has a cooldown", retry_after_s=cooldown_s)
+    # Asking for the place, and waiting for it, take time as well.
+    _check_lease(context, until)
+
+
+def _check_lease(context: Context, until: float) -> None:
+    if until and context.clock.now() >= until:
+        raise _LeaseEnded("the lease of these texts is over")
 
 
 def _report(

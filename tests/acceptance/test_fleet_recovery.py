@@ -153,7 +153,8 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
 
         until_done(fleet, texts)
         assert_as_undisturbed(notes, tmp_path)
-        assert len(provider.requests) == asked
+        # Only what a thread was just sending when the process was stopped: nothing that waited in it.
+        assert len(provider.requests) <= asked + IN_THE_AIR
         assert_paid_once(provider, at_most=IN_THE_AIR * ROWS)
         assert fleet.dead() == []
 

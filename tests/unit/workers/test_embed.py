@@ -95,14 +95,20 @@ def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
 
 
+@pytest.mark.parametrize("waits_s", [0.0, 5.0], ids=["before", "while a place is asked for"])
 def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, waits_s: float
 ) -> None:
+    def take(*_: Any, **__: Any) -> float:
+        context.clock.sleep(waits_s)
+        return 0.0
+
+    monkeypatch.setattr(context.limits, "take", take)
     monkeypatch.setattr(
         "memline.shared.embedders.remote.RemoteEmbedder.embed_documents",
         lambda *_: pytest.fail("the provider was asked"),
     )
-    late = msgspec.structs.replace(request(identity), until=context.clock.now())
+    late = msgspec.structs.replace(request(identity), until=context.clock.now() + waits_s)
 
     work(embed.embed_texts, late)
 
