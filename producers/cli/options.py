@@ -272,6 +272,7 @@ def stop_event() -> Iterator[threading.Event]:
     its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
     at the end; but a process that was told to end, and runs until then, is told no more while it ends.
     """
+    import _thread
     import os
     import signal
     import threading
@@ -282,7 +283,9 @@ def stop_event() -> Iterator[threading.Event]:
     def handle(number: int, _frame: FrameType | None) -> None:
         nonlocal signals
         signals += 1
-        stop.set()
+        # In a thread: the lock of an event cannot be taken twice, and the main thread, which runs this
+        # handler, may just hold it in `stop.wait`. The process would hang for ever.
+        _thread.start_new_thread(stop.set, ())
         if signals > 2:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)

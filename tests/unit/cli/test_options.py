@@ -84,6 +84,16 @@ def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_signal_that_finds_the_event_locked_does_not_hang_the_process() -> None:
+    with stop_event() as stop:
+        # As in the middle of `stop.wait`, which holds this lock for a moment at each end.
+        with stop._cond:  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGTERM)
+            is_set_before = stop.is_set()
+
+        assert stop.wait(60) and not is_set_before
+
+
 @pytest.mark.parametrize(
     ("hint", "typed"),
     [
