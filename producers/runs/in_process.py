@@ -7,6 +7,7 @@ that `store` keeps its single thread and a provider that hangs delays nothing el
 from __future__ import annotations
 
 import contextlib
+import threading
 
 import dramatiq
 
@@ -31,9 +32,16 @@ IDLE_CHECK_MS = 300
 #: Milliseconds a stop waits for running calls; a provider that hangs is left to its daemon thread.
 STOP_TIMEOUT_MS = 5_000
 
+#: Held by the workers that run: broker, actors and context are the process's, so two sets of workers would
+#: take each other's messages, and the end of one would leave the other without a context.
+_one_at_a_time = threading.Lock()
+
 
 class InProcessWorkers:
-    """Runs the workers of these queues in threads of this process; a context manager."""
+    """Runs the workers of these queues in threads of this process; a context manager.
+
+    One set runs at a time: a second one, as of the page of a server, waits until the first has ended.
+    """
 
     def __init__(
         self,
@@ -52,6 +60,15 @@ class InProcessWorkers:
         self._workers: dict[str, dramatiq.Worker] = {}
 
     def __enter__(self) -> InProcessWorkers:
+        _one_at_a_time.acquire()
+        try:
+            self._start()
+        except BaseException:
+            _one_at_a_time.release()
+            raise
+        return self
+
+    def _start(self) -> None:
         from memline.workers import context, lifecycle
 
         self._broker = queue_broker.in_process()
@@ -64,9 +81,15 @@ class InProcessWorkers:
         self._context.sweep_timer.start()
         threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
         self._workers = lifecycle.start(self._broker, threads_of, idle_check_ms=self._check_ms)
-        return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self._stop(is_index_lost=isinstance(error, IndexFault))
+        finally:
+            _one_at_a_time.release()
+
+    def _stop(self, *, is_index_lost: bool) -> None:
+        """Stop the workers; what was paid for is stored first, unless the index is lost."""
         from memline.workers import context, lifecycle
 
         self._context.sweep_timer.stop()
@@ -76,7 +99,7 @@ class InProcessWorkers:
         store = self._workers.pop("store", None)
         lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
         if store is not None:
-            if not isinstance(error, IndexFault):
+            if not is_index_lost:
                 with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
                     self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
             store.stop(timeout=STOP_TIMEOUT_MS)

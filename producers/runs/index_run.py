@@ -280,8 +280,9 @@ class IndexRun:
         from memline.shared.queue.feed import FileFeeder
 
         path, url = self._agent.index_path, self._settings.queue.address
-        moved_at, progress = time.monotonic(), RunProgress(files=-1)
         with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
+            # Not before: the workers of another run in this process may have had to end first.
+            moved_at, progress = time.monotonic(), RunProgress(files=-1)
             workers.wake(self._agent.agent)
             feeder = FileFeeder(self._agent.agent, files, scanned_ns=self._started_ns, index=path.name)
             while True:

@@ -70,6 +70,7 @@ def test_all_texts_are_embedded_again_after_their_price_was_shown(
     plan = browser.shows("/re-embed", agent="main")
     done = browser.post("/index", agent="main", what="re-embed")
     until(lambda: sum(request.rows for request in server.requests) == before + 1, "the text again")
+    until(lambda: "Indexed in" in browser.shows("/agents"), "the end of the run")
 
     assert "1 text, about" in plan and "$0.0" in plan and "memline --agent main index --re-embed" in plan
     assert "is being indexed" in text_of(done)

@@ -6,9 +6,10 @@ import pytest
 
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
+from memline.producers.runs.index_run import IndexReport
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
-from memline.workers import lifecycle
+from memline.workers import context, lifecycle
 from tests.support.workspace import Place
 
 
@@ -56,3 +57,46 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(
         hanging[0].join()
 
         assert (first.fault(), second.fault()) == (None, None)
+
+
+def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place: Place) -> None:
+    entered = threading.Event()
+
+    def second() -> None:
+        with InProcessWorkers(place.settings):
+            entered.set()
+
+    waiting = threading.Thread(target=second)
+    with InProcessWorkers(place.settings):
+        own = context.current()
+        waiting.start()
+
+        assert not entered.wait(0.2) and context.current() is own
+    waiting.join()
+
+    assert entered.is_set()
+
+
+def test_runs_of_several_threads_end_well(place: Place) -> None:
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    reports = list[IndexReport]()
+    runs = [threading.Thread(target=lambda: reports.append(place.index(force=True))) for _ in range(4)]
+
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+
+    assert [(report.files["failed"], report.failed) for report in reports] == [(0, False)] * 4
+
+
+def test_workers_that_cannot_start_keep_no_others_from_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(lifecycle, "start", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError), InProcessWorkers(place.settings):
+            pass
+
+    with InProcessWorkers(place.settings) as workers:
+        assert workers.fault() is None
