@@ -124,7 +124,7 @@ class Builtin:
         from memline.producers.runs.index_run import bring_up_to_date
         from memline.shared.embedders.local import files
 
-        if files.missing(self._agent) is not None:
+        if files.missing(self._agent):
             files.fetch(self._agent)
         return bring_up_to_date(
             self._settings, self._agent, force=force, re_embed=re_embed, clock=self._clock, **hooks

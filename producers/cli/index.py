@@ -109,13 +109,14 @@ def index_agents(
 
 
 def fetch_model(agent: AgentSettings) -> None:
-    """Download the local model that the agent's settings name, if it is missing, and show the progress."""
-    from memline.shared.embedders.local.files import fetch, missing
+    """Download the local models that the settings of an agent name, if they are missing, with progress."""
+    from memline.shared.embedders.local.files import fetch, missing, reranker, reranker_file
+    from memline.shared.errors import ProviderError
 
-    file = missing(agent)
-    if file is None:
+    files = missing(agent)
+    if not files:
         return
-    _note(f"Downloading {file.name}")
+    _note(f"Downloading {' and '.join(file.name for file in files)}")
     tenths = -1
 
     def show(done: int, total: int) -> None:
@@ -126,6 +127,12 @@ def fetch_model(agent: AgentSettings) -> None:
             _note(f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB")
 
     fetch(agent, show)
+    if reranker(agent):
+        # Why there is no provider is in the report; that hits are not reranked is not.
+        try:
+            reranker_file(agent)
+        except ProviderError as error:
+            _note(f"Hits will not be reranked: {error.message}\nTry: {error.hint}")
 
 
 def _kept(agent: AgentSettings) -> str:

@@ -111,6 +111,9 @@ def _rows(report: dict[str, Any], typed: Typed) -> Iterator[tuple[str, str]]:
         yield "Engine", engine["error"] or engine["version"]
         yield "", f"Try: {engine['action']}" if engine["error"] else ""
     yield "", body["providerReason"]
+    if reranker := body["reranker"]:
+        yield "Reranker", reranker["error"] or f"{reranker['model']} ({reranker['engine']})"
+        yield "", f"Try: {reranker['action']}" if reranker["error"] else ""
     yield "Sources", ", ".join(body["sources"])
     yield "Extra paths", ", ".join(body["extraPaths"])
     yield "Indexed", f"{files} · {counted(body['chunks'], 'chunk')}"

@@ -166,6 +166,11 @@ def examine_agent(settings: AgentSettings, *, deep: bool = False) -> Iterator[Fi
     yield from _breakers(name, body)
     yield from _flush(name, settings)
     yield from _provider(name, settings, status)
+    if reranker := body["reranker"]:
+        if reranker["error"]:
+            yield _problem(f"{name}: hits are not reranked: {reranker['error']}", reranker["action"])
+        else:
+            yield _ok(f"{name}: reranks with {reranker['model']} by {reranker['engine']}")
 
 
 def _provider(name: str, settings: AgentSettings, status: dict[str, Any]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from memline.producers.reports import breakers
 from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.errors import IndexFault, MemlineError
+from memline.shared.errors import IndexFault, MemlineError, ProviderError
 from memline.shared.index import (
     chunks,
     driver,
@@ -152,6 +152,8 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "requestedProvider": choice.requested,
         # What runs a local model, where one is configured.
         "engine": engine_report(settings, choice),
+        # The model that reads the best hits again, where one is configured.
+        "reranker": reranker_report(settings),
         "providerReason": choice.reason,
         "providerAction": choice.action,
         "sources": list(memory.sources),
@@ -238,9 +240,9 @@ def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | N
     if LOCAL not in (choice.provider, settings.memory.provider, settings.memory.fallback):
         return None
     # Here, because few configurations have such a model: 10 ms.
-    from memline.shared.embedders.local.files import configured_engine
+    from memline.shared.embedders.local.files import configured, engine_named
 
-    engine = configured_engine(settings.memory.local)
+    engine = engine_named(configured(settings.memory.local))
     if engine is None:
         return None
     missing = None if engine.is_installed else engine.not_installed()
@@ -251,6 +253,28 @@ def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | N
         "error": missing.message if missing else "",
         "action": missing.hint if missing else "",
     }
+
+
+def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
+    """Say which model reranks, or what to do for it; None when hits are not reranked."""
+    name = settings.memory.query.rerank.model_path.strip()
+    if not name:
+        return None
+    # Here, because few configurations have one: 10 ms.
+    from memline.shared.embedders.local.engines import engine_of
+    from memline.shared.embedders.local.files import reranker_file
+    from memline.shared.embedders.local.reranker import in_own_words
+
+    report = {"model": name, "engine": "", "error": "", "action": ""}
+    try:
+        engine = engine_of(reranker_file(settings).path)
+        report["engine"] = engine.version
+        if not engine.is_installed:
+            raise engine.not_installed()
+    except ProviderError as error:
+        own = in_own_words(error)
+        report |= {"error": own.message, "action": own.hint}
+    return report
 
 
 def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:

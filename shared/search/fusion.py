@@ -5,7 +5,8 @@ first, then what holds all of it. Within these, `weighted` adds the bm25 of a ch
 question, the cosine as it is, and late interaction over the best of this question where there are token
 vectors; `rrf` adds reciprocal ranks. The score that is shown is another: how much
 of the question the chunk holds, and the cosine, so that 1 means the same in every answer.
-Two options reorder the result: older dated notes decay, and near-duplicates make room.
+Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
+room.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Candidate:
     decay: float = 1.0
     #: What it counts: less for a list of links.
     weight: float = 1.0
+    #: How well it answers, as the reranker read it, 0 … 1; None when it was not read.
+    rerank: float | None = None
     #: Its score in MMR; None when MMR did not choose it.
     mmr: float | None = None
 
@@ -103,12 +106,14 @@ class Candidate:
     def relevance(self) -> float:
         """Return what orders candidates with the same share of ids, the higher the better."""
         # What holds everything is ahead by as much as there can be, unless age takes that from it.
-        return round((self.fused + self.is_full) * self.decay * self.weight, DECIMALS)
+        value = self.fused + self.is_full if self.rerank is None else self.rerank
+        return round(value * self.decay * self.weight, DECIMALS)
 
     @property
-    def order(self) -> tuple[float, float, str, int, int]:
-        """Return the sort key: best first, ties by path and line."""
-        return -self.exact, -self.relevance, self.path, self.start_line, self.chunk_id
+    def order(self) -> tuple[float, bool, float, str, int, int]:
+        """Return the sort key: best first, what was reranked before the rest, ties by path and line."""
+        is_behind = self.rerank is None
+        return -self.exact, is_behind, -self.relevance, self.path, self.start_line, self.chunk_id
 
     def stand_for(self, other: Candidate) -> None:
         """Take the place of a candidate that says the same, if that is the better one."""
@@ -240,10 +245,13 @@ def diversify(
     `ranked` is sorted; `texts` holds at least its first MMR_POOL. `weight` 1 is score only, 0 novelty only.
     Each choice depends on the ones before it alone, so fewer hits are a prefix of more.
     """
-    pool = list(ranked[:MMR_POOL])
+    # What was reranked has scores of another kind than the rest.
+    pool = [each for each in ranked if each.rerank is not None] or list(ranked[:MMR_POOL])
     if not pool:
         return []
-    scores = {each.chunk_id: each.fused * each.decay for each in pool}
+    scores = {
+        each.chunk_id: (each.fused if each.rerank is None else each.rerank) * each.decay for each in pool
+    }
     lowest, span = min(scores.values()), max(scores.values()) - min(scores.values())
     token = re.compile(f"[{DENSE}]|[^\\W{DENSE}]+")
     words = {each.chunk_id: set(token.findall(texts[each.chunk_id].lower())) for each in pool}

@@ -1,7 +1,7 @@
 """Retrieve the hits of a question.
 
-    analyse -> embed (no lock held, no transaction open) -> one read transaction: retrievers -> fuse ->
-    rerank -> texts of the hits -> snippets
+    analyse -> embed, load the reranker (no lock held, no transaction open) -> one read transaction:
+    retrievers -> fuse -> rerank -> texts of the hits -> snippets
 
 A retriever that cannot work is named in the answer and the others go on; an empty list always says why.
 """
@@ -34,12 +34,17 @@ from memline.shared.words import counted
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+    from memline.shared.embedders.local.reranker import Reranker
+
 #: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
 #: of hits asked for has no part in it, so that fewer hits are a prefix of more.
 POOL_STEP = 50
 
 #: Missing words that a notice names; the answer has all of them.
 MOST_NAMED = 12
+
+#: Best candidates that a reranker reads: each costs a pass of its model.
+RERANKED = 30
 
 _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
 
@@ -70,6 +75,7 @@ def retrieve(
     settings: Query,
     *,
     embed_query: Callable[[str], QueryVector] | None = None,
+    reranker: Reranker | None = None,
     base: Answer | None = None,
     sources: tuple[str, ...] = (),
     chunk_tokens: int = 400,
@@ -79,8 +85,9 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with a warning. `base` is the answer so far: what the caller knows, and its warning comes first. A hit is
-    up to one and a half times `chunk_tokens`. Raises ModelSwitched, IndexFaults, and ConfigError for a bad
+    with a warning; when `reranker` does, so are hits in their order without it. `base` is the answer so far:
+    what the caller knows, and its warning comes first. A hit is up to one and a half times `chunk_tokens`.
+    Raises ModelSwitched, IndexFaults, and ConfigError for a bad
     `since` or `until`.
     """
     base = base or Answer()
@@ -108,9 +115,16 @@ def retrieve(
                 hint = error.hint or "check the embedding provider (memline doctor), then search again"
                 problems.append((reason, hint))
         steps.end("question")
+        if reranker is not None:
+            try:
+                reranker.load()
+            except ProviderError as error:
+                problems.append(_not_reranked(error))
+                reranker = None
+            steps.end("rerank")
         with index.snapshot() as connection:
             files = files_within(connection, request, bounds, sources) if is_limited else None
-            search = _Search(index, connection, question, settings, files, now, problems, steps)
+            search = _Search(index, connection, question, settings, reranker, files, now, problems, steps)
             ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
             max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
             hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
@@ -125,6 +139,11 @@ def retrieve(
         warning="; ".join(warning for warning, _ in problems),
         action=next((action for _, action in problems if action), ""),
     )
+
+
+def _not_reranked(error: ProviderError) -> tuple[str, str]:
+    hint = error.hint or "search again"
+    return f"the hits were not reranked: {error.message}", hint
 
 
 class _Steps:
@@ -150,6 +169,8 @@ class _Search:
     connection: Connection
     question: Question
     settings: Query
+    #: Loaded; None when the order stays as it is.
+    reranker: Reranker | None
     #: Ids of the files to stay in; None for all.
     files: list[int] | None
     now: float
@@ -202,9 +223,7 @@ class _Search:
         minimum = self.settings.min_score
         kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
         self.weak = len(candidates) - len(kept)
-        ranked = self._rerank(kept, fuse, notes_first=notes_first)
-        self.steps.end("fusion")
-        return ranked
+        return self._rerank(kept, fuse, notes_first=notes_first)
 
     def _compare_tokens(self, candidates: dict[int, Candidate], vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
@@ -281,9 +300,37 @@ class _Search:
             self.rest = lambda: self._in_order(rest, fuse)
         ranked = sorted(first, key=lambda candidate: candidate.order)
         ranked = weigh(ranked, self.texts, notes_first=notes_first)
+        self.steps.end("fusion")
+        if self.reranker is not None:
+            ranked = self._read_again(ranked, self.reranker)
+            self.steps.end("rerank")
         if mmr.enabled:
             ranked = fusion.diversify(ranked, self.texts, mmr.lambda_, wanted)
+        self.steps.end("fusion")
         return ranked
+
+    def _read_again(self, ranked: list[Candidate], reranker: Reranker) -> list[Candidate]:
+        """Reorder the best candidates by what the reranker says of the part of each that would be shown."""
+        best = ranked[:RERANKED]
+        texts = {each.chunk_id: self.texts[each.chunk_id] for each in best}
+        marks = self.index.marker.marks(self.keyword, texts)
+        weights = snippets.rarity(marks)
+        windows = [
+            f"{each.heading}\n{snippets.snippet(texts[each.chunk_id], marks[each.chunk_id], weights)}".strip()
+            for each in best
+        ]
+        try:
+            scores = reranker.scores(self.question.text, windows)
+        except ProviderError as error:
+            self.problems.append(_not_reranked(error))
+            return ranked
+        for each, score in zip(best, scores, strict=False):
+            each.rerank = round(score, DECIMALS)
+        if len(scores) < len(best):
+            read = f"only {len(scores)} of {len(best)} hits were reranked within {reranker.timeout_s:g} s"
+            hint = "set memorySearch.query.rerank.modelPath to a smaller model, or timeoutSeconds higher"
+            self.problems.append((read, hint))
+        return [*sorted(best, key=lambda each: each.order), *ranked[RERANKED:]]
 
     def _in_order(self, candidates: Sequence[Candidate], fuse: Fusion) -> list[Candidate]:
         self._look_up(candidates, fuse)
@@ -313,9 +360,9 @@ class _Search:
         weights = snippets.rarity(marks)
         terms = matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
         # What orders the hits is relative to this question; what is shown is not. It never rises down the
-        # list, so that sorting by it changes nothing. MMR has an order of its own.
+        # list, so that sorting by it changes nothing. MMR and a reranker have orders of their own.
         shown = [each.score for each in bests]
-        if not self.settings.hybrid.mmr.enabled:
+        if not self.settings.hybrid.mmr.enabled and bests[:1] and bests[0].rerank is None:
             shown = list(accumulate(shown, min))
         parts = [snippets.snippet(each.text, marks[each.best.chunk_id], weights) for each in chosen]
         return tuple(
@@ -351,6 +398,7 @@ class _Search:
             "fused": candidate.fused,
             "decay": candidate.decay,
             "weight": candidate.weight,
+            "rerank": candidate.rerank,
             "mmr": candidate.mmr,
             "fusion": self.settings.hybrid.fusion,
         }

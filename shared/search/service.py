@@ -69,9 +69,17 @@ class MemorySearch:
         self._embedder = QueryEmbedder(
             settings, self._choice, limits=limits, budget=budget, clock=self._clock
         )
+        self._reranker = None
+        if settings.memory.query.rerank.model_path.strip():
+            # Here, because few configurations have one: 10 ms.
+            from memline.shared.embedders.local.reranker import Reranker
+
+            self._reranker = Reranker(settings)
         self._cache = AnswerCache() if caches_answers else None
 
     def close(self) -> None:
+        if self._reranker is not None:
+            self._reranker.close()
         self._embedder.close()
         self._index.close()
         self._account_file.close()
@@ -144,6 +152,7 @@ class MemorySearch:
             request,
             self._settings.memory.query,
             embed_query=embed_query,
+            reranker=self._reranker,
             base=base,
             # What was indexed while a source was switched on is not shown once it is off.
             sources=allowed if has_other_sources else (),

@@ -5,6 +5,7 @@ Nothing here imports one of them: a search comes here to learn which model is me
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ from memline.shared.values import value
 
 if TYPE_CHECKING:
     from memline.shared.embedders.local.model import LoadedModel
+
+#: What a model is used for.
+EMBEDDING, RERANKING = "embedding", "reranking"
 
 
 @value
@@ -35,9 +39,10 @@ class Engine:
     #: The name on the hub of a small model to begin with, and its megabytes: all-MiniLM-L6-v2, Apache-2.0.
     small_model: str
     small_mb: int
-    #: `read_head(path)` of its model files, and the class of a loaded model; see `shared.providers.load`.
+    #: `read_head(path)` of its model files, and the classes of loaded models by their use; see
+    #: `shared.providers.load`.
     head: str
-    model: str
+    models: Mapping[str, str]
 
     @property
     def is_installed(self) -> bool:
@@ -85,9 +90,9 @@ class Engine:
         head: ModelFile = load(self.head)(path, title)
         return head
 
-    def load_model(self, path: Path, *, threads: int) -> LoadedModel:
-        """Load a model. Raises ProviderStop."""
-        model: LoadedModel = load(self.model)(path, threads=threads)
+    def load_model(self, use: str, path: Path, *, threads: int) -> LoadedModel:
+        """Load a model for EMBEDDING or RERANKING. Raises ProviderStop."""
+        model: LoadedModel = load(self.models[use])(path, threads=threads)
         return model
 
 
@@ -101,7 +106,10 @@ LLAMA = Engine(
     small_model="hf:second-state/All-MiniLM-L6-v2-Embedding-GGUF/all-MiniLM-L6-v2-Q8_0.gguf",
     small_mb=25,
     head="memline.shared.embedders.local.gguf.read_head",
-    model="memline.shared.embedders.local.llama.LlamaModel",
+    models={
+        EMBEDDING: "memline.shared.embedders.local.llama.LlamaModel",
+        RERANKING: "memline.shared.embedders.local.llama.LlamaReranker",
+    },
 )
 
 ONNX = Engine(
@@ -113,7 +121,10 @@ ONNX = Engine(
     small_model="hf:sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx",
     small_mb=90,
     head="memline.shared.embedders.local.onnx_files.read_head",
-    model="memline.shared.embedders.local.onnx.OnnxModel",
+    models={
+        EMBEDDING: "memline.shared.embedders.local.onnx.OnnxModel",
+        RERANKING: "memline.shared.embedders.local.onnx.OnnxReranker",
+    },
 )
 
 #: The one that installs in seconds first.

@@ -16,6 +16,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -97,7 +98,15 @@ def model_file(local: Local, home: Path) -> ModelFile:
 
     Raises a ProviderError when it is not on this machine or not a model.
     """
-    name = configured(local)
+    return _located(configured(local), local, home)
+
+
+def reranker_file(settings: AgentSettings) -> ModelFile:
+    """Read the head of the configured reranker, as `model_file`."""
+    return _located(reranker(settings), settings.memory.local, settings.home)
+
+
+def _located(name: str, local: Local, home: Path) -> ModelFile:
     if name.startswith(("http:", "https:")):
         raise ProviderStop(
             "local.modelPath is a web address",
@@ -121,9 +130,13 @@ def configured(local: Local) -> str:
     return local.model_path.strip() or PROVIDERS[LOCAL].default_model
 
 
-def configured_engine(local: Local) -> Engine | None:
-    """Return the engine that the configured model needs; None for a name that is not one of a model."""
-    name = configured(local)
+def reranker(settings: AgentSettings) -> str:
+    """Return `query.rerank.modelPath`; empty when hits are not reranked."""
+    return settings.memory.query.rerank.model_path.strip()
+
+
+def engine_named(name: str) -> Engine | None:
+    """Return the engine that a configured model needs; None for a name that is not one of a model."""
     try:
         return engine_of(parse(name).path if name.startswith(HUB_PREFIX) else Path(name).expanduser())
     except ProviderStop:
@@ -131,45 +144,48 @@ def configured_engine(local: Local) -> Engine | None:
         return None
 
 
-def missing(settings: AgentSettings) -> HubFile | None:
-    """Return the file that must be downloaded before the settings work; None when there is none."""
+def missing(settings: AgentSettings) -> list[HubFile]:
+    """List the files that must be downloaded before the settings work."""
     memory = settings.memory
-    name = configured(memory.local)
-    if LOCAL not in (memory.provider, memory.fallback) or not name.startswith(HUB_PREFIX):
-        return None
-    try:
-        file = parse(name)
-    except ProviderStop:
-        # `model_file` says so.
-        return None
-    return None if (cache_folder(memory.local, settings.home) / file.path).is_file() else file
+    names = [configured(memory.local)] if LOCAL in (memory.provider, memory.fallback) else []
+    files = []
+    for name in (*names, reranker(settings)):
+        # `model_file` says so when a name is not one.
+        with suppress(ProviderStop):
+            if name.startswith(HUB_PREFIX):
+                files.append(parse(name))
+    folder = cache_folder(memory.local, settings.home)
+    return [file for file in files if not (folder / file.path).is_file()]
 
 
 def fetch(settings: AgentSettings, on_progress: OnProgress = lambda done, total: None) -> None:
-    """Download the configured model if it is missing. Raises nothing: see `model_file` for what went wrong.
+    """Download the configured models if they are missing.
 
-    `on_progress` is called with the bytes received and those of the whole file, 0 while they are unknown.
+    Raises nothing: see `model_file` and `reranker_file` for what went wrong. `on_progress` is called with the
+    bytes received and those of the whole file, 0 while they are unknown.
     """
-    file = missing(settings)
-    if file is None:
-        return
-    folder = cache_folder(settings.memory.local, settings.home)
-    _failures.pop(file.name, None)
-    try:
-        engine = engine_of(file.path)
-        if not engine.is_installed:
-            # Before hundreds of megabytes that would not be of use.
-            raise engine.not_installed()
-        for each in (*file.companions, file):
-            if (folder / each.path).is_file():
-                continue
-            try:
-                _download(each, folder / each.path, on_progress)
-            except ProviderStop as error:
-                if not (each.is_optional and error.status == _NOT_FOUND):
-                    raise
-    except ProviderError as error:
-        _failures[file.name] = error
+    for file in missing(settings):
+        _failures.pop(file.name, None)
+        try:
+            _fetch(file, cache_folder(settings.memory.local, settings.home), on_progress)
+        except ProviderError as error:
+            _failures[file.name] = error
+
+
+def _fetch(file: HubFile, folder: Path, on_progress: OnProgress) -> None:
+    """Download a model and what belongs to it. Raises a ProviderError."""
+    engine = engine_of(file.path)
+    if not engine.is_installed:
+        # Before hundreds of megabytes that would not be of use.
+        raise engine.not_installed()
+    for each in (*file.companions, file):
+        if (folder / each.path).is_file():
+            continue
+        try:
+            _download(each, folder / each.path, on_progress)
+        except ProviderStop as error:
+            if not (each.is_optional and error.status == _NOT_FOUND):
+                raise
 
 
 def cache_folder(local: Local, home: Path) -> Path:

@@ -19,8 +19,9 @@ from weakref import finalize
 
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.engines import LLAMA
-from memline.shared.embedders.local.gguf import pooling_of
-from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, LoadedModel, pooled
+from memline.shared.embedders.local.gguf import check_reranker, pooling_of
+from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
+from memline.shared.embedders.local.reranker import RankingModel
 from memline.shared.embedders.vectors import FLOAT_BYTES
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 #: `llama_flash_attn_type` that demands flash attention: twice as fast on a CPU.
 _FLASH_ATTENTION = 1
 
-#: `llama_pooling_type` for the vectors of all tokens.
-_NO_POOLING = 0
+#: `llama_pooling_type` for the vectors of all tokens, and for the number of a reranker.
+_NO_POOLING, _RANK_POOLING = 0, 4
 
 _ERROR_LEVEL = 4
 
@@ -39,94 +40,145 @@ _ERROR_LEVEL = 4
 _library_errors: deque[str] = deque(maxlen=4)
 
 
-class LlamaModel(LoadedModel):
-    """A model that llama.cpp runs."""
+class _Context:
+    """A model with its context, freed with its last reference."""
 
-    def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
-        super().__init__()
-        self._pooling = pooling_of(path)
-        self._lib = _library()
+    def __init__(self, path: Path, *, threads: int, pooling_type: int) -> None:
+        """Load a model that was looked into. Raises ProviderStop when the library does not take it."""
+        self.lib = _library()
         _library_errors.clear()
-        self._model = self._lib.llama_model_load_from_file(
-            os.fsencode(path), self._lib.llama_model_default_params()
+        self._model = self.lib.llama_model_load_from_file(
+            os.fsencode(path), self.lib.llama_model_default_params()
         )
         if not self._model:
-            raise self._not_loaded(path)
-        self._vocab = self._lib.llama_model_get_vocab(self._model)
-        #: The characters of the tokens that were met.
-        self._pieces: dict[int, str] = {}
-        self.window_tokens = min(int(self._lib.llama_model_n_ctx_train(self._model)), MAX_WINDOW_TOKENS)
-        self.dims = int(self._lib.llama_model_n_embd(self._model))
-        params = self._lib.llama_context_default_params()
+            raise _not_loaded(path)
+        self.vocab = self.lib.llama_model_get_vocab(self._model)
+        self.window_tokens = min(int(self.lib.llama_model_n_ctx_train(self._model)), MAX_WINDOW_TOKENS)
+        self.dims = int(self.lib.llama_model_n_embd(self._model))
+        #: Numbers that a reranker gives for a text.
+        self.labels = int(self.lib.llama_model_n_cls_out(self._model))
+        params = self.lib.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = self.window_tokens
         params.n_seq_max = 1
         params.n_threads = params.n_threads_batch = threads
         params.embeddings = True
-        # One vector a token; the one of the text is pooled here.
-        params.pooling_type = _NO_POOLING
+        params.pooling_type = pooling_type
         params.flash_attn_type = _FLASH_ATTENTION
-        self._context = self._lib.llama_init_from_model(self._model, params)
+        self._context = self.lib.llama_init_from_model(self._model, params)
         if not self._context:
-            self._lib.llama_model_free(self._model)
-            raise self._not_loaded(path)
+            self.lib.llama_model_free(self._model)
+            raise _not_loaded(path)
         # Of one sequence; positions and marks never change, only tokens do.
-        self._batch = self._lib.llama_batch_init(self.window_tokens, 0, 1)
+        self._batch = self.lib.llama_batch_init(self.window_tokens, 0, 1)
         for at in range(self.window_tokens):
             self._batch.pos[at] = at
             self._batch.n_seq_id[at] = 1
             self._batch.seq_id[at][0] = 0
             self._batch.logits[at] = 1
-        freeing = finalize(self, _free, self._lib, self._batch, self._context, self._model)
+        freeing = finalize(self, _free, self.lib, self._batch, self._context, self._model)
         # At the end of the process its memory is gone anyway.
         freeing.atexit = False
 
-    def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
+    def tokens(self, text: str, *, add_special: bool) -> list[int]:
         raw = text.encode()
         room = len(raw) + 16
         while True:
             ids = (ctypes.c_int32 * room)()
-            count = self._lib.llama_tokenize(self._vocab, raw, len(raw), ids, room, add_special, False)
+            count = self.lib.llama_tokenize(self.vocab, raw, len(raw), ids, room, add_special, False)
             if count >= 0:
-                tokens = list(ids[:count])
-                return tokens, token_vectors.places_of(text, [self._piece(token) for token in tokens])
+                return list(ids[:count])
             room = -count
+
+    def run(self, tokens: Sequence[int]) -> Any:
+        """Run a pass over tokens, and return the context with what it made."""
+        count = len(tokens)
+        ctypes.memmove(self._batch.token, (ctypes.c_int32 * count)(*tokens), 4 * count)
+        self._batch.n_tokens = count
+        memory = self.lib.llama_get_memory(self._context)
+        if memory:
+            self.lib.llama_memory_clear(memory, True)
+        code = self.lib.llama_decode(self._context, self._batch)
+        if code:
+            raise ProviderBrokenAnswer(f"the local model failed with code {code} {_last_errors()}".rstrip())
+        return self._context
+
+
+class LlamaModel(EmbeddingModel):
+    """An embedding model that llama.cpp runs."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
+        super().__init__()
+        self._pooling = pooling_of(path)
+        # One vector a token; the one of the text is pooled here.
+        self._context = _Context(path, threads=threads, pooling_type=_NO_POOLING)
+        self.window_tokens, self.dims = self._context.window_tokens, self._context.dims
+        #: The characters of the tokens that were met.
+        self._pieces: dict[int, str] = {}
+
+    def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
+        tokens = self._context.tokens(text, add_special=add_special)
+        return tokens, token_vectors.places_of(text, [self._piece(token) for token in tokens])
 
     def _piece(self, token: int) -> str:
         """Return the characters of a token; empty for one that stands for none, as those at the ends do."""
         if (piece := self._pieces.get(token)) is None:
             room = ctypes.create_string_buffer(256)
-            length = self._lib.llama_token_to_piece(self._vocab, token, room, len(room), 0, False)
+            lib, vocab = self._context.lib, self._context.vocab
+            length = lib.llama_token_to_piece(vocab, token, room, len(room), 0, False)
             piece = self._pieces[token] = room.raw[: max(length, 0)].decode("utf-8", "replace")
         return piece
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         import numpy as np
 
-        count = len(tokens)
-        ctypes.memmove(self._batch.token, (ctypes.c_int32 * count)(*tokens), 4 * count)
-        self._batch.n_tokens = count
-        memory = self._lib.llama_get_memory(self._context)
-        if memory:
-            self._lib.llama_memory_clear(memory, True)
-        code = self._lib.llama_decode(self._context, self._batch)
-        if code:
-            raise ProviderBrokenAnswer(f"the local model failed with code {code} {_last_errors()}".rstrip())
-        values = self._lib.llama_get_embeddings(self._context)
+        values = self._context.lib.llama_get_embeddings(self._context.run(tokens))
         if not values:
             raise ProviderStop(
                 "the local model gives no vectors for texts",
                 hint="set memorySearch.local.modelPath to a GGUF embedding model",
             )
-        raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * count)
-        rows = np.frombuffer(raw, np.float32).reshape(count, self.dims)
+        raw = ctypes.string_at(values, FLOAT_BYTES * self.dims * len(tokens))
+        rows = np.frombuffer(raw, np.float32).reshape(len(tokens), self.dims)
         return rows, pooled(rows, self._pooling)
 
-    def _not_loaded(self, path: Path) -> ProviderStop:
-        return ProviderStop(
-            f"the model file {path} cannot be loaded {_last_errors()}".rstrip(),
-            hint=f"{LLAMA.install(upgrade=True)}, or set memorySearch.local.modelPath anew",
-        )
+
+class LlamaReranker(RankingModel):
+    """A reranker that llama.cpp runs."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        """Load the model. Raises ProviderStop when the file or the library is not what it should be."""
+        super().__init__()
+        check_reranker(path)
+        self._context = context = _Context(path, threads=threads, pooling_type=_RANK_POOLING)
+        if context.labels != 1:
+            raise ProviderStop(
+                f"{path.name} gives {context.labels} numbers for a text, not one",
+                hint="set memorySearch.local.modelPath to another GGUF reranker",
+            )
+        self.window_tokens = context.window_tokens
+        lib, vocab = context.lib, context.vocab
+        # [CLS] question [SEP] text [SEP], or <s> question </s></s> text </s>, as the vocabulary says.
+        begin = [lib.llama_vocab_bos(vocab)] * lib.llama_vocab_get_add_bos(vocab)
+        end = [lib.llama_vocab_eos(vocab)] * lib.llama_vocab_get_add_eos(vocab)
+        between = [lib.llama_vocab_sep(vocab)] * lib.llama_vocab_get_add_sep(vocab)
+        self._marks = begin, end + between, end or between
+
+    def logit(self, question: str, text: str) -> float:
+        begin, between, end = self._marks
+        asked, told = (self._context.tokens(each, add_special=False) for each in (question, text))
+        room = self.window_tokens - len(begin) - len(between) - len(end)
+        asked = asked[: max(room // 2, room - len(told))]
+        told = told[: room - len(asked)]
+        context = self._context.run([*begin, *asked, *between, *told, *end])
+        return float(self._context.lib.llama_get_embeddings_seq(context, 0)[0])
+
+
+def _not_loaded(path: Path) -> ProviderStop:
+    return ProviderStop(
+        f"the model file {path} cannot be loaded {_last_errors()}".rstrip(),
+        hint=f"{LLAMA.install(upgrade=True)}, or set memorySearch.local.modelPath anew",
+    )
 
 
 def _free(library: Any, batch: Any, context: Any, model: Any) -> None:

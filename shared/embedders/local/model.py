@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.local.engines import engine_of
+from memline.shared.embedders.local.engines import EMBEDDING, engine_of
 from memline.shared.embedders.local.model_file import FIRST, LAST, PROMPTS
 from memline.shared.embedders.protocol import Embedder, Identity, LateVector
 from memline.shared.embedders.vectors import FLOAT_BYTES, unit_vector
@@ -58,7 +58,7 @@ class LocalEmbedder(Embedder):
         self._prompts = PROMPTS[identity.scheme]
         self._vector_dims = vector_dims
         self._path = Path(unquote(urlsplit(endpoint.base_url).path))
-        self._model: LoadedModel | None = None
+        self._model: EmbeddingModel | None = None
 
     def embed_documents(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
@@ -72,9 +72,11 @@ class LocalEmbedder(Embedder):
     def close(self) -> None:
         self._model = None
 
-    def _loaded(self) -> LoadedModel:
+    def _loaded(self) -> EmbeddingModel:
         if self._model is None or self._model.pid != os.getpid():
-            self._model = shared_model(self._path, self.identity.endpoint)
+            model = shared_model(self._path, self.identity.endpoint)
+            assert isinstance(model, EmbeddingModel)
+            self._model = model
         return self._model
 
     def _fitted(self, made: LateVector) -> LateVector:
@@ -97,17 +99,38 @@ class LocalEmbedder(Embedder):
 
 
 class LoadedModel(ABC):
-    """One loaded model, freed with its last reference. Any thread may call it; one at a time is served."""
+    """A loaded model, freed with its last reference. Any thread may call it; one at a time is served."""
 
-    #: Tokens that one pass takes, and dimensions of the vector of a text.
+    #: Tokens that one pass takes.
     window_tokens: int
-    dims: int
 
     def __init__(self) -> None:
         #: The process that loaded it, and that alone may use and free it.
         self.pid = os.getpid()
         self._waiting = threading.Lock()
         self._running = threading.Lock()
+
+    @contextmanager
+    def _exclusive(self, timeout_s: float) -> Iterator[None]:
+        """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
+        if not self._waiting.acquire(timeout=timeout_s):
+            raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
+        try:
+            if not self._running.acquire(timeout=timeout_s):
+                raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
+        finally:
+            self._waiting.release()
+        try:
+            yield
+        finally:
+            self._running.release()
+
+
+class EmbeddingModel(LoadedModel):
+    """A loaded model that makes vectors."""
+
+    #: Dimensions of the vector of a text.
+    dims: int
 
     @abstractmethod
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
@@ -142,21 +165,6 @@ class LoadedModel(ABC):
 
         kept = token_vectors.content_tokens(text, places)
         return LateVector(vector, token_vectors.pack([places[index] for index in kept], rows[kept]))
-
-    @contextmanager
-    def _exclusive(self, timeout_s: float) -> Iterator[None]:
-        """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
-        if not self._waiting.acquire(timeout=timeout_s):
-            raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
-        try:
-            if not self._running.acquire(timeout=timeout_s):
-                raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
-        finally:
-            self._waiting.release()
-        try:
-            yield
-        finally:
-            self._running.release()
 
     def _mean_of_windows(self, prompt: str, text: str) -> tuple[bytes, Floats, list[int]]:
         """Embed windows of equal size, each with the prompt, weighted by their tokens: nothing is lost.
@@ -194,7 +202,8 @@ def pooled(rows: Floats, pooling: int) -> Floats:
 
 
 _loading = threading.Lock()
-_models: WeakValueDictionary[tuple[Path, str], LoadedModel] = WeakValueDictionary()
+#: By file, digest and use.
+_models: WeakValueDictionary[tuple[Path, str, str], LoadedModel] = WeakValueDictionary()
 #: Half of the cores: threads that wait for each other spin, and on a machine that is busy elsewhere a second
 #: thread on the second of two cores made a question 3 times slower at the median, 40 at the worst.
 _threads = max((os.cpu_count() or 1) // 2, 1)
@@ -213,15 +222,18 @@ def _forget_parent() -> None:
 os.register_at_fork(after_in_child=_forget_parent)
 
 
-def shared_model(path: Path, digest: str) -> LoadedModel:
-    """Return this process's instance of a model, loaded now if it is not loaded yet. Raises ProviderStop."""
+def shared_model(path: Path, digest: str, use: str = EMBEDDING) -> LoadedModel:
+    """Return this process's instance of a model, loaded now if it is not loaded yet. Raises ProviderStop.
+
+    It is an EmbeddingModel, or for RERANKING a `shared.embedders.local.reranker.RankingModel`.
+    """
     with _loading:
-        model = _models.get((path, digest))
+        model = _models.get((path, digest, use))
         if model is None:
             engine = engine_of(path)
             if engine.read_head(path).digest != digest:
                 raise ProviderStop(
                     f"the model file {path} has changed since it was chosen", hint="run: memline index"
                 )
-            model = _models[path, digest] = engine.load_model(path, threads=_threads)
+            model = _models[path, digest, use] = engine.load_model(use, path, threads=_threads)
         return model

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memline.shared.embedders.local.engines import ONNX
-from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, LoadedModel, pooled
+from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
 from memline.shared.embedders.local.onnx_files import (
     TOKENIZER,
     has_layers_behind,
@@ -23,6 +23,7 @@ from memline.shared.embedders.local.onnx_files import (
     pooling_of,
     root_of,
 )
+from memline.shared.embedders.local.reranker import RankingModel
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
 if TYPE_CHECKING:
@@ -36,17 +37,20 @@ _IDS, _MASK, _KINDS, _POSITIONS = "input_ids", "attention_mask", "token_type_ids
 #: The output with one vector a text, where the export has one: pooled as the model was trained.
 _OF_TEXT = "sentence_embedding"
 
+#: The output of a reranker.
+_OF_PAIR = "logits"
+
+_ANOTHER = "set memorySearch.local.modelPath to an ONNX export of a reranker"
+
 _TAKE_ANOTHER = "set memorySearch.local.modelPath to an ONNX export of an embedding model"
 
 
-class OnnxModel(LoadedModel):
-    """A model that onnxruntime runs."""
+class _Session:
+    """A graph and its tokenizer."""
 
     def __init__(self, path: Path, *, threads: int) -> None:
-        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
-        super().__init__()
+        """Load both. Raises ProviderStop when a file or the library is not what it should be."""
         runtime, tokenizers = _libraries()
-        self._pooling = pooling_of(path)
         self.window_tokens = min(max_tokens(path), MAX_WINDOW_TOKENS)
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -55,19 +59,49 @@ class OnnxModel(LoadedModel):
         # Threads that wait for the next text would take a core until it comes.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(os.fspath(root_of(path) / TOKENIZER))
+            self.tokenizer = tokenizers.Tokenizer.from_file(os.fspath(root_of(path) / TOKENIZER))
             self._session = runtime.InferenceSession(
                 os.fspath(path), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:
             # Both libraries raise the plain class, or classes of their own without a common one.
             raise _not_loaded(path, error) from None
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
         # Names of special tokens in a note are text like any other.
-        self._tokenizer.encode_special_tokens = True
+        self.tokenizer.encode_special_tokens = True
         self._inputs = {each.name: _number_type(path, each) for each in self._session.get_inputs()}
-        ranks = {each.name: len(each.shape) for each in self._session.get_outputs()}
+        #: Name -> axes.
+        self.outputs = {each.name: len(each.shape) for each in self._session.get_outputs()}
+
+    def run(self, outputs: Sequence[str], tokens: Sequence[int], kinds: Sequence[int] = ()) -> list[Any]:
+        """Run a pass over tokens; `kinds`: 1 for those of the second text of a pair."""
+        count = len(tokens)
+        values = {
+            _IDS: tokens,
+            _MASK: np.ones(count),
+            _KINDS: kinds or np.zeros(count),
+            _POSITIONS: np.arange(count),
+        }
+        feeds = {name: np.array([values[name]], kind) for name, kind in self._inputs.items()}
+        try:
+            made: list[Any] = self._session.run(outputs, feeds)
+        except Exception as error:
+            # Its classes have no common one either.
+            raise ProviderBrokenAnswer(f"the local model failed: {_one_line(error)}") from None
+        return made
+
+
+class OnnxModel(EmbeddingModel):
+    """An embedding model that onnxruntime runs."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
+        super().__init__()
+        self._pooling = pooling_of(path)
+        self._session = _Session(path, threads=threads)
+        self.window_tokens = self._session.window_tokens
+        ranks = self._session.outputs
         of_tokens = next((name for name, rank in ranks.items() if rank == 3), "")
         if not of_tokens:
             raise ProviderStop(f"the model {path} gives no vectors of tokens", hint=_TAKE_ANOTHER)
@@ -83,23 +117,43 @@ class OnnxModel(LoadedModel):
             raise _not_loaded(path, error) from None
 
     def tokenize(self, text: str, *, add_special: bool) -> tuple[list[int], list[int]]:
-        encoded = self._tokenizer.encode(text, add_special_tokens=add_special)
+        encoded = self._session.tokenizer.encode(text, add_special_tokens=add_special)
         spans = zip(encoded.offsets, encoded.special_tokens_mask, strict=True)
         return encoded.ids, [-1 if special else _first_letter(text, *span) for span, special in spans]
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
         count = len(tokens)
-        values = {_IDS: tokens, _MASK: np.ones(count), _KINDS: np.zeros(count), _POSITIONS: np.arange(count)}
-        feeds = {name: np.array([values[name]], kind) for name, kind in self._inputs.items()}
-        try:
-            of_tokens, *of_text = self._session.run(self._outputs, feeds)
-        except Exception as error:
-            # Its classes have no common one either.
-            raise ProviderBrokenAnswer(f"the local model failed: {_one_line(error)}") from None
+        of_tokens, *of_text = self._session.run(self._outputs, tokens)
         rows: Floats = of_tokens[0].astype(np.float32, copy=False)
         if rows.shape[0] != count:
             raise ProviderBrokenAnswer(f"the local model gave {rows.shape[0]} vectors for {count} tokens")
         return rows, of_text[0][0].astype(np.float32) if of_text else pooled(rows, self._pooling)
+
+
+class OnnxReranker(RankingModel):
+    """A reranker that onnxruntime runs."""
+
+    def __init__(self, path: Path, *, threads: int) -> None:
+        """Load the model. Raises ProviderStop when a file or the library is not what it should be."""
+        super().__init__()
+        self._session = _Session(path, threads=threads)
+        self.window_tokens = self._session.window_tokens
+        self._session.tokenizer.enable_truncation(self.window_tokens)
+        if self._session.outputs.get(_OF_PAIR) != 2:
+            raise ProviderStop(f"the model {path} is not a reranker (it gives no {_OF_PAIR})", hint=_ANOTHER)
+        try:
+            numbers = len(self._numbers("a", "a"))
+        except ProviderBrokenAnswer as error:
+            raise _not_loaded(path, error) from None
+        if numbers != 1:
+            raise ProviderStop(f"the model {path} gives {numbers} numbers for a text, not one", hint=_ANOTHER)
+
+    def logit(self, question: str, text: str) -> float:
+        return float(self._numbers(question, text)[0])
+
+    def _numbers(self, question: str, text: str) -> Any:
+        pair = self._session.tokenizer.encode(question, text)
+        return self._session.run([_OF_PAIR], pair.ids, pair.type_ids)[0][0]
 
 
 def _first_letter(text: str, begin: int, end: int) -> int:

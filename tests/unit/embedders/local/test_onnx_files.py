@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from memline.shared.config.schema import Local
 from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
-from memline.shared.embedders.local.files import configured_engine
+from memline.shared.embedders.local.files import engine_named
 from memline.shared.embedders.local.model_file import LAST, MEAN
 from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
 from memline.shared.errors import ProviderStop
@@ -38,9 +37,9 @@ def test_the_engine_is_chosen_by_the_file(folder: Path) -> None:
     for name in ("m.gguf", "/models/sha256-aa11"):
         assert engine_of(Path(name)) is LLAMA
     for revision in ("hf:o/r@v1.gguf/onnx/model.onnx", "hf:o/r/model.onnx@v1.gguf"):
-        assert configured_engine(Local(model_path=revision)) is ONNX
-    assert configured_engine(Local(model_path="hf:o/r/m.gguf@x.onnx")) is LLAMA
-    assert configured_engine(Local(model_path="hf:o/r")) is None
+        assert engine_named(revision) is ONNX
+    assert engine_named("hf:o/r/m.gguf@x.onnx") is LLAMA
+    assert engine_named("hf:o/r") is None
 
 
 def test_a_folder_its_graph_and_a_flat_copy_are_the_same_model(folder: Path, tmp_path: Path) -> None:
