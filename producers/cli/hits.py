@@ -11,7 +11,7 @@ from typing import Any
 
 from memline.producers.cli import terminal
 from memline.producers.cli.options import json_line, one_line, printable
-from memline.shared.sources.tokens import has_dense
+from memline.shared.search.results import pattern_of
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
 MOST_ROWS = 4
@@ -40,7 +40,7 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
     heading = printable(hit.get("heading", ""))
     if heading:
         yield _INDENT + terminal.style(terminal.shorten(heading, room), dim=True)
-    pattern = _pattern(hit.get("matched", ()))
+    pattern = pattern_of(map(printable, hit.get("matched", ())))
     lines = _body(hit["snippet"], heading)
     rows = [row for line in lines for row in terminal.wrapped(printable(line), room)]
     for row in rows if full else _best(rows, pattern):
@@ -80,7 +80,7 @@ def _absolute(path: str, workspace: Path) -> str:
 
 def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
     """Return line, column and text of the line that answers best; the first line when it is not found."""
-    pattern = _pattern(hit.get("matched", ()))
+    pattern = pattern_of(map(printable, hit.get("matched", ())))
     lines = _body(hit["snippet"], "") or [""]
     best = max(lines, key=lambda line: len(_words_in(line, pattern)))
     number = hit["startLine"]
@@ -115,16 +115,6 @@ def _best(rows: Sequence[str], pattern: re.Pattern[str] | None) -> Sequence[str]
 
     start = max(range(len(rows) - MOST_ROWS + 1), key=lambda start: (rank(start), -start))
     return rows[start : start + MOST_ROWS]
-
-
-def _pattern(words: Sequence[str]) -> re.Pattern[str] | None:
-    """Make the pattern of the words that matched, the longer first; None without any."""
-    if not words:
-        return None
-    longest = sorted({printable(word) for word in words}, key=lambda word: (-len(word), word))
-    # A character of a dense script may stand inside of a run, another word only by itself.
-    parts = [re.escape(word) if has_dense(word) else rf"(?<!\w){re.escape(word)}(?!\w)" for word in longest]
-    return re.compile("|".join(parts), re.IGNORECASE)
 
 
 def _words_in(row: str, pattern: re.Pattern[str] | None) -> set[str]:

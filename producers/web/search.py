@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,8 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError
 from memline.shared.search.agent_view import chat_of
 from memline.shared.search.filters import day_bounds
-from memline.shared.search.results import SearchRequest
-from memline.shared.sources.tokens import has_dense
+from memline.shared.search.results import SearchRequest, pattern_of
 from memline.shared.values import value
 
 #: Hits of a page at most.
@@ -109,16 +107,13 @@ def _shown(hit: Mapping[str, Any], agent: str) -> ShownHit:
 
 
 def _runs(snippet: str, words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Cut a text at the words that matched, the longer first."""
-    if not words:
-        yield snippet, False
-        return
-    longest = sorted(set(words), key=lambda word: (-len(word), word))
-    # A character of a dense script may stand inside of a run, another word only by itself.
-    parts = [re.escape(word) if has_dense(word) else rf"(?<!\w){re.escape(word)}(?!\w)" for word in longest]
-    for number, run in enumerate(re.split(f"({'|'.join(parts)})", snippet, flags=re.IGNORECASE)):
-        if run:
-            yield run, number % 2 == 1
+    """Cut a text at the words that matched."""
+    pattern, end = pattern_of(words), 0
+    for match in pattern.finditer(snippet) if pattern else ():
+        yield snippet[end : match.start()], False
+        yield match[0], True
+        end = match.end()
+    yield snippet[end:], False
 
 
 def _parts(hit: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

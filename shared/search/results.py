@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
+from memline.shared.sources.tokens import has_dense
 from memline.shared.values import value
 
 #: `backend` of an answer and of `status` unless another program answers.
@@ -131,3 +134,16 @@ class Answer:
             "missing": list(self.missing),
             **({"timings": self.timings} if self.timings else {}),
         }
+
+
+def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:
+    """Make the pattern that finds the matched words in a snippet, the longer first; None without any.
+
+    An underscore ends a word, as in the full-text index: `ERR` of `ERR_CONN_42` is found.
+    """
+    longest = sorted({word for word in matched if word}, key=lambda word: (-len(word), word))
+    # A character of a dense script may stand inside of a run, another word only by itself.
+    parts = [
+        re.escape(word) if has_dense(word) else rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in longest
+    ]
+    return re.compile("|".join(parts), re.IGNORECASE) if parts else None
