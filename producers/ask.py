@@ -98,11 +98,11 @@ def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     from memline.shared.store import IndexWriter
     from memline.shared.sync.read import FileReader
 
-    until = clock.now() + CATCH_UP_S
     reader = FileReader(settings, clock=clock)
     done = 0
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
+            until = clock.now() + CATCH_UP_S
             for path in plan.changes.to_read():
                 if clock.now() > until:
                     break

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
+import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,33 @@ def onnx_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (folder / "model.onnx").is_file():
             make(MODEL, folder)
     return folder
+
+
+#: Seconds that a thread may go on when its test is over; far above what any needs.
+_THREADS_END_S = 60.0
+
+_THREADS_BEFORE = pytest.StashKey[set[threading.Thread]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    item.stash[_THREADS_BEFORE] = {*threading.enumerate()}
+    yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Wait for the threads that this code has begun in a test, and fail the test that leaves one.
+
+    A run that goes on would disturb the test that comes next, which would be blamed for it.
+    """
+    yield
+    deadline = time.monotonic() + _THREADS_END_S
+    for thread in {*threading.enumerate()} - item.stash.get(_THREADS_BEFORE, {*threading.enumerate()}):
+        runs = type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", "")
+        if any(module.startswith(("memline.", "dramatiq.")) for module in runs):
+            thread.join(max(0, deadline - time.monotonic()))
+            assert not thread.is_alive(), f"{item.nodeid} left the thread {thread.name} running"
 
 
 #: The rings of tests, those that take longest first: what is started last must be short.

@@ -78,9 +78,10 @@ class InProcessWorkers:
         in_flight = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
         self._context = context.Context(self._settings, clock=self._clock, in_flight=in_flight)
         context.use(self._context)
-        self._context.sweep_timer.start()
         threads_of = {queue: QUEUES[queue].threads for queue in self._queues}
         self._workers = lifecycle.start(self._broker, threads_of, idle_check_ms=self._check_ms)
+        # Last: where nothing else started there is none to stop it.
+        self._context.sweep_timer.start()
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:

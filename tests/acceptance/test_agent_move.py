@@ -92,7 +92,7 @@ def test_of_all_hosts_that_claim_an_agent_at_once_one_gets_it(
         found = read(client, agent)
         if client not in looked:
             looked.add(client)
-            all_looked.wait(60)
+            all_looked.wait(120)
         return found
 
     monkeypatch.setattr(hosts, "holder", holder)

@@ -133,7 +133,7 @@ def test_a_redis_that_is_full_in_the_middle_costs_time_and_nothing_else(
 
     assert told.status == 1
     assert "out of memory" in told.stderr and "redis-cli config set maxmemory" in told.stderr
-    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors", within_s=30)
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
     assert_as_undisturbed(notes, tmp_path)
     assert_paid_once(provider)
     assert fleet.dead() == []

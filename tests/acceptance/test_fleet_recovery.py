@@ -210,7 +210,7 @@ def test_what_was_paid_for_while_redis_was_away_is_delivered_when_it_is_back(
         _sleep_until(lambda: provider.control({"latency_ms": 1000}), 2.0)
         lasting_redis.start()
 
-        fleet.until(lambda: fleet.vectors().get("ready", 0) >= paid, "what was paid for", within_s=15)
+        fleet.until(lambda: fleet.vectors().get("ready", 0) >= paid, "what was paid for")
         assert_paid_once(provider)
         assert fleet.dead() == []
 

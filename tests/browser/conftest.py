@@ -40,9 +40,12 @@ HOSTILE = (
 HOSTILE_NAME = 'x"><img src=x onerror=window.owned=1>.md'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """A browser, one for all tests of a process. Skips where none is installed; in CI that is a failure."""
+    """A browser. Skips where none is installed; in CI that is a failure.
+
+    While it is there this thread runs an event loop: no test of another module could begin one.
+    """
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         message = "no chromium is installed: apt-get install chromium"

@@ -18,6 +18,12 @@ def server() -> Iterator[EmbeddingServer]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches of this process take the time that they need to bring changes in."""
+    monkeypatch.setattr("memline.producers.ask.CATCH_UP_S", 60)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     """A workspace without notes and without a provider."""

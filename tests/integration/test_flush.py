@@ -240,7 +240,7 @@ def test_a_program_answers_instead_of_a_model(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_fails_is_reported(tmp_path: Path, command: list[str], words: str) -> None:
-    agent = Agent(tmp_path, command=command, timeoutSeconds=1)
+    agent = Agent(tmp_path, command=command, timeoutSeconds=1 if "1 s" in words else 60)
     agent.say("user", "hello")
 
     done = agent.flush()

@@ -31,7 +31,7 @@ def notes(place: Place) -> Place:
 
 @pytest.fixture
 def client(notes: Place) -> Iterator[httpx.Client]:
-    with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 
@@ -248,7 +248,7 @@ def test_an_entry_is_added_only_where_that_is_allowed(notes: Place, client: http
 def raw(url: str, *parts: bytes) -> bytes:
     """Send bytes as they are, and read until the server hangs up."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         for part in parts:
             connection.sendall(part)
         received = b""

@@ -45,7 +45,7 @@ def ids(place: Place) -> dict[str, str]:
 @pytest.fixture
 def client(place: Place, ids: dict[str, str]) -> Iterator[httpx.Client]:
     assert ids
-    with serving(place.settings) as url, httpx.Client(base_url=url, timeout=60) as client:
+    with serving(place.settings) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 

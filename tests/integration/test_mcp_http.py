@@ -29,7 +29,7 @@ def talk(url: str, conversation: Callable[[Client], Awaitable[None]], **headers:
     async def run() -> None:
         with anyio.fail_after(TIMEOUT_S):
             async with (
-                httpx2.AsyncClient(headers=headers, timeout=30) as http,
+                httpx2.AsyncClient(headers=headers, timeout=120) as http,
                 Client(streamable_http_client(url, http_client=http)) as client,
             ):
                 await conversation(client)

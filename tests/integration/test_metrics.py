@@ -27,7 +27,7 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 def scrape(url: str) -> tuple[str, str]:
     """Content type and text of the page."""
-    with urlopen(url, timeout=10) as answer:
+    with urlopen(url, timeout=120) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 

@@ -240,7 +240,7 @@ def test_a_run_that_looks_while_the_fallback_is_being_named_waits_for_its_texts(
 
     def want_all_late(*arguments: Any) -> None:
         named.set()
-        looked.wait(30)
+        looked.wait(120)
         want_all(*arguments)
 
     def look(progress: RunProgress) -> None:

@@ -17,8 +17,9 @@ NOTES = 24
 
 
 @pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
+def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Notes of many requests, and a provider that takes its time."""
+    monkeypatch.setattr("memline.producers.ask.CATCH_UP_BUSY_MS", 60_000)
     server.control({"latency_ms": 30})
     place.configure(**remote(server.url, maxRows=4), sync={"watchDebounceMs": 20, "onSearch": False})
     for number in range(NOTES):
@@ -51,7 +52,8 @@ def test_index_beside_a_running_up_waits_for_both_and_pays_once(
 def test_a_note_saved_during_the_first_import_gets_its_vector_first(
     place: Place, server: EmbeddingServer, command: str
 ) -> None:
-    server.control({"latency_ms": 300})
+    # Half a minute for all texts.
+    server.control({"latency_ms": 1_500})
     place.configure(**remote(server.url, maxRows=1))
 
     with running_memline(*place.arguments(command)) as running:
@@ -64,6 +66,7 @@ def test_a_note_saved_during_the_first_import_gets_its_vector_first(
             place.search("xyzzy")
         until(lambda: any("xyzzy" in text for text in received(server)), "the saved note")
         behind = place.vector_states()["wanted"]
+        server.control({"latency_ms": 0})
         if command == "up":
             end(running)
         else:

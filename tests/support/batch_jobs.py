@@ -4,7 +4,7 @@ What `control` takes, with what holds without it:
 
     looks     0           looks at a job before the one that finds it final; -1: it is born final
     file_looks 0          looks at an uploaded file before a job can be made of it
-    end       completed   or failed, expired, cancelled
+    end       completed   or failed, expired, cancelled; or a list: of the next jobs, the last of all others
     done      all         rows that were worked through before the end (for expired and cancelled: 0)
     reason    …           why a job failed: `code: message`
     metadata  true        false: the server forgets what a job was given (OpenAI, Voyage)
@@ -126,7 +126,7 @@ class Jobs:
         self._numbers = itertools.count(1)
         self.looks = 0
         self.file_looks = 0
-        self.end = "completed"
+        self.ends = ["completed"]
         self.keeps_metadata = True
         self.done: int | None = None
         self.reason = "invalid_file: the input file cannot be used"
@@ -143,7 +143,8 @@ class Jobs:
         """Change how coming jobs go; see above."""
         self.looks = int(changes.get("looks", self.looks))
         self.file_looks = int(changes.get("file_looks", self.file_looks))
-        self.end = str(changes.get("end", self.end))
+        if end := changes.get("end"):
+            self.ends = [end] if isinstance(end, str) else list(end)
         self.done = changes.get("done", self.done)
         self.keeps_metadata = bool(changes.get("metadata", self.keeps_metadata))
         self.reason = str(changes.get("reason", self.reason))
@@ -191,7 +192,7 @@ class Jobs:
             request=request,
             created_at=time.time(),
             looks_left=self.looks,
-            end=self.end,
+            end=self.ends.pop(0) if len(self.ends) > 1 else self.ends[0],
         )
         self.jobs[job.id] = job
         if job.looks_left < 0:

@@ -14,7 +14,7 @@ class Browser:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.client = httpx.Client(base_url=url, timeout=60, follow_redirects=True)
+        self.client = httpx.Client(base_url=url, timeout=120, follow_redirects=True)
 
     def __enter__(self) -> Browser:
         return self

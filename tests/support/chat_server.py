@@ -33,7 +33,7 @@ class ChatServer:
             def do_POST(self) -> None:
                 size = int(self.headers["content-length"])
                 stub.requests.append(json.loads(self.rfile.read(size)))
-                stub.may_answer.wait(30)
+                stub.may_answer.wait(120)
                 answer = stub.answers.pop(0) if stub.answers else stub.answer
                 if stub.redirect_to:
                     self.send_response(307)

@@ -27,7 +27,7 @@ from tests.support.workspace import Place
 PATIENCE_S = 150.0
 
 #: Seconds a process that was told to stop may take.
-END_S = 60.0
+END_S = 120.0
 
 #: The workers that take a note from its file to an answer; the others have tests of their own.
 WORKERS = ("chunk", "embed", "store", "query")

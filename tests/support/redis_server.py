@@ -42,9 +42,12 @@ class RedisServer:
         self.keeps_data = keeps_data
         self._password = password
         self._process: subprocess.Popen[bytes] | None = None
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        # Held and never listened on: no other server is given the port before this one starts, or while it is
+        # away.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("127.0.0.1", 0))
+        self.port: int = self._reserved.getsockname()[1]
 
     @property
     def url(self) -> str:
@@ -63,7 +66,12 @@ class RedisServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it and give up its port."""
         self.kill()
+        self._reserved.close()
 
     def start(self, *more: str) -> None:
         """Start it and wait until it answers; `more` are options of redis-server."""

@@ -39,7 +39,7 @@ class TlsProxy:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(120)
 
     def _accept(self) -> None:
         while True:

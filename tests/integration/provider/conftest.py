@@ -22,7 +22,7 @@ ROWS = 6
 @pytest.fixture
 def place(place: Place, server: EmbeddingServer) -> Place:
     """Notes whose texts the stub server embeds."""
-    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
+    place.configure(**remote(server.url, maxRows=ROWS))
     with_notes(place, NOTES)
     return place
 

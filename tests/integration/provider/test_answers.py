@@ -4,13 +4,7 @@ import pytest
 
 from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, paths, remote
-
-
-@pytest.fixture(autouse=True)
-def patience(place: Place, server: EmbeddingServer) -> None:
-    """Wait for slow answers: under load one that takes a second would be asked for twice."""
-    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=30))
+from tests.support.workspace import Place, note, paths
 
 
 @pytest.mark.parametrize("fault", ["permuted", "no-index", "floats", "no-base64"])

@@ -8,7 +8,7 @@ import pytest
 
 from memline.shared.clock import SystemClock
 from memline.shared.scheduling import health
-from tests.integration.provider.conftest import NOTES, TEXTS, with_notes
+from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, paths, remote, until
@@ -98,6 +98,8 @@ def test_a_passing_fault_costs_nothing_but_time(
         with_notes(place, notes)
         place.index()
     with_notes(place, NOTES)
+    if fault == "hang":
+        place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
     server.control({"script": ["ok", fault]})
 
     report = place.index()
@@ -156,6 +158,7 @@ def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
     place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, limit=2))
+    place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
     server.control({"fault": "hang"})
 
     report = place.index()
@@ -187,8 +190,8 @@ def test_nobody_calls_before_the_time_that_retry_after_names(
     refused = next(request for request in server.requests if request.fault == "429:1")
     later = [request.at - refused.at for request in server.requests if request.at > refused.at]
 
-    # Those that were out already when the answer came are no calls before the time.
-    assert not [wait for wait in later if 0.3 < wait < 1.0]
+    # Those that were out already when the answer came, one a thread, are no calls before the time.
+    assert len([wait for wait in later if wait < 1.0]) <= 3
     assert max(later) >= 1.0
     assert not report.failed
     assert place.contents().vectors == right

@@ -150,7 +150,7 @@ def test_a_closed_pipe_is_not_complained_about(code: str) -> None:
     assert process.stdout is not None
     process.stdout.close()
 
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=120)
 
     assert process.returncode == 1
     assert complaint == b""

@@ -49,7 +49,7 @@ def refusal(url: str, body: Any, headers: Mapping[str, str]) -> str:
     sent = {"Content-Type": "application/json", **headers}
     request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=sent)
     with pytest.raises(urllib.error.HTTPError, match="400") as caught:
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=120)
     with caught.value as answer:
         return answer.read().decode()
 
@@ -71,7 +71,7 @@ def connect(clock: ManualClock) -> Iterator[Connect]:
     made: list[RemoteEmbedder] = []
 
     def make(
-        url: str, *, provider: str = "openai", timeout_s: float = 10, vector_dims: int = 0, **settings: Any
+        url: str, *, provider: str = "openai", timeout_s: float = 60, vector_dims: int = 0, **settings: Any
     ) -> RemoteEmbedder:
         settings["remote"] = {"api_key": KEY, **settings.get("remote", {}), "base_url": url}
         choice = choose(make_settings(provider=provider, **settings))

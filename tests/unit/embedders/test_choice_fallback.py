@@ -102,7 +102,7 @@ def test_an_older_model_of_the_same_endpoint_can_still_be_asked(server: Embeddin
     assert old.identity
 
     embedder = choose_for_identity(settings, old.identity, old.base_url).build()
-    embedder.embed_query("x", timeout_s=5)
+    embedder.embed_query("x", timeout_s=60)
     embedder.close()
 
     assert embedder.identity == old.identity
@@ -176,7 +176,7 @@ def test_a_question_for_older_vectors_is_dressed_as_they_were(kind: type[Embeddi
         )
 
         embedder = choose_for_identity(settings, old, server.url).build()
-        embedder.embed_query("where?", timeout_s=5)
+        embedder.embed_query("where?", timeout_s=60)
         embedder.close()
 
         body = server.requests[0].body

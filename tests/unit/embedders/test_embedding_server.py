@@ -18,7 +18,7 @@ from tests.unit.embedders.conftest import Connect
 
 def ask(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(url, data=data, timeout=10) as answer:
+    with urllib.request.urlopen(url, data=data, timeout=120) as answer:
         return json.load(answer)
 
 

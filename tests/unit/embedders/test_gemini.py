@@ -49,7 +49,7 @@ def test_texts_go_out_in_one_request_with_the_task_type_of_documents(
 
 
 def test_a_question_goes_out_with_the_task_type_of_questions(server: GeminiServer, connect: Connect) -> None:
-    connect(server.url, provider="gemini").embed_query("where?", timeout_s=5)
+    connect(server.url, provider="gemini").embed_query("where?", timeout_s=60)
 
     assert server.requests[0].body == {
         "taskType": "RETRIEVAL_QUERY",
@@ -61,7 +61,7 @@ def test_shortened_vectors_are_asked_for_and_made_unit_length(server: GeminiServ
     embedder = connect(server.url, provider="gemini", output_dimensionality=64)
 
     vectors = embedder.embed_documents(TEXTS)
-    question = embedder.embed_query("alpha", timeout_s=5)
+    question = embedder.embed_query("alpha", timeout_s=60)
 
     assert [request["outputDimensionality"] for request in server.requests[0].body["requests"]] == [64, 64]
     assert server.requests[1].body["outputDimensionality"] == 64
@@ -76,7 +76,7 @@ def test_a_model_without_task_types_gets_prompts_in_their_place(
     embedder = connect(server.url, provider="gemini", model=model)
 
     embedder.embed_documents(["alpha"])
-    embedder.embed_query("where?", timeout_s=5)
+    embedder.embed_query("where?", timeout_s=60)
 
     texts, question = (request.body for request in server.requests)
     assert embedder.identity.scheme == GEMINI_PROMPTS

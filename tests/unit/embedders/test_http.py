@@ -34,7 +34,7 @@ def ask(clock: ManualClock) -> Iterator[Ask]:
         endpoint = Endpoint(
             provider="openai", base_url=url, public=False, key=KEY, headers={"x-team": "notes"}
         )
-        made.append(HttpClient(endpoint, timeout_s=10, clock=clock))
+        made.append(HttpClient(endpoint, timeout_s=60, clock=clock))
         return made[-1]
 
     yield make

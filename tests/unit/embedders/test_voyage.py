@@ -27,7 +27,7 @@ def test_texts_and_questions_go_out_with_their_input_type(server: VoyageServer, 
     embedder = connect(server.url, provider="voyage", model="voyage/voyage-4")
 
     embedder.embed_documents(TEXTS)
-    embedder.embed_query("where?", timeout_s=5)
+    embedder.embed_query("where?", timeout_s=60)
 
     texts, question = server.requests
     assert texts.body == {

@@ -97,11 +97,11 @@ def test_a_server_that_trickles_is_given_up() -> None:
             request.ask(settings(model="m", base_url=url, timeout_seconds=1), "s", "u")
 
         # The connection is closed, or the server would go on for ever.
-        server.join(10)
+        server.join(120)
         assert not server.is_alive()
 
 
-def run(script: str, text: str = "hello", *, timeout_s: float = 10.0) -> str:
+def run(script: str, text: str = "hello", *, timeout_s: float = 120.0) -> str:
     command = [sys.executable, "-c", script]
     return request.run_program(command, text, timeout_s=timeout_s, max_bytes=1_000_000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,12 @@ from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexOfAnother
 from memline.shared.search.staleness import DiskState
+from memline.shared.store import IndexWriter
 
 
-def look(tmp_path: Path, *, may_write: bool = True, on_search: bool = True) -> DiskState:
+def look(
+    tmp_path: Path, *, may_write: bool = True, on_search: bool = True, clock: ManualClock | None = None
+) -> DiskState:
     settings = AgentSettings(
         agent="main",
         workspace=tmp_path / "notes",
@@ -23,7 +27,7 @@ def look(tmp_path: Path, *, may_write: bool = True, on_search: bool = True) -> D
         state_dir=tmp_path,
         memory=MemorySearch(provider="none", sync=Sync(on_search=on_search)),
     )
-    return catch_up(settings, choose(settings), clock=ManualClock(), may_write=may_write)
+    return catch_up(settings, choose(settings), clock=clock or ManualClock(), may_write=may_write)
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +58,20 @@ def test_what_does_not_fit_into_the_time_stays_behind(
     monkeypatch.setattr(ask, "CATCH_UP_S", -1.0)
 
     assert look(tmp_path).files_behind == 2
+
+
+def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, opened = ManualClock(), IndexWriter.of
+
+    def slowly(*arguments: Any, **options: Any) -> IndexWriter:
+        clock.advance(2 * ask.CATCH_UP_S)
+        return opened(*arguments, **options)
+
+    monkeypatch.setattr(IndexWriter, "of", slowly)
+
+    assert look(tmp_path, clock=clock).files_behind == 0
 
 
 def test_an_index_of_another_workspace_is_left_alone_and_named(tmp_path: Path) -> None:

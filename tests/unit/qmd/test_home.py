@@ -56,7 +56,8 @@ def test_a_command_that_hangs_ends_with_children_that_ignore_signals(place: Plac
         search={
             "python": "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
             f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\n"
-            f"open({str(pids)!r}, 'w').write(str(child.pid))\n"
+            f"open({str(pids)!r} + '.part', 'w').write(str(child.pid))\n"
+            f"os.rename({str(pids)!r} + '.part', {str(pids)!r})\n"
             "time.sleep(600)"
         }
     )
@@ -70,7 +71,6 @@ def test_a_command_that_hangs_ends_with_children_that_ignore_signals(place: Plac
     )
 
     assert (ran.problem, ran.status) == ("stopped", -9)
-    until(lambda: pids.read_text() != "")
     stat = Path("/proc") / pids.read_text() / "stat"
     until(lambda: not stat.exists() or ") Z " in stat.read_text())
 

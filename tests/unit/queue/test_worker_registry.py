@@ -73,7 +73,7 @@ def test_a_redis_that_is_away_does_not_end_the_thread(
     with monkeypatch.context() as patch:
         patch.setattr("redis.client.Pipeline.execute", fail)
         heartbeat.start(URL, "w1", {"embed": 4, "query": 2})
-        assert failed.wait(5)
+        assert failed.wait(120)
 
     until(lambda: is_served(redis_server, "embed"))
     heartbeat.stop()

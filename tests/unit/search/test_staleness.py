@@ -94,13 +94,13 @@ def test_a_caller_that_finds_another_thread_looking_takes_the_last_state() -> No
 
     def slow_look() -> DiskState:
         is_looking.set()
-        go_on.wait(10)
+        go_on.wait(120)
         return DiskState(files_behind=99)
 
     looks.staleness._look = slow_look
     other = threading.Thread(target=looks.staleness.state)
     other.start()
-    is_looking.wait(10)
+    is_looking.wait(120)
 
     assert looks.staleness.state().files_behind == 1
     go_on.set()
@@ -134,7 +134,7 @@ class BackgroundLooks:
         self.staleness = Staleness(self.look, background=True, monotonic=self.clock.now)
 
     def look(self) -> DiskState:
-        self.gate.wait(10)
+        self.gate.wait(120)
         if self.error is not None:
             raise self.error
         self.count += 1

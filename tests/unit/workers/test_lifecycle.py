@@ -40,7 +40,7 @@ def test_one_store_process_at_a_time_works_on_a_home(tmp_path: Path, monkeypatch
         thread.start()
         assert not entered.wait(0.1)
 
-    assert entered.wait(5)
+    assert entered.wait(120)
     thread.join()
 
 

@@ -60,7 +60,7 @@ def test_vectors_agree_with_those_of_another_implementation(
     embedder: LocalEmbedder, reference: dict[str, Any]
 ) -> None:
     (document,) = embedder.embed_documents([reference["text"]])
-    query = embedder.embed_query(reference["text"], timeout_s=10)
+    query = embedder.embed_query(reference["text"], timeout_s=60)
 
     assert cosine(document, reference["vector"]) >= 0.99
     # This model has no prompts.
@@ -124,7 +124,7 @@ def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path: P
     )
 
     assert dressed.embed_documents(["a cat"]) == plain.embed_documents(["passage: a cat"])
-    assert [dressed.embed_query("a cat", timeout_s=9)] == plain.embed_documents(["query: a cat"])
+    assert [dressed.embed_query("a cat", timeout_s=60)] == plain.embed_documents(["query: a cat"])
     # Every window of a long text has its prompt.
     assert cosine(dressed.embed_documents([LONG])[0], array("f", plain.embed_documents([LONG])[0])) < 0.99999
     plain.close()
@@ -148,7 +148,7 @@ def test_more_dimensions_than_the_model_has_are_a_stop(model_path: Path) -> None
     embedder = embedder_of(model_path, output_dimensionality=1000)
 
     with pytest.raises(ProviderStop, match="384 dimensions, not 1000") as caught:
-        embedder.embed_query("x", timeout_s=9)
+        embedder.embed_query("x", timeout_s=60)
 
     assert "outputDimensionality" in caught.value.hint
     embedder.close()
@@ -158,7 +158,7 @@ def test_embedders_of_one_file_share_a_model_until_the_last_is_closed(model_path
     one, other = embedder_of(model_path), embedder_of(model_path)
     digest = engine_of(model_path).read_head(model_path).digest
     for embedder in (one, other):
-        embedder.embed_query("load", timeout_s=9)
+        embedder.embed_query("load", timeout_s=60)
     model = weakref.ref(shared_model(model_path, digest))
 
     one.close()
@@ -195,7 +195,7 @@ def test_a_question_does_not_wait_longer_than_its_time(model_path: Path) -> None
 
 
 def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbedder) -> None:
-    embedder.embed_query("load", timeout_s=10)
+    embedder.embed_query("load", timeout_s=60)
     done: list[str] = []
     begun = threading.Event()
 
@@ -207,7 +207,7 @@ def test_a_question_comes_before_the_rest_of_a_large_request(embedder: LocalEmbe
     thread = threading.Thread(target=work)
     thread.start()
     begun.wait()
-    embedder.embed_query("where?", timeout_s=30)
+    embedder.embed_query("where?", timeout_s=60)
     done.append("question")
     thread.join()
 
@@ -226,10 +226,10 @@ from tests.unit.embedders.conftest import make_settings
 # OpenMP waits for ever for threads that a fork has lost.
 model._threads = 2
 embedder = choose(make_settings(local=Local(model_path={str(model_path)!r}))).build()
-before = embedder.embed_query("hello", timeout_s=9)
+before = embedder.embed_query("hello", timeout_s=60)
 child = os.fork()
 if not child:
-    same = embedder.embed_query("hello", timeout_s=9) == before
+    same = embedder.embed_query("hello", timeout_s=60) == before
     embedder.close()
     os._exit(0 if same else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
