@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import count
 from typing import Any
 
 from memline.shared.config.schema import Hybrid
@@ -51,7 +52,7 @@ class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 
     def __init__(self, **fields: Any) -> None:
-        """Set some of the fields; the others are read from the class, since hundreds are made a question."""
+        """Set some of the fields; the others are read from the class."""
         self.__dict__.update(fields)
 
     chunk_id: int = 0
@@ -122,31 +123,71 @@ class Candidate:
             self.absolute, self.decay, self.weight = other.absolute, other.decay, other.weight
 
 
-def gather(
-    keyword: Sequence[KeywordHit],
-    vector: Sequence[tuple[int, float]],
-    named: Sequence[tuple[int, int]],
-) -> dict[int, Candidate]:
-    """Join the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how it is named)."""
-    best = max((hit.strength for hit in keyword), default=0.0) or 1.0
-    candidates: dict[int, Candidate] = {}
-    for rank, hit in enumerate(keyword, 1):
-        candidate = candidates[hit.chunk_id] = Candidate(chunk_id=hit.chunk_id)
-        candidate.bm25 = -hit.strength
-        candidate.keyword = round(hit.strength / best, DECIMALS)
-        candidate.keyword_rank = rank
-        # 1 is for what holds everything, and a score is shown with three decimals.
-        candidate.coverage = 1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS)
-        candidate.exact = hit.exact
-        candidate.is_full = hit.is_full
-    for rank, (chunk_id, cosine) in enumerate(vector, 1):
-        if chunk_id not in candidates:
-            candidates[chunk_id] = Candidate(chunk_id=chunk_id)
-        candidate = candidates[chunk_id]
-        candidate.cosine, candidate.vector_rank = round(cosine, DECIMALS), rank
-    for chunk_id, tier in named:
-        candidates.setdefault(chunk_id, Candidate(chunk_id=chunk_id)).named = tier
-    return candidates
+class Found:
+    """What the retrievers found for a question, by chunk id.
+
+    Candidates are made of the best alone: to make one takes ten times as long as to score it.
+    """
+
+    def __init__(
+        self,
+        keyword: Sequence[KeywordHit],
+        vector: Sequence[tuple[int, float]],
+        named: Sequence[tuple[int, int]],
+    ) -> None:
+        """Take the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how named)."""
+        best = max((hit.strength for hit in keyword), default=0.0) or 1.0
+        self.hits = {hit.chunk_id: hit for hit in keyword}
+        #: bm25 over the best bm25 of the question, 0 … 1.
+        self.shares = {hit.chunk_id: round(hit.strength / best, DECIMALS) for hit in keyword}
+        #: 1 is the best.
+        self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
+        self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
+        self.cosines = {chunk_id: round(cosine, DECIMALS) for chunk_id, cosine in vector}
+        #: PATH, NAME or STEM.
+        self.named = dict(named)
+        #: Late interaction, and what it is over the best of the question; both 0 … 1.
+        self.late: dict[int, tuple[float, float]] = {}
+        self.ids = tuple(self.hits | self.cosines | self.named)
+
+    def at_least(self, min_score: float) -> list[int]:
+        """Return what a cosine of `min_score` speaks for, or a word or a name, whatever the cosine."""
+        hits, named, cosines = self.hits, self.named, self.cosines
+        return [
+            chunk_id
+            for chunk_id in self.ids
+            if chunk_id in hits or chunk_id in named or cosines.get(chunk_id, 0.0) >= min_score
+        ]
+
+    def top_k(self, chunk_ids: list[int], fused: Mapping[int, float], k: int) -> list[int]:
+        """Return the best `k` of `chunk_ids`, and what ties with the last of them."""
+        if len(chunk_ids) <= k:
+            return chunk_ids
+        # As `Candidate.relevance`, before age and weights.
+        ranks = []
+        for chunk_id in chunk_ids:
+            hit = self.hits.get(chunk_id)
+            ranks.append((hit.exact, fused[chunk_id] + hit.is_full) if hit else (0.0, fused[chunk_id]))
+        lowest = sorted(ranks, reverse=True)[k - 1]
+        return [chunk_id for chunk_id, rank in zip(chunk_ids, ranks, strict=True) if rank >= lowest]
+
+    def candidates(self, chunk_ids: Iterable[int], fused: Mapping[int, float]) -> list[Candidate]:
+        """Make candidates of some chunks, with what orders them."""
+        made = []
+        for chunk_id in chunk_ids:
+            candidate = Candidate(chunk_id=chunk_id, fused=fused[chunk_id])
+            if hit := self.hits.get(chunk_id):
+                candidate.bm25, candidate.keyword = -hit.strength, self.shares[chunk_id]
+                candidate.keyword_rank = self.keyword_ranks[chunk_id]
+                # 1 is for what holds everything, and a score is shown with three decimals.
+                coverage = 1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS)
+                candidate.coverage, candidate.exact, candidate.is_full = coverage, hit.exact, hit.is_full
+            candidate.cosine = self.cosines.get(chunk_id)
+            candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
+            candidate.late, candidate.late_share = self.late.get(chunk_id, (None, 0.0))
+            candidate.named = self.named.get(chunk_id, 0)
+            made.append(candidate)
+        return made
 
 
 class Fusion:
@@ -167,28 +208,31 @@ class Fusion:
         self._has_keyword = keyword
         self._boosts = WHOLE_BOOST if is_name else BOOST
 
-    def order(self, candidates: Iterable[Candidate]) -> None:
-        """Set what orders the candidates."""
+    def fused(self, found: Found) -> dict[int, float]:
+        """Return for each chunk id what orders the candidates, 0 … 1."""
         text_weight, vector_weight = self._text_weight, self._vector_weight
         late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
-        for each in candidates:
+        shares, cosines, late, named = found.shares, found.cosines, found.late, found.named
+        scores = {}
+        for chunk_id in found.ids:
             whole = self._whole
             if self._is_rrf:
-                fused = text_weight * _reciprocal(each.keyword_rank)
-                fused += vector_weight * _reciprocal(each.vector_rank)
-                if each.late is not None:
+                fused = text_weight * _reciprocal(found.keyword_ranks.get(chunk_id, 0))
+                fused += vector_weight * _reciprocal(found.vector_ranks.get(chunk_id, 0))
+                if chunk_id in late:
                     whole = late_whole
             else:
-                cosine = each.cosine
-                share = vector_weight * cosine if cosine and cosine > 0.0 else 0.0
-                if each.late is not None:
+                cosine = cosines.get(chunk_id, 0.0)
+                share = vector_weight * cosine if cosine > 0.0 else 0.0
+                if chunk_id in late:
                     whole = late_whole
-                    share = LATE_WEIGHT * (share + vector_weight * each.late_share)
-                fused = text_weight * each.keyword + share
+                    share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
+                fused = text_weight * shares.get(chunk_id, 0.0) + share
             fused /= whole
-            if each.named:
-                fused += self._boosts[each.named] * (1.0 - fused)
-            each.fused = round(fused, DECIMALS)
+            if chunk_id in named:
+                fused += self._boosts[named[chunk_id]] * (1.0 - fused)
+            scores[chunk_id] = round(fused, DECIMALS)
+        return scores
 
     def appraise(self, candidates: Iterable[Candidate]) -> None:
         """Set the same in absolute terms, which is shown."""
@@ -202,23 +246,6 @@ class Fusion:
             if self._has_keyword and not each.is_full:
                 absolute = min(absolute, NEARLY)
             each.absolute = round(absolute, DECIMALS)
-
-
-def is_below_min_score(candidate: Candidate, min_score: float) -> bool:
-    """Say whether only a weak vector speaks for the chunk; a keyword hit stays, whatever its cosine."""
-    if candidate.bm25 is not None or candidate.named:
-        return False
-    return (candidate.cosine or 0.0) < min_score
-
-
-def top_k(candidates: Sequence[Candidate], k: int) -> Sequence[Candidate]:
-    """Return the best `k`, and what ties with the last of them."""
-    if len(candidates) <= k:
-        return candidates
-    # As `relevance`, before age and weights.
-    ranks = [(candidate.exact, candidate.fused + candidate.is_full) for candidate in candidates]
-    lowest = sorted(ranks, reverse=True)[k - 1]
-    return [candidate for candidate, rank in zip(candidates, ranks, strict=True) if rank >= lowest]
 
 
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:

@@ -135,9 +135,11 @@ def _weight(text: str) -> float:
     """Return what a chunk counts: less the more of it are link definitions and lines of a bare link."""
     if not _may_link(text):
         return 1.0
-    lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
+    lines = text.split("\n")
     links = sum(len(line) for line in lines if _may_link(line) and _LINK.fullmatch(line))
-    share = links / (sum(map(len, lines)) or 1)
+    if not links:
+        return 1.0
+    share = links / sum(len(line) for line in lines if line.strip() and not line.startswith("#"))
     return 1.0 if share < 0.5 else round(1.0 - (1.0 - LINKS_WEIGHT) * share, 6)
 
 

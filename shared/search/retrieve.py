@@ -20,7 +20,7 @@ from memline.shared.errors import ProviderError
 from memline.shared.index import driver, identities, meta, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
-from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Fusion
+from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
 from memline.shared.search.passages import WEIGHED, WINDOW, passages, weigh
 from memline.shared.search.query import Question, analyse
@@ -49,8 +49,8 @@ RERANKED = 30
 _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrievers.PATH: "path"}
 
 _DETAILS = (
-    "SELECT chunks.id, files.path, files.source, chunks.start_line, chunks.end_line, files.mtime_ns,"
-    " files.day, chunks.heading, chunks.text FROM chunks JOIN files ON files.id = chunks.file_id"
+    "SELECT chunks.id, chunks.text, files.path, files.source, chunks.start_line, chunks.end_line,"
+    " files.mtime_ns, files.day, chunks.heading FROM chunks JOIN files ON files.id = chunks.file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
@@ -208,26 +208,21 @@ class _Search:
         self.steps.end("vector")
         by_name = retrievers.by_name(connection, question, self.files, pool)
         self.steps.end("path")
-        candidates = fusion.gather(self.keyword.hits, by_vector, by_name)
+        found = Found(self.keyword.hits, by_vector, by_name)
         if backend is not None and vector is not None:
             # The true cosine of what the vector retriever did not return, so that both halves of a score
             # count.
-            unknown = [candidate.chunk_id for candidate in candidates.values() if candidate.cosine is None]
+            unknown = [chunk_id for chunk_id in found.ids if chunk_id not in found.cosines]
             cosines = retrievers.cosines(connection, backend, links, unknown)
-            for chunk_id, cosine in cosines.items():
-                candidates[chunk_id].cosine = round(cosine, DECIMALS)
+            found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
-                self._compare_tokens(candidates, vector)
+                self._compare_tokens(found, vector)
         fuse = Fusion(hybrid, keyword=has_keyword, vector=backend is not None, is_name=question.is_name)
-        fuse.order(candidates.values())
-        minimum = self.settings.min_score
-        kept = [each for each in candidates.values() if not fusion.is_below_min_score(each, minimum)]
-        self.weak = len(candidates) - len(kept)
-        return self._rerank(kept, fuse, notes_first=notes_first)
+        return self._rerank(found, fuse, notes_first=notes_first)
 
-    def _compare_tokens(self, candidates: dict[int, Candidate], vector: QueryVector) -> None:
+    def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
-        rows = token_rows.read(self.connection, vector.identity_id, json_ids(candidates))
+        rows = token_rows.read(self.connection, vector.identity_id, json_ids(found.ids))
         if not rows:
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
@@ -243,10 +238,9 @@ class _Search:
         )
         scores = late.scores(asked, rows, fitted)
         best = max(scores.values(), default=0.0) or 1.0
-        for chunk_id, candidate in candidates.items():
-            score = scores.get(chunk_id, min(max(candidate.cosine or 0.0, 0.0), best))
-            candidate.late = round(score, DECIMALS)
-            candidate.late_share = round(score / best, DECIMALS)
+        for chunk_id in found.ids:
+            score = scores.get(chunk_id, min(max(found.cosines.get(chunk_id, 0.0), 0.0), best))
+            found.late[chunk_id] = round(score, DECIMALS), round(score / best, DECIMALS)
 
     def _vector_backend(self, vector: QueryVector) -> VectorBackend | None:
         active = identities.active(self.connection)
@@ -281,24 +275,27 @@ class _Search:
         self.problems.append((f"keywords were not searched: {reason}", hint))
         return False
 
-    def _rerank(self, candidates: Sequence[Candidate], fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
+    def _rerank(self, found: Found, fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr
+        fused = fuse.fused(found)
+        first = among = found.at_least(self.settings.min_score)
+        self.weak = len(found.ids) - len(among)
         # More than are shown: some become one passage.
         wanted = max(2 * self.settings.max_results, MMR_POOL)
-        first = candidates
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
-            first = candidates = fusion.top_k(candidates, wanted)
+            first = among = found.top_k(among, fused, wanted)
             if not mmr.enabled:
-                first = fusion.top_k(candidates, max(2 * self.settings.max_results, WEIGHED))
-        self._look_up(first, fuse)
+                first = found.top_k(among, fused, max(2 * self.settings.max_results, WEIGHED))
+        candidates = found.candidates(first, fused)
+        self._look_up(candidates, fuse)
         if decay.enabled:
-            fusion.apply_decay(first, self.now, decay.half_life_days)
-        if len(first) < len(candidates):
-            known = {candidate.chunk_id for candidate in first}
-            rest = [candidate for candidate in candidates if candidate.chunk_id not in known]
-            self.rest = lambda: self._in_order(rest, fuse)
-        ranked = sorted(first, key=lambda candidate: candidate.order)
+            fusion.apply_decay(candidates, self.now, decay.half_life_days)
+        if len(first) < len(among):
+            known = set(first)
+            rest = [chunk_id for chunk_id in among if chunk_id not in known]
+            self.rest = lambda: self._in_order(found.candidates(rest, fused), fuse)
+        ranked = sorted(candidates, key=lambda candidate: candidate.order)
         ranked = weigh(ranked, self.texts, notes_first=notes_first)
         self.steps.end("fusion")
         if self.reranker is not None:
@@ -340,11 +337,11 @@ class _Search:
         """Fill in what is shown of candidates, and read their texts."""
         fuse.appraise(candidates)
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
-        for chunk_id, *details, text in self.connection.execute(_DETAILS, (json_ids(by_id),)):
+        for chunk_id, text, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
+            self.texts[chunk_id] = text
             each = by_id[chunk_id]
             each.path, each.source, each.start_line, each.end_line, *details = details
             each.mtime_ns, each.day, each.heading = details
-            self.texts[chunk_id] = text
 
     def hits(self, ranked: Sequence[Candidate], *, explain: bool, max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""

@@ -104,7 +104,8 @@ class Marker:
         connection = self._connection
         connection.execute("BEGIN")
         try:
-            connection.executemany("INSERT INTO shown (rowid, text) VALUES (?, ?)", list(texts.items()))
+            # In ascending order: FTS5 writes what it has gathered when a row comes that is not the next.
+            connection.executemany("INSERT INTO shown (rowid, text) VALUES (?, ?)", sorted(texts.items()))
             return connection.execute(_HIGHLIGHT, (_ON, _OFF, match)).fetchall()
         finally:
             connection.execute("ROLLBACK")

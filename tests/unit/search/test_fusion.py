@@ -2,17 +2,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
-
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.fusion import (
     NEARLY,
     Candidate,
+    Found,
     Fusion,
     apply_decay,
     diversify,
-    gather,
-    is_below_min_score,
 )
 from memline.shared.search.keyword import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH
@@ -24,56 +21,59 @@ def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: 
     return KeywordHit(chunk_id, exact=0.0, coverage=coverage, is_full=full, strength=strength)
 
 
-def fused(candidate: Candidate, settings: Hybrid, **options: bool) -> tuple[float, float]:
-    """What orders the candidate, and what is shown."""
+def fused(found: Found, settings: Hybrid, **options: bool) -> tuple[float, float]:
+    """What orders the chunk with the id 1, and what is shown."""
     fusion = Fusion(settings, **{**BOTH, **options})
-    fusion.order([candidate])
+    [candidate] = found.candidates([1], fusion.fused(found))
     fusion.appraise([candidate])
     return candidate.fused, candidate.absolute
 
 
 def test_keyword_shares_are_relative_to_the_best_and_coverage_is_not() -> None:
-    found = gather([keyword_hit(1, 4.0), keyword_hit(2, 2.0, coverage=0.25)], [], [])
+    found = Found([keyword_hit(1, 4.0), keyword_hit(2, 2.0, coverage=0.25)], [], [])
 
-    assert [found[1].keyword, found[2].keyword] == [1.0, 0.5]
-    assert [found[1].coverage, found[2].coverage] == [0.5, 0.25]
+    first, second = found.candidates([1, 2], {1: 1.0, 2: 0.5})
+
+    assert [first.keyword, second.keyword] == [1.0, 0.5]
+    assert [first.coverage, second.coverage] == [0.5, 0.25]
+    assert [first.keyword_rank, second.keyword_rank] == [1, 2]
 
 
 def test_only_what_holds_everything_counts_one() -> None:
-    found = gather([keyword_hit(1, 4.0, coverage=1.0, full=True), keyword_hit(2, 4.0, coverage=1.0)], [], [])
+    full = Found([keyword_hit(1, 4.0, coverage=1.0, full=True)], [], [])
+    nearly = Found([keyword_hit(1, 4.0, coverage=1.0)], [], [])
 
-    assert found[1].coverage == 1.0
-    assert f"{found[2].coverage:.3f}" == "0.999"
-    assert fused(found[2], Hybrid(), vector=False) == (1.0, NEARLY)
+    assert fused(full, Hybrid(), vector=False) == (1.0, 1.0)
+    assert fused(nearly, Hybrid(), vector=False) == (1.0, NEARLY)
+    assert f"{NEARLY:.3f}" == "0.999"
 
 
 def test_weighted_adds_shares() -> None:
-    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=0.6, coverage=0.2, cosine=0.4)
+    found = Found([keyword_hit(2, 5.0), keyword_hit(1, 3.0, coverage=0.2)], [(1, 0.4)], [])
 
-    assert fused(candidate, Hybrid()) == (0.5, 0.3)
-    assert fused(candidate, Hybrid(vector_weight=0.75, text_weight=0.25)) == (0.45, 0.35)
-
-
-def test_a_retriever_that_was_not_asked_has_no_weight() -> None:
-    candidate = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0, coverage=1.0, is_full=True)
-
-    assert fused(candidate, Hybrid(), vector=False) == (1.0, 1.0)
+    assert fused(found, Hybrid()) == (0.5, 0.3)
+    assert fused(found, Hybrid(vector_weight=0.75, text_weight=0.25)) == (0.45, 0.35)
 
 
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     rrf = Hybrid(fusion="rrf")
-    first = Candidate(chunk_id=1, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.9, vector_rank=1)
-    keyword_only = Candidate(chunk_id=2, bm25=-2.0, keyword=1.0, keyword_rank=1, cosine=0.1)
 
-    assert fused(first, rrf)[0] == 1.0
-    assert fused(keyword_only, rrf)[0] == 0.5
+    assert fused(Found([keyword_hit(1, 2.0)], [(1, 0.9), (2, 0.1)], []), rrf)[0] == 1.0
+    assert fused(Found([keyword_hit(1, 2.0)], [(2, 0.1)], []), rrf)[0] == 0.5
 
 
 def test_a_named_file_is_boosted_and_is_first_when_the_question_is_only_its_name() -> None:
-    named = Candidate(chunk_id=1, named=NAME)
+    assert fused(Found([], [], [(1, NAME)]), Hybrid(), vector=False)[0] == 0.6
+    assert fused(Found([], [], [(1, PATH)]), Hybrid(), vector=False, is_name=True)[0] == 1.0
 
-    assert fused(named, Hybrid(), vector=False)[0] == 0.6
-    assert fused(Candidate(chunk_id=1, named=PATH), Hybrid(), vector=False, is_name=True)[0] == 1.0
+
+def test_the_best_come_with_what_ties_with_the_last_of_them() -> None:
+    hits = [keyword_hit(1, 4.0, full=True), keyword_hit(2, 8.0), keyword_hit(3, 6.0), keyword_hit(4, 6.0)]
+    found = Found([*hits, keyword_hit(5, 1.0)], [], [])
+    scores = Fusion(Hybrid(), keyword=True, vector=False, is_name=False).fused(found)
+
+    assert found.top_k([1, 2, 3, 4, 5], scores, 1) == [1]
+    assert found.top_k([1, 2, 3, 4, 5], scores, 3) == [1, 2, 3, 4]
 
 
 def test_ids_come_first_then_what_holds_everything_then_the_score() -> None:
@@ -86,17 +86,10 @@ def test_ids_come_first_then_what_holds_everything_then_the_score() -> None:
     assert [each.chunk_id for each in ranked] == [3, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("candidate", "weak"),
-    [
-        (Candidate(chunk_id=1, cosine=0.34), True),
-        (Candidate(chunk_id=1, cosine=0.35), False),
-        (Candidate(chunk_id=1, cosine=-0.2, bm25=-1e-6, keyword=0.0), False),
-        (Candidate(chunk_id=1, cosine=0.0, named=NAME), False),
-    ],
-)
-def test_only_weak_hits_of_the_vector_retriever_alone_are_cut(candidate: Candidate, weak: bool) -> None:
-    assert is_below_min_score(candidate, 0.35) is weak
+def test_only_weak_hits_of_the_vector_retriever_alone_are_cut() -> None:
+    found = Found([keyword_hit(3, 1e-6)], [(2, 0.35), (1, 0.34), (4, 0.0), (3, -0.2)], [(4, NAME)])
+
+    assert sorted(found.at_least(0.35)) == [2, 3, 4]
 
 
 def test_ties_break_by_path_and_line() -> None:
