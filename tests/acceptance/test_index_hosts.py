@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import dramatiq
@@ -16,31 +14,9 @@ from memline.shared.queue.messages import ChunkFiles, encode
 from memline.shared.queue.redis_broker import FleetBroker
 from tests.support.embedding_server import EmbeddingServer, digest_of
 from tests.support.fleet import Fleet
+from tests.support.index_hosts import TEXTS, HostPlace, two_hosts, up
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_paid_once
-from tests.support.workspace import Place, note, remote
-
-#: Texts of a note.
-TEXTS = 3
-
-
-@dataclass(slots=True, kw_only=True)
-class HostPlace(Place):
-    """One index host: all of them have the same agents, and each the files of some."""
-
-    agents: tuple[str, ...] = field(default=("alpha", "beta"))
-
-    def save(self) -> None:
-        agents = [{"id": each, "workspace": str(self.files(each))} for each in self.agents]
-        content = {"agents": {"defaults": {"memorySearch": self.memory}, "list": agents}}
-        self.config.write_text(json.dumps(content))
-
-    def files(self, agent: str) -> Path:
-        return self.folder / "notes" / agent
-
-    def add(self, agent: str, *numbers: int) -> None:
-        for number in numbers:
-            self.write(f"{agent}/memory/note-{number}.md", note(number))
 
 
 @pytest.fixture
@@ -51,24 +27,13 @@ def provider() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def hosts(tmp_path: Path, provider: EmbeddingServer) -> tuple[HostPlace, HostPlace]:
-    places = []
-    for name, agent in (("one", "alpha"), ("two", "beta")):
-        place = HostPlace(folder=tmp_path / name, memory=remote(provider.url, maxRows=8), agent_name=agent)
-        place.configure(sync={"watchDebounceMs": 100})
-        places.append(place)
-    return places[0], places[1]
+    return two_hosts(tmp_path, provider)
 
 
 def found(fleet: Fleet, agent: str, word: str) -> bool:
     answer = fleet.run("--agent", agent, "search", word, "--min-score", "0", "--json")
     assert answer.status == 0, answer.stderr
     return any(word in hit["snippet"] for hit in answer.json["results"])
-
-
-def up(fleet: Fleet) -> None:
-    """Start what stands beside the index of a host."""
-    fleet.start("watch")
-    fleet.start("work", line="memline worker chunk store query")
 
 
 def test_each_host_serves_its_agents_and_an_agent_moves_without_being_embedded_again(
