@@ -182,7 +182,7 @@ def test_a_page_of_an_allowed_origin_is_answered_with_cors_headers(notes: Place)
     origin = {"origin": "https://notes.example"}
     with (
         serving(notes.settings, allowed_origins=("https://notes.example",)) as url,
-        httpx.Client(base_url=url) as client,
+        httpx.Client(base_url=url, timeout=120) as client,
     ):
         answer = client.get("/status", headers=origin)
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin["origin"])
@@ -202,7 +202,10 @@ def test_a_page_of_an_allowed_origin_is_answered_with_cors_headers(notes: Place)
 
 
 def test_a_client_may_not_ask_more_often_than_allowed(notes: Place) -> None:
-    with serving(notes.settings, requests_per_minute=3) as url, httpx.Client(base_url=url) as client:
+    with (
+        serving(notes.settings, requests_per_minute=3) as url,
+        httpx.Client(base_url=url, timeout=120) as client,
+    ):
         for _ in range(3):
             assert client.get("/status").status_code == 200
 
@@ -237,7 +240,7 @@ def test_an_entry_is_added_only_where_that_is_allowed(notes: Place, client: http
     assert "may not write" in refused(client.post("/append", json={"text": "x"}), 403)
     notes.configure(append={"enabled": True})
 
-    with serving(notes.settings) as url, httpx.Client(base_url=url) as writer:
+    with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as writer:
         added = writer.post("/append", json={"text": "Ada prefers tea."}).json()
         validate(added, ANSWERS["append"])
         hits = writer.get("/search", params={"query": "tea"}).json()["results"]
@@ -259,15 +262,13 @@ def raw(url: str, *parts: bytes) -> bytes:
 
 def test_a_request_that_is_never_completed_is_ended(notes: Place) -> None:
     head = b"POST /search HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n"
-    with (
-        patch.object(server, "HEAD_TIMEOUT_S", 0.2),
-        patch.object(auth, "BODY_TIMEOUT_S", 0.2),
-        serving(notes.settings) as url,
-    ):
-        assert raw(url) == b""
-        assert raw(url, b"GET /search?query=x HTTP/1.1\r\nhost: local") == b""
-        assert b" 408 " in raw(url, head, b'{"query')
-        assert httpx.get(f"{url}/status").status_code == 200
+    with serving(notes.settings) as url:
+        with patch.object(server, "HEAD_TIMEOUT_S", 0.2):
+            assert raw(url) == b""
+            assert raw(url, b"GET /search?query=x HTTP/1.1\r\nhost: local") == b""
+        with patch.object(auth, "BODY_TIMEOUT_S", 0.2):
+            assert b" 408 " in raw(url, head, b'{"query')
+        assert httpx.get(f"{url}/status", timeout=120).status_code == 200
 
 
 def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
@@ -280,7 +281,7 @@ def test_a_head_that_is_too_large_or_no_http_is_refused(notes: Place) -> None:
         assert b" 200 " in raw(url, fits % (b"y" * room))
         assert b" 431 " in raw(url, fits % (b"y" * (room + 1)))
         assert b" 400 " in raw(url, b"\x16\x03\x01 no http\r\n\r\n")
-        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", timeout=120).status_code == 200
 
 
 def test_many_clients_at_once_all_get_their_own_answer(client: httpx.Client) -> None:

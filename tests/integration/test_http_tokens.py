@@ -57,7 +57,7 @@ def found(client: httpx.Client, query: str, token: str, **params: str) -> list[s
 
 
 def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         assert "a token is needed" in refused(client.get("/search", params={"query": "x"}), 401)
         assert "not known" in refused(client.get("/status", headers=bearer("wrong-token")), 401)
         assert client.get("/status").headers["www-authenticate"] == "Bearer"
@@ -80,7 +80,7 @@ def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None
 
 
 def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         for _ in range(auth.MAX_WRONG_TOKENS):
             refused(client.get("/status", headers=bearer("wrong-token")), 401)
 
@@ -93,7 +93,7 @@ def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:
 
 
 def test_the_overview_is_of_the_agents_that_a_token_opens(notes: Place) -> None:
-    with serving(with_agents(notes)) as url, httpx.Client(base_url=url) as client:
+    with serving(with_agents(notes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         refused(client.get("/overview"), 401)
         whole, part = (client.get("/overview", headers=bearer(token)).json() for token in (ALL, WORK))
 

@@ -102,7 +102,7 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
     with serving(place.settings, tokens={"work": WORK}) as url:
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
-        assert httpx.post(f"{url}/mcp", json={}).status_code == 401
+        assert httpx.post(f"{url}/mcp", json={}, timeout=120).status_code == 401
 
 
 def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> None:
@@ -122,7 +122,7 @@ def test_the_header_of_a_session_of_another_agent_is_refused(place: Place) -> No
 
     with serving(place.settings) as url:
         talk(f"{url}/mcp", is_refused, **{"x-memline-session-key": "agent:Work:main"})
-        answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md", "around": 1})
+        answer = httpx.get(f"{url}/get", params={"paths": "MEMORY.md", "around": 1}, timeout=120)
         assert answer.json()["excerpts"][0]["text"] == "Invoices are whole cents."
 
 
@@ -140,7 +140,7 @@ def test_a_body_that_is_no_message_is_refused_in_words_of_ours(place: Place, bod
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
     with serving(place.settings) as url:
-        answer = httpx.post(f"{url}/mcp", content=body, headers=headers)
+        answer = httpx.post(f"{url}/mcp", content=body, headers=headers, timeout=120)
 
     refusal = answer.json()
     assert (answer.status_code, refusal["id"], refusal["error"]["code"]) == (400, None, code)

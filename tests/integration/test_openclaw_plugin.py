@@ -210,7 +210,7 @@ def test_without_memline_the_agent_is_told_so(away: str) -> None:
 )
 def test_an_answer_that_is_none_is_no_answer(status: int, body: bytes, headers: dict[str, str]) -> None:
     with answering(status, body, headers=headers) as url:
-        (found,) = host({"url": url, "timeoutSeconds": 5}, search("cents"))["answers"]
+        (found,) = host({"url": url, "timeoutSeconds": 60}, search("cents"))["answers"]
 
     assert found["results"] == [] and found["disabled"] is True
     assert found["error"] and found["action"]

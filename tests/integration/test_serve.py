@@ -21,7 +21,7 @@ def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None
         assert process.stderr
         line = process.stderr.readline()
         url = re.findall(r"http://\S+", line)[0]
-        found = httpx.get(f"{url}/search", params={"query": "cents"}).json()
+        found = httpx.get(f"{url}/search", params={"query": "cents"}, timeout=120).json()
         said = end(process, signal.SIGTERM)
 
     assert [hit["path"] for hit in found["results"]] == ["MEMORY.md"]
@@ -44,9 +44,12 @@ def test_with_a_token_any_address_is_served_and_asks_for_it(place: Place) -> Non
         assert process.stderr
         port = re.findall(r":(\d+)", process.stderr.readline())[-1]
         url = f"http://127.0.0.1:{port}/status"
-        assert httpx.get(url).status_code == 401
-        assert httpx.get(url, headers={"authorization": "Bearer a-token-of-tests"}).status_code == 200
-        assert httpx.get(url, headers={"host": "evil.example"}).status_code == 421
+        assert httpx.get(url, timeout=120).status_code == 401
+        assert (
+            httpx.get(url, headers={"authorization": "Bearer a-token-of-tests"}, timeout=120).status_code
+            == 200
+        )
+        assert httpx.get(url, headers={"host": "evil.example"}, timeout=120).status_code == 421
         end(process)
 
 

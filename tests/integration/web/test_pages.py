@@ -202,7 +202,7 @@ def test_the_events_of_a_token_are_of_its_agent_alone(worker: Browser, owner: Br
 
 
 def test_events_without_a_login_are_none(owner: Browser) -> None:
-    with httpx.Client(base_url=owner.url) as client:
+    with httpx.Client(base_url=owner.url, timeout=120) as client:
         assert client.get("/ui/events").status_code == 204
 
 
