@@ -101,7 +101,9 @@ def _embed(connection: Connection, row_id: int, embedder: Embedder, texts: list[
     with driver.transaction(connection):
         for text, vector in zip(texts, vectors, strict=True):
             connection.execute(
-                "INSERT INTO vectors (identity_id, text_hash, state, embedding) VALUES (?, ?, 'ready', ?)",
+                # Some texts stand in several notes.
+                "INSERT OR IGNORE INTO vectors (identity_id, text_hash, state, embedding)"
+                " VALUES (?, ?, 'ready', ?)",
                 (row_id, text_hash(text), vector),
             )
 

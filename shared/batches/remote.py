@@ -33,7 +33,7 @@ from memline.shared.embedders import vectors
 from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.errors import redact_line
-from memline.shared.embedders.http import HttpClient, Query, Reply
+from memline.shared.embedders.http import HttpClient, Query, Reply, parse_json
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.vectors import FLOAT_BYTES, Values, unit_vector
 from memline.shared.errors import (
@@ -324,7 +324,7 @@ class BatchApi(ABC):
     def _result(self, line: bytes) -> BatchResult:
         try:
             is_whole = len(line) <= jsonl.MAX_LINE_BYTES
-            row = json.loads(line.decode("utf-8-sig")) if is_whole else None
+            row = parse_json(line.decode("utf-8-sig")) if is_whole else None
         except (ValueError, RecursionError):
             is_whole = False
         if not is_whole:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from memline.shared import traces
@@ -32,7 +33,13 @@ class Identity:
     @property
     def key(self) -> str:
         """SHA-256 (hex, 64 characters) of the canonical JSON of all fields."""
-        return canonical_digest(asdict(self))
+        return _key(self)
+
+
+@lru_cache(maxsize=64)
+def _key(identity: Identity) -> str:
+    # Asked for several times a message.
+    return canonical_digest(asdict(identity))
 
 
 def canonical_digest(content: object) -> str:

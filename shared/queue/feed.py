@@ -98,9 +98,9 @@ class FileFeeder:
 
     def advance(self, connection: Connection | None) -> None:
         """Take the files that have arrived off the list and enqueue the next; None: no index yet."""
-        # One by one: the window is small, and the ledger may have a million rows.
-        for path in list(self._sizes):
-            observed_ns, is_whole = ledger.observation(connection, path) if connection else (0, False)
+        # Those of the window alone: the ledger may have a million rows.
+        observed = ledger.observations(connection, self._sizes) if connection and self._sizes else {}
+        for path, (observed_ns, is_whole) in observed.items():
             if observed_ns < self._scanned_ns or observed_ns == self._parts.get(path, 0):
                 continue
             # A long transcript comes in parts.

@@ -7,6 +7,7 @@ owner is gone, its texts are wanted again. A vector that is stored is never leas
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import uuid
@@ -232,13 +233,17 @@ def _next_rows(
 
 
 def _mark_leased(connection: Connection, ids: list[int], token: str) -> list[TextRow]:
-    texts: list[TextRow] = []
-    for row_id in ids:
-        mark = "UPDATE vectors SET state = 'leased', lease = ? WHERE id = ? RETURNING text_hash"
-        digest = scalar(connection, mark, token, row_id)
-        text = scalar(connection, "SELECT text FROM chunks WHERE text_hash = ? LIMIT 1", digest)
-        texts.append(TextRow(hash=digest, text=text))
-    return texts
+    numbers = json.dumps(ids)
+    connection.execute(
+        "UPDATE vectors SET state = 'leased', lease = ? WHERE id IN (SELECT value FROM json_each(?))",
+        (token, numbers),
+    )
+    rows = connection.execute(
+        "SELECT text_hash, (SELECT text FROM chunks WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
+        " FROM json_each(?) AS each JOIN vectors ON vectors.id = each.value ORDER BY each.key",
+        (numbers,),
+    )
+    return [TextRow(hash=digest, text=text) for digest, text in rows]
 
 
 def _open_lease(

@@ -225,3 +225,15 @@ def test_an_interrupt_while_modules_are_imported_ends_in_one_line(tmp_path: Path
     done = run_process("--workspace", str(tmp_path), "search", "redis", code=interrupt)
 
     assert (done.returncode, done.stderr) == (130, "Interrupted: notes and index are whole.\n")
+
+
+def test_products_take_one_thread_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import atexit, os; from memline.producers.start import main;"
+        "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); main()"
+    )
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert run_process("--version", code=code).stdout.split()[-1] == "1"
+
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    assert run_process("--version", code=code).stdout.split()[-1] == "3"

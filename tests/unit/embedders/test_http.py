@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -13,7 +16,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, Upload
+from memline.shared.embedders.http import HttpClient, Upload, parse_json
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import MAX_ATTEMPTS, Identity, limit_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
@@ -308,3 +311,23 @@ def test_a_redirect_from_a_plain_address_to_one_with_tls_is_verified_by_the_usua
             list(ask(plain.url).download(f"/files/{file.id}/content", what="content"))
 
     assert caught.value.status == 401
+
+
+@pytest.mark.parametrize("has_msgspec", [True, False])
+def test_json_says_the_same_with_the_faster_parser_and_without(
+    monkeypatch: pytest.MonkeyPatch, has_msgspec: bool
+) -> None:
+    if has_msgspec:
+        pytest.importorskip("msgspec")
+    else:
+        monkeypatch.delitem(sys.modules, "msgspec", raising=False)
+
+    assert parse_json(b'{"data": [0.1, 1, -2e-3], "data": [0.1]}') == {"data": [0.1]}
+    assert parse_json('["\\ud800"]') == ["\ud800"]
+    assert math.isnan(parse_json(b"[NaN]")[0])
+    for broken in (b"", b"[1,", b"<html>", b'"\xff"', b"[1] 2"):
+        with pytest.raises(ValueError):
+            parse_json(broken)
+    with pytest.raises(RecursionError):
+        parse_json(b"[" * 200_000)
+    assert parse_json(json.dumps(list(range(9)))) == list(range(9))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import socket
+import sys
 from typing import Any
 
 import pytest
 
 from memline.shared.config.schema import ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.openai import OpenAIEmbedder
+from memline.shared.embedders.openai import OpenAIEmbedder, values_of
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import (
     ProviderBrokenAnswer,
@@ -215,3 +217,19 @@ def test_connections_are_kept(
         embedder.embed_query("x", timeout_s=60)
 
     assert len(opened) == 1
+
+
+@pytest.mark.parametrize("has_msgspec", [True, False])
+def test_base64_is_read_strictly_with_the_faster_decoder_and_without(
+    monkeypatch: pytest.MonkeyPatch, has_msgspec: bool
+) -> None:
+    if has_msgspec:
+        pytest.importorskip("msgspec")
+    else:
+        monkeypatch.delitem(sys.modules, "msgspec", raising=False)
+    whole = bytes(range(256))
+
+    assert values_of(base64.b64encode(whole).decode()) == whole
+    for broken in ("AAA", "AA AA=", "AAA=\n", "A-_A", "\ud800AAA", "====", "AA==AAAA"):
+        with pytest.raises(ProviderBrokenAnswer, match="not base64"):
+            values_of(broken)

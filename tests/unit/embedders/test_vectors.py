@@ -76,6 +76,23 @@ def test_vectors_of_different_lengths_are_a_broken_answer() -> None:
         unit_vectors([[1.0, 0.0]] * 9 + [[1.0]], dims=None)
 
 
+@pytest.mark.usefixtures("way")
+def test_rows_that_have_unit_length_already_are_passed_on_and_no_others() -> None:
+    source = random.Random(3)
+    rows = [unit_vector([source.gauss(0, 1) for _ in range(64)], dims=64) for _ in range(9)]
+    longer = struct.pack("<64f", *([2.0] + [0.0] * 63))
+
+    assert unit_vectors(rows, dims=None) == rows
+    assert floats(unit_vectors([*rows, longer], dims=64)[-1])[0] == 1
+    for odd, reason in ((struct.pack("<64f", *[math.nan] * 64), "not finite"), (rows[0][:-4], "expected 64")):
+        with pytest.raises(ProviderBrokenAnswer, match=reason):
+            unit_vectors([*rows, odd], dims=None)
+    with pytest.raises(ProviderBrokenAnswer, match="expected 32"):
+        unit_vectors(rows, dims=32)
+    with pytest.raises(ProviderBrokenAnswer, match="empty"):
+        unit_vectors([b""] * 9, dims=None)
+
+
 def test_numpy_and_the_standard_library_agree_to_one_unit_in_the_last_place() -> None:
     pytest.importorskip("numpy")
     source = random.Random(7)

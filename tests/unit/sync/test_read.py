@@ -166,11 +166,11 @@ def test_slices_out_of_order_end_right_once_the_rest_is_read_again(
 
     changes = [writer.store_file(row) for row in (rows[0], rows[2], rows[1], rows[3])]
     assert changes == ["added", "late", "changed", "late"]
-    assert not ledger.observation(writer.connection, PATH)[1]
+    assert not ledger.observations(writer.connection, [PATH])[PATH][1]
 
     take_in(file, writer, clock)
     assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.observation(writer.connection, PATH)[1]
+    assert ledger.observations(writer.connection, [PATH])[PATH][1]
 
 
 def test_all_parts_of_a_read_that_is_too_late_enqueue_one_more_read(
@@ -205,7 +205,7 @@ def test_when_only_the_open_chunk_is_missing_it_comes_with_the_next_look(
     writer.store_file(row)
 
     assert texts(writer) == whole(file, tmp_path, clock)
-    assert ledger.observation(writer.connection, PATH)[1]
+    assert ledger.observations(writer.connection, [PATH])[PATH][1]
 
 
 def test_a_slice_that_ends_within_the_last_message_loses_nothing_behind_it(
