@@ -21,6 +21,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, MemlineError
 from memline.shared.index import archive, copies, driver, erase, forgotten
 from memline.shared.index.chunks import FullText
+from memline.shared.index.vectors import OF_TEXT
 from memline.shared.sources import note_files
 from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.paths import MemoryPaths, is_transcript
@@ -302,7 +303,7 @@ def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
                     "UPDATE files SET hash = '', chunking = '', names = '' WHERE path = ?", (name,)
                 )
                 for digest in texts:
-                    connection.execute("DELETE FROM vectors WHERE text_hash = ?", (digest,))
+                    connection.execute(f"DELETE FROM vectors WHERE {OF_TEXT}", (digest,))
         if removed:
             erase.erase(connection)
         connection.execute("PRAGMA journal_mode = DELETE")

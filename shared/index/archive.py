@@ -28,6 +28,7 @@ from memline.shared.embedders.vectors import load_numpy, unit_vector
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer
 from memline.shared.index.driver import faults, library, scalar, transaction
 from memline.shared.index.rows import VectorRow
+from memline.shared.index.vectors import OF_TEXT
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -296,7 +297,8 @@ def forget(path: Path, texts: Collection[bytes], needles: Collection[bytes]) -> 
         made = Archive(connection)
         with transaction(connection):
             before = connection.total_changes
-            connection.executemany("DELETE FROM vectors WHERE text_hash = ?", ((each,) for each in texts))
+            delete = f"DELETE FROM vectors WHERE {OF_TEXT}"
+            connection.executemany(delete, ((each,) for each in texts))
             connection.executemany("DELETE FROM notes WHERE instr(content, ?)", ((each,) for each in needles))
             removed = bool(connection.total_changes > before)
         if removed:

@@ -118,7 +118,8 @@ def take_list(connection: Connection, other: str) -> int:
                 "UPDATE files SET hash = '', chunking = '', names = '' WHERE id = ?", (file_id,)
             )
         connection.execute(
-            "DELETE FROM vectors WHERE text_hash IN (SELECT hash FROM forgotten WHERE kind = 'text')"
-            " AND text_hash NOT IN (SELECT text_hash FROM chunks)"
+            "DELETE FROM vectors WHERE identity_id IN (SELECT id FROM identities)"
+            " AND text_hash IN (SELECT hash FROM forgotten WHERE kind = 'text')"
+            " AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.text_hash = vectors.text_hash)"
         )
     return len(rows)

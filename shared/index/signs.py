@@ -59,6 +59,9 @@ MIN_DEPTH, MAX_SHARE = 1_000, 1 / 8
 #: Rows whose bits are counted at a time: what is counted stays in the cache of a core.
 _SCANNED = 4_096
 
+#: Bits of a number of the turned question in `nearness`: its signs are off by 60 %, four bits by 15 % more.
+_QUESTION_BITS = 4
+
 #: Axes that are mixed at once.
 _BLOCK = 64
 
@@ -74,6 +77,10 @@ _EVERY_NTH = (
 )
 
 
+#: What is kept of a check: names of fields of `Signs`.
+_CHECKED = ("rows", "depth", "growth", "of")
+
+
 @value
 class Signs:
     """What is known of the signs of an identity."""
@@ -86,9 +93,6 @@ class Signs:
     depth: int = 0
     #: How that grows: with this power of the number of vectors.
     growth: float = 1.0
-    #: The same of the nearest by `nearness`, which weighs the signs; 0 while that was not measured.
-    weighed: int = 0
-    weighed_growth: float = 1.0
     #: Active vectors when it was measured.
     of: int = 0
 
@@ -96,23 +100,24 @@ class Signs:
         """Return how many of `count` vectors to compare exactly for the best `limit`; 0: all."""
         if not self.depth:
             return 0
-        needed = self._needed(self.depth, self.growth, count, limit)
+        needed = math.ceil(MARGIN * self.depth * float(max(1.0, count / self.rows) ** self.growth))
+        needed = max(needed, least_read(limit))
         return 0 if needed > max(MAX_SHARE * count, MIN_DEPTH) else needed
 
-    def weighed_for(self, count: int, limit: int) -> int:
-        """Return how many of those to compare exactly after they were weighed; 0: all."""
-        return self._needed(self.weighed, self.weighed_growth, count, limit) if self.weighed else 0
 
-    def _needed(self, depth: int, growth: float, count: int, limit: int) -> int:
-        needed = MARGIN * depth * float(max(1.0, count / self.rows) ** growth)
-        return math.ceil(max(needed, MIN_DEPTH, 5 * limit))
+def least_read(limit: int) -> int:
+    """Return how many vectors are compared exactly at least, where there are as many."""
+    return max(MIN_DEPTH, 5 * limit)
 
 
 def read(connection: Connection, identity_id: int) -> Signs | None:
     """Return what is known of the signs of an identity; None while there are none."""
     query = "SELECT centre, signs_check FROM identities WHERE id = ? AND centre IS NOT NULL"
     row = connection.execute(query, (identity_id,)).fetchone()
-    return Signs(centre=row[0], **json.loads(row[1] or "{}")) if row else None
+    if row is None:
+        return None
+    check = json.loads(row[1] or "{}")
+    return Signs(centre=row[0], **{name: check[name] for name in _CHECKED if name in check})
 
 
 def count(connection: Connection, identity_id: int) -> int:
@@ -178,54 +183,34 @@ def _check(connection: Connection, identity_id: int, dims: int, centre: bytes, a
     if found < SAMPLE_QUESTIONS * 8:
         return
     rows = rows[:found]
-    parts, wholes = needed_depths(rows[::8], centre), needed_depths(rows, centre)
-    growth, weighed_growth = (
-        round(min(1.0, max(0.25, math.log(whole / part, 8))), 3)
-        for part, whole in zip(parts, wholes, strict=True)
-    )
-    check = {
-        "rows": len(rows),
-        "depth": wholes[0],
-        "growth": growth,
-        "weighed": wholes[1],
-        "weighed_growth": weighed_growth,
-        "of": active,
-    }
+    part, whole = needed_depth(rows[::8], centre), needed_depth(rows, centre)
+    growth = round(min(1.0, max(0.25, math.log(whole / part, 8))), 3)
+    check = {"rows": len(rows), "depth": whole, "growth": growth, "of": active}
     with transaction(connection):
         connection.execute(
             "UPDATE identities SET signs_check = ? WHERE id = ?", (json.dumps(check), identity_id)
         )
 
 
-def needed_depths(rows: Floats, centre: bytes) -> tuple[int, int]:
-    """Return how many of the nearest hold RECALL of the ten nearest, when some of `rows` ask.
-
-    The nearest by signs, and the nearest by `nearness`.
-    """
+def needed_depth(rows: Floats, centre: bytes) -> int:
+    """Return how many of the nearest by signs hold RECALL of the ten nearest, when some of `rows` ask."""
     import numpy as np
 
     asking = np.arange(0, len(rows), max(1, len(rows) // SAMPLE_QUESTIONS))
     cosines = rows @ rows[asking].T
-    turned = _turned(rows[asking], centre)
-    made, weighed = [], []
-    for first in range(0, len(rows), 512):
-        made.append(of_rows(rows[first : first + 512], centre))
-        bits = np.unpackbits(made[-1], axis=1, count=rows.shape[1]).astype(np.float32)
-        weighed.append(bits @ turned.T)
-    signs, weights = words(np.concatenate(made)), np.concatenate(weighed)
-    ranks: tuple[list[int], list[int]] = ([], [])
+    made = [of_rows(rows[first : first + 512], centre) for first in range(0, len(rows), 512)]
+    signs = words(np.concatenate(made))
+    ranks: list[int] = []
     for column, own in enumerate(asking):
         far = -cosines[:, column]
         # A vector does not find itself.
         far[own] = 2
         nearest = np.argpartition(far, 10)[:10]
-        by_signs = distances(signs, signs[own]).astype(np.int32), -weights[:, column]
-        for found, away in zip(ranks, by_signs, strict=True):
-            away[own] = np.iinfo(np.int32).max
-            # Of equals all: any of them may be left out.
-            found += (away[None, :] <= away[nearest][:, None]).sum(axis=1).tolist()
-    by_depth, by_weight = (sorted(found)[math.ceil(RECALL * len(found)) - 1] for found in ranks)
-    return by_depth, by_weight
+        away = distances(signs, signs[own])
+        away[own] = np.iinfo(np.uint16).max
+        # Of equals all: any of them may be left out.
+        ranks += (away[None, :] <= away[nearest][:, None]).sum(axis=1).tolist()
+    return sorted(ranks)[math.ceil(RECALL * len(ranks)) - 1]
 
 
 def of_rows(rows: Floats, centre: bytes) -> Bytes:
@@ -235,23 +220,29 @@ def of_rows(rows: Floats, centre: bytes) -> Bytes:
     return np.packbits(_turned(rows, centre) > 0, axis=1)
 
 
-def nearness(signs: Bytes, question: bytes, centre: bytes) -> Floats:
-    """Weigh the signs of each row by the turned question itself: says more than its signs, 1 us a row.
+def turned_question(question: bytes, centre: bytes) -> Floats:
+    """Turn one vector (float32) as those are whose signs are kept."""
+    import numpy as np
 
-    A table has the sum of each of the 256 values of each byte.
+    turned: Floats = _turned(np.frombuffer(question, "<f4")[None], centre)[0]
+    return turned
+
+
+def nearness(signs: Words, turned: Floats) -> Floats:
+    """Weigh the signs of each row by the turned question itself: says more than its signs, 0.15 us a row.
+
+    Its numbers are rounded to a few bits. Then the sum of those where a sign is set is, bit by bit, a count
+    of what both have.
     """
     import numpy as np
 
-    turned = _turned(np.frombuffer(question, "<f4")[None], centre)[0]
-    width = -(-len(turned) // 8)
-    padded = np.zeros(8 * width, np.float32)
-    padded[: len(turned)] = turned
-    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
-    table = (padded.reshape(width, 8) @ bits.T).ravel()
-    found = np.empty(len(signs), np.float32)
-    for first in range(0, len(signs), _SCANNED):
-        places = signs[first : first + _SCANNED, :width].astype(np.intp) + 256 * np.arange(width)
-        found[first : first + _SCANNED] = table.take(places).sum(axis=1)
+    least, most = float(turned.min()), float(turned.max())
+    step = (most - least) / (2**_QUESTION_BITS - 1) or 1.0
+    rounded = np.rint((turned - least) / step).astype(np.uint8)
+    found = least * _ones(signs).astype(np.float32)
+    for bit in range(_QUESTION_BITS):
+        plane = words(np.packbits(rounded >> bit & 1)[None])
+        found += np.float32(step * 2**bit) * _ones(signs, np.bitwise_and, plane)
     return found
 
 
@@ -280,24 +271,47 @@ def words(signs: Bytes) -> Words:
     return padded.view(np.uint64)
 
 
-def distances(signs: Words, question: np.ndarray[Any, np.dtype[np.uint64]]) -> Counts:
-    """Count the bits in which each row differs from `question`: 35 ms for a million of 1,536."""
+def distances(signs: Words, question: Words) -> Counts:
+    """Count the bits in which each row differs from `question`: 23 ms for a million of 1,536."""
+    import numpy as np
+
+    return _ones(signs, np.bitwise_xor, question)
+
+
+def _ones(signs: Words, combine: np.ufunc | None = None, other: Words | None = None) -> Counts:
+    """Count the bits of each row that are set, after it was combined with the one row of `other`."""
     import numpy as np
 
     count, width = signs.shape
-    differing = np.empty(count, np.uint16)
-    low = np.uint64(0x00FF_00FF_00FF_00FF)
+    size = min(count, _SCANNED)
+    found, bits = np.empty(count, np.uint16), np.empty((size, width), np.uint8)
+    combined = np.empty((size, width), np.uint64)
+    # As many rows as there are to combine: numpy goes through arrays of one shape in one loop, and not row by
+    # row, half of the time.
+    others = signs[:0] if other is None else np.tile(other, (size, 1))
+    low, eight = np.uint64(0x00FF_00FF_00FF_00FF), np.uint64(8)
     for first in range(0, count, _SCANNED):
-        bits = np.bitwise_count(signs[first : first + _SCANNED] ^ question).view(np.uint64)
-        # Eight counts in a word, none above 64: two such words may be added, then two counts are.
-        total = np.zeros(len(bits), np.uint64)
-        for pair in range(0, width // 8, 2):
-            both = bits[:, pair] + bits[:, pair + 1] if pair + 1 < width // 8 else bits[:, pair]
-            total += (both & low) + ((both >> np.uint64(8)) & low)
-        total += total >> np.uint64(32)
-        total += total >> np.uint64(16)
-        differing[first : first + _SCANNED] = total & np.uint64(0xFFFF)
-    return differing
+        rows = signs[first : first + _SCANNED]
+        here = len(rows)
+        if combine is not None:
+            rows = combine(rows, others[:here], out=combined[:here])
+        ones = np.bitwise_count(rows, out=bits[:here]).view(np.uint64)
+        # Eight counts in a word, none above 64: three such words may be added, then two counts are.
+        total = np.zeros(here, np.uint64)
+        for start in range(0, width // 8, 3):
+            part = ones[:, start].copy()
+            for column in range(start + 1, min(start + 3, width // 8)):
+                part += ones[:, column]
+            high = part >> eight
+            part &= low
+            high &= low
+            total += part
+            total += high
+        # The four counts of a word, added in its highest.
+        total *= np.uint64(0x0001_0001_0001_0001)
+        total >>= np.uint64(48)
+        found[first : first + here] = total
+    return found
 
 
 def of_question(question: bytes, centre: bytes) -> bytes:

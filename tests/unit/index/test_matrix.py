@@ -10,7 +10,7 @@ from sqlite3 import Connection
 
 import pytest
 
-from memline.shared.index import identities, vectors
+from memline.shared.index import identities, matrix, vectors
 from memline.shared.index.driver import open_reader
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.scheduling import model_change
@@ -252,6 +252,12 @@ def test_only_allowed_vectors_are_candidates(filled: IndexWriter, path: Path) ->
     assert [found for found, _ in scores.top(3, [third, second, 999])] == [second, third]
     assert scores.of([best, 999]).keys() == {best}
     reader.close()
+
+
+def test_vectors_are_read_by_their_ids(filled: IndexWriter) -> None:
+    plan = filled.connection.execute(f"EXPLAIN QUERY PLAN {matrix._EMBEDDINGS}", ("[1]", 1, 4)).fetchall()
+
+    assert plan[0][3] == "SEARCH vectors USING INTEGER PRIMARY KEY (rowid=?)"
 
 
 def test_an_empty_index_has_no_hits(writer: IndexWriter, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memline.shared.index import driver, identities, signs
+from memline.shared.index import driver, identities, matrix, signs
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.matrix import SignMatrix, VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -143,14 +143,23 @@ def test_a_question_has_the_signs_that_a_row_has(dims: int) -> None:
 def test_nearness_weighs_the_signs_by_the_question(dims: int) -> None:
     rows = np.random.default_rng(4).standard_normal((5_000, dims)).astype("<f4")
     centre = np.zeros(dims, "<f4").tobytes()
-    turned = signs._turned(rows[:1], centre)[0]
+    turned = signs.turned_question(rows[0].tobytes(), centre)
     made = signs.of_rows(rows, centre)
 
-    found = signs.nearness(made, rows[0].tobytes(), centre)
+    found = signs.nearness(signs.words(made), turned)
 
-    expected = np.unpackbits(made, axis=1, count=dims).astype(np.float32) @ turned
-    assert found == pytest.approx(expected, abs=1e-2)
+    set_bits = np.unpackbits(made, axis=1, count=dims).astype(np.float32)
+    step = (turned.max() - turned.min()) / 15
+    rounded = turned.min() + step * np.rint((turned - turned.min()) / step)
+    assert found == pytest.approx(set_bits @ rounded, rel=1e-4, abs=0.1)
+    assert np.corrcoef(found, set_bits @ turned)[0, 1] > 0.98
     assert found.argmax() == 0
+
+
+def test_a_question_without_direction_weighs_all_signs_alike() -> None:
+    made = signs.words(signs.of_rows(of_chance(50), np.zeros(DIMS, "<f4").tobytes()))
+
+    assert set(signs.nearness(made, np.zeros(DIMS, np.float32)).tolist()) == {0.0}
 
 
 @pytest.mark.parametrize("width", [3, 48, 192, 384])
@@ -171,6 +180,43 @@ def test_the_nearest_by_signs_hold_the_nearest(wanting: IndexWriter, index: Sear
     assert recall(index, wanting, of_subjects(40, seed=5)) >= 0.99
     if index.long_lived:
         assert isinstance(index._matrix, SignMatrix)
+
+
+def test_what_may_be_among_the_ten_nearest_is_read_too(
+    wanting: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wanting, of_subjects(2_000))
+    monkeypatch.setattr(signs, "MIN_DEPTH", 10)
+    monkeypatch.setattr(signs, "least_read", lambda limit: 12)
+    index = SearchIndex(path, long_lived=True)
+    asked = of_subjects(40, seed=5)
+
+    with closing(index):
+        assert recall(index, wanting, asked) >= 0.99
+        monkeypatch.setattr(matrix, "SURE", -100.0)
+        assert recall(index, wanting, asked) < 0.95
+
+
+def test_after_many_have_gone_the_others_are_scanned_where_they_are(
+    wanting: IndexWriter, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(wanting, of_subjects(2_000))
+    index = SearchIndex(path, long_lived=True)
+    with closing(index):
+        assert recall(index, wanting, of_subjects(4, seed=5)) >= 0.99
+        for first in range(0, 400, 100):
+            wanting.store_file(file_row(f"a{first}.md", at=9))
+
+        scanned: list[int] = []
+        distances = signs.distances
+
+        def counted(rows: signs.Words, question: signs.Words) -> signs.Counts:
+            scanned.append(len(rows))
+            return distances(rows, question)
+
+        monkeypatch.setattr(signs, "distances", counted)
+        assert recall(index, wanting, of_subjects(4, seed=5)) >= 0.99
+    assert scanned == [2_000] * 4
 
 
 def test_vectors_whose_signs_say_little_are_compared_exactly(
