@@ -225,13 +225,14 @@ def test_a_line_without_spaces_is_cut_between_characters_only() -> None:
 
 
 @pytest.mark.parametrize("unit", ["a", "word ", "价格", "e\u0301", "- ", "\t"])
-def test_a_megabyte_in_one_line_takes_less_than_a_second(unit: str) -> None:
+def test_a_megabyte_in_one_line_takes_linear_time(unit: str) -> None:
     text = unit * (1_000_000 // len(unit)) + "end"
 
     before = time.process_time()
     chunks = cut(text)
 
-    assert time.process_time() - before < 1.0
+    # Half a second alone; one that is quadratic takes minutes.
+    assert time.process_time() - before < 10
     assert max(weighted_length(chunk.text) for chunk in chunks) <= 1600
 
 
@@ -240,7 +241,7 @@ def test_a_hundred_thousand_alike_lines_take_linear_time(line: str) -> None:
     before = time.process_time()
     cut("\n".join([line] * 100_000))
 
-    assert time.process_time() - before < 2.0
+    assert time.process_time() - before < 10
 
 
 def test_the_overlap_may_not_eat_the_chunk() -> None:

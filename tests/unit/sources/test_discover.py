@@ -267,7 +267,7 @@ def test_five_thousand_files_are_found_in_a_moment_and_none_is_opened(
     assert len(discovery.files) == 5001
     assert opened == []
     # Measured: 0.03 s; the bound only catches work that grows with something else.
-    assert seconds < 1.0
+    assert seconds < 10
 
 
 def test_a_single_path_has_the_problem_that_the_walk_gave_it(workspace: Path, tmp_path: Path) -> None:

@@ -269,7 +269,8 @@ def test_hostile_patterns_are_harmless() -> None:
     assert not Pattern("?*" * 20 + "*z").matches("a" * 200)
     assert not Pattern("**/" + "*a" * 30).matches("a" * 200 + "b")
 
-    assert time.process_time() - before < 1.0
+    # Alone 0.01 s; one that tries every way takes hours.
+    assert time.process_time() - before < 10
 
 
 @given(st.text("ab*?[]!-", min_size=1), st.text("ab]-!", min_size=1))
