@@ -19,7 +19,8 @@ from memline.shared.queue.redis_client import key, own_host, translated
 from memline.shared.queue.worker_registry import serving_key
 from memline.shared.search.results import SearchRequest
 
-#: Seconds in which a worker that is alive takes a question: it waits inside Redis for one.
+#: Seconds in which a worker that is alive takes a question: it waits inside Redis for one. Then who asks
+#: reads the index, if it is here.
 TAKEN_S = 0.5
 
 #: Seconds an answer lies in its box in Redis when it is not read.
@@ -122,7 +123,8 @@ class QueryClient:
             self._take_back(box, host)
             host, message = holder, msgspec.structs.replace(message, index="")
             is_served, _ = self._enqueue(box, message, host)
-        taken_s = min(TAKEN_S, timeout_s) if is_served else 0.0
+        longest_s = min(TAKEN_S, timeout_s) if host == own else timeout_s
+        taken_s = longest_s if is_served else 0.0
         raw = self._replies.take(box, taken_s) if taken_s else None
         if raw is None and not self._take_back(box, host):
             raw = self._replies.take(box, timeout_s - taken_s)

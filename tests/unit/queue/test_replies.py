@@ -43,8 +43,9 @@ def stored(server: redis.Redis) -> dict[bytes, bytes]:
 class Worker:
     """A query worker that takes one message, as dramatiq decodes it, and answers it."""
 
-    def __init__(self, server: redis.Redis, answer: dict[str, Any]) -> None:
+    def __init__(self, server: redis.Redis, answer: dict[str, Any], queue: str = "memline:query") -> None:
         self._server = server
+        self._queue = queue
         self._answer = json.dumps(answer).encode()
         self.message: dramatiq.Message[Any] | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -57,9 +58,9 @@ class Worker:
         self._thread.join(120)
 
     def _run(self) -> None:
-        popped: Any = self._server.blpop(["memline:query"], timeout=120)
+        popped: Any = self._server.blpop([self._queue], timeout=120)
         dramatiq.set_encoder(MessagePack())
-        self.message = dramatiq.Message.decode(self._server.hget("memline:query.msgs", popped[1]))
+        self.message = dramatiq.Message.decode(self._server.hget(f"{self._queue}.msgs", popped[1]))
         Replies(URL).put(decode(self.message.args[0], RunQuery).reply_to, self._answer)
 
 
@@ -121,6 +122,17 @@ def test_a_question_that_no_worker_takes_is_taken_back(
 
     assert QueryClient(URL).ask("main", QUESTION, timeout_s=120) is None
     assert served.keys("memline:query*") == []
+
+
+def test_a_question_for_another_host_waits_for_its_worker_as_long_as_it_may(
+    redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_server.set("memline:serving:query-two", "memline:worker:1")
+    redis_server.hset("memline:agents", "main", "two")
+    monkeypatch.setattr(replies, "TAKEN_S", 0.0)
+
+    with Worker(redis_server, {"results": []}, "memline:query-two"):
+        assert QueryClient(URL).ask("main", QUESTION, timeout_s=120) == {"results": []}
 
 
 def test_a_question_that_is_wrong_is_refused_and_a_problem_of_the_worker_is_no_answer(
