@@ -76,16 +76,21 @@ def list_(invocation: Invocation, only_open: bool, limit: int, as_json: bool) ->
 
     from memline.shared.words import span
 
-    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "age")
+    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "price", "age")
     table = Table(*columns, "next poll", box=SIMPLE_HEAD, pad_edge=False)
     for job in jobs:
         cells = [job["id"][:SHORT], job["agentId"], job["jobId"], _state(job), job["providerState"]]
-        cells += [job["rows"], job["stored"], job["failed"], span(job["ageSeconds"])]
+        cells += [job["rows"], job["stored"], job["failed"], _price(job), span(job["ageSeconds"])]
         cells.append(f"in {span(max(job['nextLookAt'] - now, 0))}" if job["nextLookAt"] else "")
         # Text: words of a provider are no markup.
         table.add_row(*(Text("" if cell is None else printable(str(cell))) for cell in cells))
     # A list for a pipe is not folded to the width of a terminal that is not there.
     Console(width=None if Console().is_terminal else 200).print(table)
+
+
+def _price(job: dict[str, Any]) -> str:
+    """Write what a batch costs; empty where no price is known."""
+    return "" if job["cost"] is None else f"${job['cost']:.4f}"
 
 
 def _complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -125,6 +130,7 @@ def show(invocation: Invocation, name: str, as_json: bool) -> None:
         "State": _state(job),
         "Provider says": job["providerState"],
         "Texts": texts,
+        "Price": _price(job),
         "Made": _moment(job["createdAt"]),
         "Submitted": _moment(job["submittedAt"]),
         "Polled": _moment(job["lookedAt"]),

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
 from memline.shared.index import batches, driver, identities
+from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
+from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.store import IndexWriter
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class Job(NamedTuple):
     model: str
     #: Texts that have neither a vector nor an error yet.
     texts_left: int
+    #: Dollars, of an open batch what it is counted with; None where no price is known.
+    cost: float | None
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Everything that is known of it."""
@@ -65,6 +69,7 @@ class Job(NamedTuple):
             "model": self.model,
             **{name: getattr(batch, name) for name in ("state", "rows", "stored", "failed", "attempts")},
             "textsLeft": self.texts_left,
+            "cost": self.cost,
             "providerRowsDone": batch.rows_done,
             "providerRowsFailed": batch.rows_failed,
             "createdAt": batch.created_at,
@@ -154,4 +159,8 @@ def _readers(agents: Sequence[AgentSettings]) -> Iterator[tuple[AgentSettings, C
 def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
     row = identities.by_id(reader, batch.identity_id)
     provider, model = (row.identity.provider, row.identity.model) if row else ("", "")
-    return Job(settings, batch, provider, model, batches.texts_left(reader, batch.token))
+    cost = batch.cost
+    if cost is None and batch.is_open:
+        with closing(AccountFile(settings.account_path)) as file:
+            cost = reserved_batches(file).get(batch.token)
+    return Job(settings, batch, provider, model, batches.texts_left(reader, batch.token), cost)

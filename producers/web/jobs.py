@@ -12,8 +12,6 @@ from memline.producers.reports import jobs as reports
 from memline.producers.reports.batch_jobs import SHORT
 from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
 from memline.shared.errors import BadRequest, JobUnknown
-from memline.shared.index.accounts import AccountFile
-from memline.shared.scheduling.budget import reserved_batches
 
 #: Jobs and batches that have ended and are shown.
 ENDED = 100
@@ -80,13 +78,6 @@ def _change_job(verb: str, view: View) -> Done:
 def _batches(view: View) -> Data:
     now = time.time()
     found = [job.to_json(now) for job in batch_jobs.listed(view.agents, limit=ENDED)]
-    file = AccountFile(view.site.settings.account_path)
-    try:
-        prices = reserved_batches(file)
-    finally:
-        file.close()
-    for batch in found:
-        batch["price"] = prices.get(batch["id"])
     return {"batches": found, "short": SHORT, "now": now, "command": command_line("batch", "ls")}
 
 

@@ -32,7 +32,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG, Batch
+from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import model_change, results
@@ -369,23 +369,30 @@ class Lifecycle:
         if cause is not None and cause.kind == "too_big" and is_worth_halving:
             outcome = TOO_BIG
         now, action = self.claim.clock.now(), action or (cause.hint if cause else "")
+        paid = self._paid_tokens(outcome)
         with transaction(self.claim.connection):
             batch = self.claim.record(
-                state="cleaning", outcome=outcome, error=error, action=action, due=now, attempts=0
+                state="cleaning",
+                outcome=outcome,
+                error=error,
+                action=action,
+                due=now,
+                attempts=0,
+                cost=self.budget.cost_of(self.claim.batch.token, paid),
             )
             outcomes.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
-        self._settle(batch)
+        # Gives back what it did not cost.
+        self.budget.settle(batch.token, paid)
         return True
 
-    def _settle(self, batch: Batch) -> None:
-        """Give back what a job did not cost: what its provider did not do, as far as it says so."""
+    def _paid_tokens(self, outcome: str) -> int:
+        """Count the tokens of a job that ends so, without what its provider says that it did not do."""
+        batch = self.claim.batch
         reserved = self.budget.reserved(batch.token)
         is_in_doubt = bool(batch.call_started_at and batch.file_id)
-        if batch.outcome in ("done", PARTIAL, LOST, TIMED_OUT) or is_in_doubt:
-            tokens = reserved
-        else:
-            tokens = reserved * min(batch.rows_done, batch.rows) // max(batch.rows, 1)
-        self.budget.settle(batch.token, tokens)
+        if outcome in ("done", PARTIAL, LOST, TIMED_OUT) or is_in_doubt:
+            return reserved
+        return reserved * min(batch.rows_done, batch.rows) // max(batch.rows, 1)
 
     # Parts of steps.
 

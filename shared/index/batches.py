@@ -81,6 +81,8 @@ class Batch:
     cancel_requested_at: float
     cancel_reason: str
     cancelled_at: float
+    #: Dollars, once it is finished; None before, and where no price is known.
+    cost: float | None
 
     @property
     def is_open(self) -> bool:

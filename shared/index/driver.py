@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4D656D4C
 
 #: The schema this release reads and writes (`user_version`); `migrations.py` upgrades older files.
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000

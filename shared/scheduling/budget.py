@@ -168,6 +168,13 @@ class Budget:
             query = "SELECT tokens FROM reservations WHERE token = ?"
             return int(scalar(reader, query, token) or 0) if reader is not None else 0
 
+    def cost_of(self, token: str, tokens: int) -> float | None:
+        """Return what so many tokens of a reservation cost, in dollars; None where no price is known."""
+        with self._file.reading() as reader:
+            query = "SELECT per_million FROM reservations WHERE token = ?"
+            per_million = scalar(reader, query, token) if reader is not None else None
+        return None if per_million is None else tokens * per_million / 1e6
+
     def settle(self, token: str, tokens: int | None) -> None:
         """Set right what a request or batch was counted with, once it is answered; again changes nothing.
 

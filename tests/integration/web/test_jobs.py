@@ -15,6 +15,7 @@ from memline.shared.index.rows import LearnedCaps
 from memline.shared.scheduling.budget import BATCH, Charge
 from memline.shared.scheduling.results import Failure
 from memline.shared.store import IndexWriter
+from tests.integration.web.conftest import configure
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
 from tests.support.index_rows import MODEL_A, file_row, make_job
@@ -122,13 +123,16 @@ def test_a_batch_is_shown_with_its_price_collected_and_cancelled(
     caplog.set_level(logging.INFO)
     token = "c" * 32
     add_batch(notes, "main", token)
+    configure(notes, prices={"a": {"perMillion": 2.5, "batchPerMillion": 1.25}})
     with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
         charge = Charge(identity=MODEL_A, account="openai", mode=BATCH)
         writer.budget.resize(charge, token, 1_000_000, time.time())
 
     listed = browser.shows("/batches")
-    assert "cccccccc" in listed and f"batch_{token}" in listed and "at the provider" in listed
+    assert "$1.2500" in listed and "cccccccc" in listed
+    assert f"batch_{token}" in listed and "at the provider" in listed
     shown = browser.shows(f"/batches/{token}")
+    assert "$1.2500 as it is counted" in shown
     assert "3 to come" in shown and f"memline batch collect {token}" in shown
 
     assert "is asked about now" in text_of(browser.post("/batches/collect", batch=token))

@@ -28,6 +28,8 @@ def test_a_batch_is_counted_when_it_is_planned_and_stays_counted_when_it_is_done
 
     assert closed.outcome == "done"
     assert (planned, tokens_today(desk)) == (tokens, tokens)
+    # The desk's model has no price.
+    assert closed.cost is None
     assert desk.writer.budget.reserved(batch.token) == 0
 
 
@@ -76,5 +78,14 @@ def test_a_batch_pays_the_price_of_batches(desk: Desk) -> None:
     batch = desk.make()
 
     report = spent(file, Ceilings(), desk.clock.now())["today"]
+    price = tokens_left(desk.writer.connection, batch.token) / 1e6
 
-    assert report["cost"] == pytest.approx(tokens_left(desk.writer.connection, batch.token) / 1e6)
+    assert report["cost"] == pytest.approx(price)
+    assert batch.cost is None
+
+    # Half of it is done: that is what it cost, also when nothing is reserved any more.
+    desk.writer.connection.execute("UPDATE batches SET rows_done = ?", (TEXTS // 2,))
+    desk.api.errors["create"].append(ProviderStop("no batches here", status=404))
+    desk.run(batch.token, steps=3)
+
+    assert desk.batch(batch.token).cost == pytest.approx(price / 2, rel=0.1)
