@@ -28,7 +28,7 @@ from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from memline.shared.search.postings import Postings
+from memline.shared.search.postings import MAX_CHUNKS, Postings, Scores
 from memline.shared.search.query import Question, Term, any_of, quoted, related
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold
@@ -222,7 +222,13 @@ class _KeywordSearch:
                 among = sorted(_strongest(SCORED, strength, strength))
             holders: dict[int, float] = {}
             for way in reversed(lookup.ways):
-                scores = self._postings.scores(self._connection, way.match, files=self._files, among=among)
+                if among is None and self._are_many(way, lookup):
+                    scores = self._best(way, max(SCORED, limit), strength)
+                    rows_read += way.df
+                else:
+                    scores = self._postings.scores(
+                        self._connection, way.match, files=self._files, among=among
+                    )
                 worth = way.weight * _idf(self._total, way.df) / self._fts_idf(way.df)
                 own = {chunk_id: -worth * bm25 for chunk_id, bm25 in scores}
                 rows_read += len(own)
@@ -244,6 +250,22 @@ class _KeywordSearch:
                 kept.update(_strongest(limit, holders, strength))
             strength = {chunk_id: strength[chunk_id] for chunk_id in kept}
         return strength, held
+
+    def _are_many(self, way: _Way, lookup: _Lookup) -> bool:
+        """Tell whether the best chunks of a way are enough: with it the search for chunks ends.
+
+        Of forms, which come before it, and of ids, all are needed.
+        """
+        is_last = way is lookup.ways[0] and lookup.term.literal is None
+        return is_last and self._files is None and way.df > MAX_CHUNKS
+
+    def _best(self, way: _Way, count: int, found: Collection[int]) -> Scores:
+        """Score what was found before, and the best of all others: no other chunk is a hit by this alone."""
+        scores = dict(self._postings.best(self._connection, way.match, count))
+        if found:
+            among = sorted(found)
+            scores |= self._postings.scores(self._connection, way.match, files=None, among=among)
+        return scores.items()
 
     def _cover(
         self,

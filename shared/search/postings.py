@@ -25,7 +25,7 @@ WEIGHTS = (1.0, 0.7, 0.7, 1.0)
 #: Scores that are kept, 16 bytes each; of a phrase that was used least recently they go first.
 MAX_SCORES = 2_000_000
 
-#: Chunks of a phrase above which its scores are not kept.
+#: Chunks of a phrase above which its scores are not kept, but for the best.
 MAX_CHUNKS = 50_000
 
 #: Phrases whose count is kept, 200 bytes each.
@@ -37,6 +37,7 @@ OFTEN = 2
 
 _COUNT = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
 _SCORED = "SELECT rowid, bm25(chunks_fts, ?, ?, ?, ?) FROM chunks_fts WHERE chunks_fts MATCH ?"
+_BEST = f"{_SCORED} ORDER BY 2, 1 LIMIT ?"
 # The plus sign: the words first, then the filter; the other way round each chunk is a query of its own.
 _IN_FILES = " AND +rowid IN (SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)))"
 _IN_CHUNKS = " AND +rowid IN (SELECT value FROM json_each(?))"
@@ -81,7 +82,8 @@ class Postings:
         self._version: int | None = None
         self._state: object = None
         self._counts: dict[str, int] = {}
-        self._scores: dict[str, _Packed] = {}
+        #: By phrase, and how many of its best chunks; 0: all.
+        self._scores: dict[tuple[str, int], _Packed] = {}
         self._kept = 0
         self._asked: Counter[str] = Counter()
 
@@ -118,7 +120,7 @@ class Postings:
         """
         if files is not None:
             return self._read(connection, match, files, among)
-        known = self._scores.pop(match, None)
+        known = self._scores.get((match, 0))
         if known is None:
             self._asked[match] += 1
             size = self.count(connection, match)
@@ -128,12 +130,24 @@ class Postings:
             if size > MAX_CHUNKS:
                 return rows
             known = _Packed(rows)
-            self._kept += len(known)
+        self._keep((match, 0), known)
+        return known.all() if among is None else known.among(among)
+
+    def best(self, connection: Connection, match: str, count: int) -> Scores:
+        """Yield the best chunks that hold a phrase, the first of equals, with its bm25."""
+        known = self._scores.get((match, count))
+        if known is None:
+            known = _Packed(sorted(connection.execute(_BEST, (*WEIGHTS, match, count))))
+        self._keep((match, count), known)
+        return known.all()
+
+    def _keep(self, key: tuple[str, int], scores: _Packed) -> None:
+        if self._scores.pop(key, None) is None:
+            self._kept += len(scores)
         # The last one was used last.
-        self._scores[match] = known
+        self._scores[key] = scores
         while self._kept > MAX_SCORES:
             self._kept -= len(self._scores.pop(next(iter(self._scores))))
-        return known.all() if among is None else known.among(among)
 
     def _read(
         self, connection: Connection, match: str, files: str | None, among: Iterable[int] | None

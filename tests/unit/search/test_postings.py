@@ -3,12 +3,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from memline.shared.config.schema import Hybrid, Query
 from memline.shared.index import chunks, driver
-from memline.shared.search import postings, retrievers
+from memline.shared.search import keyword, postings, retrievers
+from memline.shared.search.keyword import by_keyword
+from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Hit, SearchRequest
 from memline.shared.search.retrieve import retrieve
@@ -151,3 +154,39 @@ def test_common_words_score_only_what_rare_ones_found(
     for _ in range(postings.OFTEN + 1):
         assert asked(index, notes, question) == first
     assert len(first) == 6
+
+
+@pytest.mark.parametrize("limit", [4, 12])
+def test_of_a_very_common_word_the_best_chunks_are_enough(
+    notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    chance = random.Random(5)
+    rarity = [2.0**-number for number in range(len(WORDS))]
+    for number in range(150):
+        words = chance.choices(WORDS, rarity, k=chance.choice((3, 3, 8, 20)))
+        notes.add(f"memory/{number}.md", " ".join([*words, *(["deploys"] if number % 3 else [])]))
+    questions = [" ".join(chance.sample(WORDS, chance.randint(1, 5))) for _ in range(25)]
+    questions += ['"redis timeout" kestrel', "redis-timeout quokka", "deployed lantern", "redis"]
+    monkeypatch.setattr(keyword, "FOUND_ENOUGH", 15)
+    monkeypatch.setattr(keyword, "SCORED", 8)
+    best = postings.Postings.best
+    counts: list[int] = []
+
+    def counted(*arguments: Any) -> postings.Scores:
+        counts.append(arguments[-1])
+        return best(*arguments)
+
+    monkeypatch.setattr(postings.Postings, "best", counted)
+
+    def found(most: int) -> list[keyword.KeywordHits]:
+        for module in (keyword, postings):
+            monkeypatch.setattr(module, "MAX_CHUNKS", most)
+        with opened(long_lived=True).snapshot() as reader:
+            kept = postings.Postings()
+            return [by_keyword(reader, analyse(each), None, limit, kept) for each in questions * 2]
+
+    right = found(1_000)
+    assert counts == []
+    assert found(20) == right
+    assert len(counts) > 20
+    assert set(counts) == {max(8, limit)}
