@@ -66,13 +66,15 @@ def memline(*args: str | Path, before: str = "") -> list[str]:
     return [sys.executable, "-c", f"{before}\n{_MAIN}", *map(str, args)]
 
 
-def run(command: Sequence[str]) -> Run:
-    """Run a command to its end. Raises RuntimeError when it fails."""
+def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> Run:
+    """Run a command to its end, with these environment variables. Raises RuntimeError when it fails."""
     began = time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as stdout,
         tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(command, env=environment(), cwd=ROOT, stdout=stdout, stderr=stderr) as child,
+        subprocess.Popen(
+            command, env=variables or environment(), cwd=ROOT, stdout=stdout, stderr=stderr
+        ) as child,
     ):
         _, status, usage = os.wait4(child.pid, 0)
         wall_s = time.perf_counter() - began
