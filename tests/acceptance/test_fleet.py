@@ -135,7 +135,7 @@ def test_queue_shows_depth_backlog_workers_and_providers(fleet: Fleet, notes: Pl
         assert (one["waiting"], one["delayed"], one["dead"]) == (0, 0, 0)
     assert ran.json["backlog"].keys() >= {"wanted", "leased", "failed", "etaSeconds"}
     assert sorted(one["role"] for one in ran.json["workers"]) == sorted(WORKERS)
-    assert all(one["host"] and one["lastSeenSeconds"] < 10 for one in ran.json["workers"])
+    assert all(one["host"] and one["lastSeenSeconds"] < 60 for one in ran.json["workers"])
     assert [(one["name"], one["state"]) for one in ran.json["providers"]] == [("openai", "ok")]
     assert broken.status == 1 and "workers<5 holds" in broken.stderr
 

@@ -49,7 +49,7 @@ def run(command: str, *, path: str, home: Path, cwd: Path, **more: str) -> str:
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -46,7 +46,7 @@ def run(project: Path, code: str, *arguments: str) -> Ran:
         env={"PATH": "/usr/bin:/bin", "HOME": str(project), "PYTHONPATH": f".:{project.parent / 'site'}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     return Ran(status=done.returncode, stdout=done.stdout, stderr=done.stderr)

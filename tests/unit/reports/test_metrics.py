@@ -178,7 +178,7 @@ def test_a_provider_in_trouble_is_reported(place: Place) -> None:
     labels = '{agent="main",provider="openai"}'
     assert found[f"provider_paused{labels}"] == 1
     assert found[f"provider_failures{labels}"] == 3
-    assert 50 < found[f"provider_hold_seconds{labels}"] <= 60
+    assert 10 < found[f"provider_hold_seconds{labels}"] <= 60
 
 
 def test_files_behind_are_counted_once_a_minute(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
