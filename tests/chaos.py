@@ -169,7 +169,15 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
             chaos.at_risk += IN_FLIGHT * ROWS
             fleet.run("queue", "resume")
             wanted = notes * TEXTS
-            took = fleet.until(lambda: fleet.vectors() == {"ready": wanted}, "all vectors", within_s=END_S)
+            try:
+                took = fleet.until(
+                    lambda: fleet.vectors() == {"ready": wanted}, "all vectors", within_s=END_S
+                )
+            except AssertionError:
+                found = place.status()
+                print(f"{fleet.vectors()} of {wanted}; {found}", file=sys.stderr)
+                print(*fleet.dead(), sep="\n", file=sys.stderr)
+                raise
             after = resident_mb(fleet, chaos.labels)
             dead = fleet.dead()
         right, got = undisturbed(place, folder), place.contents()
