@@ -7,22 +7,20 @@ builds it again from the chunks. Until then no search uses it.
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memline.shared.index import forgotten, ledger, meta
-from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded, path_key
 from memline.shared.sources.paths import SESSIONS
-from memline.shared.sources.tokens import DENSE
+from memline.shared.sources.tokens import dense_run
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.index.ledger import LedgerEntry
+    from memline.shared.index.rows import FileRow
 
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
 #: by a clock that has since been set back: it must not freeze the file until the clock catches up.
@@ -47,8 +45,6 @@ _DOCUMENTS_OF = (
     " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
 )
 
-_DENSE_RUN = re.compile(f"[{DENSE}]+")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
@@ -66,7 +62,10 @@ class FileChange:
 
 def text_hash(text: str) -> bytes:
     """Return the SHA-256 (32 bytes) of the exact text that is embedded."""
-    return hashlib.sha256(text.encode()).digest()
+    # Here, because every search imports this module: loading OpenSSL costs it 2.5 ms.
+    from hashlib import sha256
+
+    return sha256(text.encode()).digest()
 
 
 def grams(text: str) -> str:
@@ -79,7 +78,7 @@ def grams(text: str) -> str:
     if text.isascii():
         return ""
     pairs: list[str] = []
-    for run in _DENSE_RUN.findall(text.casefold()):
+    for run in dense_run().findall(text.casefold()):
         pairs.extend(run[i : i + 2] for i in range(len(run)))
     return " ".join(pairs)
 

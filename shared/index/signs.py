@@ -19,7 +19,6 @@ import math
 from array import array
 from collections.abc import Iterator
 from functools import lru_cache
-from hashlib import shake_256
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index.driver import scalar, transaction
@@ -336,6 +335,8 @@ def of_question(question: bytes, centre: bytes) -> bytes:
 @lru_cache(maxsize=4)
 def _flips(dims: int) -> tuple[tuple[int, ...], ...]:
     """Return the signs by which axes are multiplied in each of two rounds, the same everywhere."""
+    # Here, because a search by keywords needs none: loading OpenSSL costs it 2.5 ms.
+    from hashlib import shake_256
 
     def bits(name: bytes) -> Iterator[int]:
         for byte in shake_256(name).digest(-(-dims // 8)):

@@ -23,7 +23,6 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index.driver import file_id
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
-from memline.shared.sources.transcripts.formats import transcripts_of
 
 #: Seconds between two heartbeats, and after which the word of a process without one is not taken.
 BEAT_S = 1.0
@@ -149,7 +148,12 @@ def _about(settings: AgentSettings) -> bytes | None:
         return None
     memory = settings.memory
     size = (memory.chunking.tokens, memory.chunking.overlap)
-    transcripts = transcripts_of(settings) if "sessions" in memory.sources else None
+    transcripts = None
+    if "sessions" in memory.sources:
+        # As in `plan.py`.
+        from memline.shared.sources.transcripts.formats import transcripts_of
+
+        transcripts = transcripts_of(settings)
     return json.dumps(
         [
             *index,

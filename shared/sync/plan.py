@@ -15,7 +15,6 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import Discovery, discover
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
-from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.changes import Changes, compare
 from memline.shared.values import value
 
@@ -105,8 +104,12 @@ def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Pla
     discovery = Discovery(files=(), issues=())
     if MEMORY in memory.sources:
         discovery = discover(MemoryPaths.of(settings))
-    if SESSIONS in memory.sources and (transcripts := transcripts_of(settings)):
-        discovery = discovery.joined(transcripts.discover())
+    if SESSIONS in memory.sources:
+        # Here, because few agents search their transcripts: 3 ms of each search.
+        from memline.shared.sources.transcripts.formats import transcripts_of
+
+        if transcripts := transcripts_of(settings):
+            discovery = discovery.joined(transcripts.discover())
     chunking = settings.memory.chunking
     sessions = settings.memory.sync.sessions
     changes = compare(

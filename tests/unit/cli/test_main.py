@@ -60,6 +60,24 @@ def test_the_command_line_itself_imports_nothing_heavy() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_search_by_keywords_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "deploy.md").write_text("# Deploy\n\nThe deploy of Friday was rolled back.\n")
+    place = ("--home", str(tmp_path / "home"), "--workspace", str(tmp_path))
+    assert run_process(*place, "index").returncode == 0
+    heavy = ["dramatiq", "hashlib", "httpx", "msgspec", "numpy", "redis", "rich", "sqlite_utils"]
+    heavy += ["memline.shared.index.rows", "memline.shared.sources.transcripts", "memline.shared.store"]
+    code = (
+        "import sys; from memline.producers.cli import run; run();"
+        f"print('imported:', *(m for m in {heavy!r} if m in sys.modules))"
+    )
+
+    done = run_process(*place, "search", "friday", code=code)
+
+    assert "memory/deploy.md#L1-L3" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1].strip() == "imported:"
+
+
 def test_the_line_in_the_list_is_the_first_line_of_the_commands_own_help() -> None:
     for name in ("config", "completion"):
         command = cli.cli.get_command(click.Context(cli.cli), name)
