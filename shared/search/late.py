@@ -25,7 +25,14 @@ from memline.shared.values import value
 #: Characters of half a window: a window of two such steps begins at each.
 STEP_CHARS = 100
 
-_WORD = re.compile(r"[^\W_]+")
+#: Share of a question's token below which a line says nothing of it. 0.1 to 0.3 measured alike; there are
+#: fewer to add up.
+LEAST = 0.3
+
+#: How much a line says of the tokens of a question, by their number.
+Evidence = list[tuple[int, float]]
+
+_WORD, _NEWLINE = re.compile(r"[^\W_]+"), re.compile("\n")
 
 
 @value
@@ -93,6 +100,27 @@ def scores(
     scored = (window * window) @ question.weights
     of_chunk = np.maximum.reduceat(scored, np.flatnonzero(np.diff(chunk[firsts], prepend=-1)))
     return {chunk_id: float(score) for chunk_id, score in zip(owners, of_chunk, strict=True)}
+
+
+def line_evidence(question: QuestionTokens, packed: bytes, projection: bytes, text: str) -> list[Evidence]:
+    """List for each line of a chunk's text how much of each token of a question is in it: at most its weight.
+
+    That is the square of the best cosine, as in a score; what is below LEAST of the weight is left out.
+    """
+    if projection:
+        packed = token_vectors.project(packed, projection)
+    places, rows = token_vectors.unpack(packed)
+    found: list[Evidence] = [[] for _ in range(text.count("\n") + 1)]
+    if not len(rows):
+        return found
+    cosines = rows.astype(np.float32) @ (question.rows.T / np.float32(SCALE))
+    np.maximum(cosines, 0.0, out=cosines)
+    lines = np.searchsorted([newline.start() for newline in _NEWLINE.finditer(text)], places)
+    firsts = np.flatnonzero(np.diff(lines, prepend=-1))
+    shares = np.maximum.reduceat(cosines, firsts, axis=0) ** 2
+    for at, token in np.argwhere(shares > LEAST).tolist():
+        found[lines[firsts[at]]].append((token, float(shares[at, token] * question.weights[token])))
+    return found
 
 
 def meetings(question: QuestionTokens, packed: bytes, projection: bytes, text: str) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from memline.shared.search.fusion import Candidate
@@ -45,6 +45,8 @@ class Passage:
     start_line: int
     end_line: int
     text: str
+    #: Those whose lines were added.
+    joined: list[Candidate] = field(default_factory=list)
 
 
 def weigh(ranked: Sequence[Candidate], texts: Mapping[int, str], *, notes_first: bool) -> list[Candidate]:
@@ -119,6 +121,7 @@ def _join(passage: Passage, other: Candidate, text: str, max_weight: int) -> boo
         old = above[-fitting:] + old
         passage.start_line -= fitting
     passage.text = "\n".join(old)
+    passage.joined.append(other)
     return True
 
 

@@ -22,7 +22,7 @@ from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
-from memline.shared.search.passages import WEIGHED, WINDOW, passages, weigh
+from memline.shared.search.passages import WEIGHED, WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Hit, SearchRequest
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.embedders.local.reranker import Reranker
+    from memline.shared.search.late import Evidence
 
 #: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
 #: of hits asked for has no part in it, so that fewer hits are a prefix of more.
@@ -182,6 +183,8 @@ class _Search:
     keyword: KeywordHits = field(default_factory=KeywordHits)
     #: Lists the words of the question that met words of a chunk (id, text); None without token vectors.
     meetings: Callable[[int, str], list[dict[str, Any]]] | None = None
+    #: What each line of a chunk (id, text) says of the question; None without token vectors.
+    line_evidence: Callable[[int, str], list[Evidence]] | None = None
     #: Texts of the chunks that were looked up.
     texts: dict[int, str] = field(default_factory=dict)
     #: Looks up the candidates behind those that `ranked` returned, in their order.
@@ -235,6 +238,9 @@ class _Search:
         packed = dict(rows)
         self.meetings = lambda chunk_id, text: (
             late.meetings(asked, packed[chunk_id], fitted, text) if chunk_id in packed else []
+        )
+        self.line_evidence = lambda chunk_id, text: (
+            late.line_evidence(asked, packed[chunk_id], fitted, text) if chunk_id in packed else []
         )
         scores = late.scores(asked, rows, fitted)
         best = max(scores.values(), default=0.0) or 1.0
@@ -361,7 +367,10 @@ class _Search:
         shown = [each.score for each in bests]
         if not self.settings.hybrid.mmr.enabled and bests[:1] and bests[0].rerank is None:
             shown = list(accumulate(shown, min))
-        parts = [snippets.snippet(each.text, marks[each.best.chunk_id], weights) for each in chosen]
+        parts = [
+            snippets.snippet(each.text, marks[each.best.chunk_id], weights, self._by_meaning(each))
+            for each in chosen
+        ]
         return tuple(
             Hit(
                 path=best.path,
@@ -378,6 +387,18 @@ class _Search:
             )
             for passage, best, score, part in zip(chosen, bests, shown, parts, strict=True)
         )
+
+    def _by_meaning(self, passage: Passage) -> list[Evidence]:
+        """Return what each line of a passage says of the question; empty without token vectors."""
+        if self.line_evidence is None or len(passage.text) <= snippets.MAX_CHARS:
+            return []
+        lines: list[Evidence] = [[] for _ in range(passage.text.count("\n") + 1)]
+        # Where chunks overlap, the line of the best counts.
+        for each in reversed((passage.best, *passage.joined)):
+            for at, said in enumerate(self.line_evidence(each.chunk_id, self.texts[each.chunk_id])):
+                if 0 <= (line := each.start_line + at - passage.start_line) < len(lines):
+                    lines[line] = said
+        return lines
 
     def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
         return {

@@ -171,3 +171,38 @@ def test_a_chunk_without_token_vectors_is_compared_by_its_cosine(notes: Notes, i
     assert late_of(by_path["b.md"]) == pytest.approx(
         min(by_path["b.md"].vector_score, late_of(by_path["a.md"]) or 0)
     )
+
+
+def test_each_line_says_as_much_of_a_token_as_its_best_word() -> None:
+    asked = question("deploy failed", deploy=1, failed=3)
+    text = "deploy coffee\ncoffee\nfailed deploy"
+    places = [text.index("deploy"), 7, 14, text.index("failed"), text.rindex("deploy")]
+    packed = token_vectors.pack(places, rows_of("deploy", "coffee", "coffee", "failed", "deploy"))
+
+    said = late.line_evidence(asked, packed, b"", text)
+
+    assert [dict(line) for line in said] == [
+        {0: pytest.approx(0.25, abs=0.01)},
+        {},
+        {0: pytest.approx(0.25, abs=0.01), 1: pytest.approx(0.75, abs=0.01)},
+    ]
+    assert late.line_evidence(asked, token_vectors.pack([], rows_of()), b"", text) == [[], [], []]
+
+
+def test_a_snippet_shows_the_line_that_says_it_in_other_words(notes: Notes, index: SearchIndex) -> None:
+    filler = "\n".join(f"- coffee {number} about nothing in particular" for number in range(24))
+    notes.add("memory/a.md", f"# Log\n\nThe deploy was on Tuesday.\n{filler}\n- The rollback failed.")
+    notes.embed()
+    notes.give_tokens("memory/a.md")
+
+    def snippet(tokens_of: str) -> str:
+        (hit,) = retrieve(
+            index,
+            SearchRequest(query="deploy"),
+            Query(),
+            embed_query=lambda _: notes.vector_with_tokens(tokens_of),
+        ).hits
+        return hit.snippet
+
+    assert "deploy" in snippet("xylophone") and "failed" not in snippet("xylophone")
+    assert "rollback failed" in snippet("rollback failed")

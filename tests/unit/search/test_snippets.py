@@ -105,3 +105,23 @@ def test_a_thousand_tiny_lines_are_no_trouble() -> None:
     text = "\n".join("a" for _ in range(799)) + "\nb"
 
     assert snippet(text, [Mark(start=1598, end=1599, key="b")], {"b": 1.0}).endswith("\nb")
+
+
+def test_what_lines_say_in_other_words_counts_as_much_as_words_that_match() -> None:
+    lines = [f"line {number} of a long chunk, as lines go, with nothing in it" for number in range(40)]
+    marks = [Mark(start=0, end=4, key="line")]
+    nothing: list[list[tuple[int, float]]] = [[] for _ in lines]
+    said = [*nothing]
+    said[30] = [(0, 0.7), (1, 0.5)]
+
+    assert snippet("\n".join(lines), marks, {"line": 2.0}, nothing).startswith("line 0 ")
+    assert "line 30 " in snippet("\n".join(lines), marks, {"line": 2.0}, said)
+
+
+def test_what_is_said_again_counts_less_than_what_is_said_better() -> None:
+    lines = [f"line {number} of a long chunk, as lines go, with nothing in it" for number in range(40)]
+    said: list[list[tuple[int, float]]] = [[] for _ in lines]
+    said[2] = said[3] = [(0, 0.5)]
+    said[30] = [(0, 0.8)]
+
+    assert "line 30 " in snippet("\n".join(lines), [], {}, said)
