@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.03
 
+#: Page cache of a run in KiB: it counts rows, in an index that has changed since it counted last.
+CACHE_KIB = 2_048
+
 #: Seconds in which a fallback takes over; a run that waits does not end for a provider that stopped before.
 TAKE_OVER_S = 20.0
 
@@ -218,7 +221,7 @@ class IndexRun:
         # The processes of a fleet embed, whatever this one could.
         self._is_embedding = bool(settings.queue.url) or plan.choice.identity is not None
         self._file_id = file_id(agent.index_path)
-        self._reader = open_reader(agent.index_path)
+        self._reader = open_reader(agent.index_path, cache_kib=CACHE_KIB)
         self._accounts = Accounts.of_agent(self._reader, agent)
         #: Since when no text can be sent (monotonic seconds).
         self._stopped_since = math.inf
@@ -315,7 +318,7 @@ class IndexRun:
         with faults(self._agent.index_path):
             rows = self._rows()
             target, backlog = rows.target, rows.backlog
-            bad = [entry for entry in ledger.entries(connection).values() if entry.outcome in ledger.PROBLEMS]
+            bad = ledger.problems(connection)
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]

@@ -153,19 +153,20 @@ def connect(
         return connection
 
 
-def open_reader(path: Path) -> Connection:
+def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
     """Open a connection that cannot write; an index of an older release is upgraded first.
 
-    Raises IndexMissing when there is nothing to read yet, and what `open_writer` raises.
+    `cache_kib`: its page cache at most. Raises IndexMissing when there is nothing to read yet, and what
+    `open_writer` raises.
     """
     if not _exists(path) or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
-    connection = _open_reader(path)
+    connection = _open_reader(path, cache_kib)
     if _pragma(connection, "user_version") == SCHEMA_VERSION:
         return connection
     connection.close()
     open_writer(path).close()
-    return _open_reader(path)
+    return _open_reader(path, cache_kib)
 
 
 def _exists(path: Path) -> bool:
@@ -220,14 +221,14 @@ def move(path: Path, target: Path) -> None:
         alone.execute("ROLLBACK")
 
 
-def _open_reader(path: Path) -> Connection:
+def _open_reader(path: Path, cache_kib: int = CACHE_KIB) -> Connection:
     with faults(path):
         connection = connect_read_only(path)
         try:
             refuse_foreign(connection, path)
             if _pragma(connection, "user_version") == 0:
                 raise IndexMissing(f"the index at {path} is still empty", hint="memline index")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         except BaseException:
             connection.close()
             raise

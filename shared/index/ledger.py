@@ -137,6 +137,15 @@ def entries(connection: Connection) -> dict[str, LedgerEntry]:
     return {row[0]: _entry(row) for row in rows}
 
 
+def problems(connection: Connection) -> list[LedgerEntry]:
+    """Return the files whose outcome is one of PROBLEMS, by path."""
+    rows = connection.execute(
+        f"{_SELECT} WHERE outcome IN (SELECT value FROM json_each(?)) ORDER BY path",
+        (json.dumps(list(PROBLEMS)),),
+    )
+    return [_entry(row) for row in rows]
+
+
 def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
     """Return the files that are not removed, by path."""
     rows = connection.execute(

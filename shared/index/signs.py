@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.index.driver import scalar, transaction
+from memline.shared.index.driver import scalar, snapshot, transaction
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -64,15 +64,19 @@ _QUESTION_BITS = 4
 #: Axes that are mixed at once.
 _BLOCK = 64
 
+#: Vectors whose numbers are in memory at once, and what is made of them: 0.8 MB each time at 1,536.
+_AT_ONCE = 128
+
 _MISSING = "SELECT vector_id FROM vector_signs WHERE identity_id = ? AND signs IS NULL"
 _FIRST = (
     "SELECT vector_id, embedding FROM vector_signs JOIN vectors ON vectors.id = vector_id"
     " WHERE vector_signs.identity_id = ? AND signs IS NULL AND length(embedding) = ? LIMIT ?"
 )
 _EVERY_NTH = (
-    "SELECT embedding FROM (SELECT vector_id, row_number() OVER (ORDER BY vector_id) AS place"
-    " FROM vector_signs WHERE identity_id = ?) JOIN vectors ON vectors.id = vector_id"
-    " WHERE place % ? = 0 AND length(embedding) = ?"
+    "SELECT vector_id, embedding, made.signs FROM (SELECT vector_id AS of_place, row_number()"
+    " OVER (ORDER BY vector_id) AS place FROM vector_signs WHERE identity_id = ?)"
+    " JOIN vector_signs AS made ON made.vector_id = of_place JOIN vectors ON vectors.id = of_place"
+    " WHERE place % ? = 0 AND made.signs IS NOT NULL AND length(embedding) = ?"
 )
 
 
@@ -160,53 +164,64 @@ def make(connection: Connection, identity_id: int, dims: int) -> None:
             rows = connection.execute(_FIRST, (identity_id, 4 * dims, SLICE_ROWS)).fetchall()
             if not rows:
                 break
-            made = of_rows(_floats([row[1] for row in rows]), known.centre)
-            connection.executemany(
-                "UPDATE vector_signs SET signs = ? WHERE vector_id = ?",
-                ((signs.tobytes(), row[0]) for signs, row in zip(made, rows, strict=True)),
-            )
+            for first in range(0, len(rows), _AT_ONCE):
+                part = rows[first : first + _AT_ONCE]
+                made = of_rows(_floats([row[1] for row in part]), known.centre)
+                connection.executemany(
+                    "UPDATE vector_signs SET signs = ? WHERE vector_id = ?",
+                    ((signs.tobytes(), row[0]) for signs, row in zip(made, part, strict=True)),
+                )
     active = count(connection, identity_id)
     if active >= 2 * known.of:
-        _check(connection, identity_id, dims, known.centre, active)
+        _check(connection, identity_id, dims, active)
 
 
-def _check(connection: Connection, identity_id: int, dims: int, centre: bytes, active: int) -> None:
-    """Measure on a sample how many have to be compared exactly, and keep it with the identity."""
+def _check(connection: Connection, identity_id: int, dims: int, active: int) -> None:
+    """Measure on a sample how many have to be compared exactly, and keep it with the identity.
+
+    The sample is read twice, some of it first and then all of it by few rows: 8,192 of 1,536 take 50 MB.
+    """
     import numpy as np
 
     every = -(-active // SAMPLE_ROWS)
-    rows = np.empty((-(-active // every), dims), np.float32)
-    found = 0
-    for found, (embedding,) in enumerate(connection.execute(_EVERY_NTH, (identity_id, every, 4 * dims)), 1):
-        rows[found - 1] = np.frombuffer(embedding, "<f4")
-    if found < SAMPLE_QUESTIONS * 8:
+    step = max(1, active // every // SAMPLE_QUESTIONS)
+    with snapshot(connection):
+        asking = connection.execute(_EVERY_NTH, (identity_id, every * step, 4 * dims)).fetchall()
+        if not asking:
+            return
+        ids, questions = np.array([row[0] for row in asking]), _floats([row[1] for row in asking])
+        cosines, made = [], []
+        sample = connection.execute(_EVERY_NTH, (identity_id, every, 4 * dims))
+        while rows := sample.fetchmany(_AT_ONCE):
+            part = _floats([row[1] for row in rows]) @ questions.T
+            # A vector does not find itself.
+            part[np.array([row[0] for row in rows])[:, None] == ids] = -2
+            cosines.append(part)
+            made += [row[2] for row in rows]
+    if len(made) < 8 * SAMPLE_QUESTIONS:
         return
-    rows = rows[:found]
-    part, whole = needed_depth(rows[::8], centre), needed_depth(rows, centre)
-    growth = round(min(1.0, max(0.25, math.log(whole / part, 8))), 3)
-    check = {"rows": len(rows), "depth": whole, "growth": growth, "of": active}
+    near, signs, own = np.concatenate(cosines), _words(made), _words([row[2] for row in asking])
+    few, whole = _needed_depth(near[::8], signs[::8], own), _needed_depth(near, signs, own)
+    growth = round(min(1.0, max(0.25, math.log(whole / few, 8))), 3)
+    check = {"rows": len(near), "depth": whole, "growth": growth, "of": active}
     with transaction(connection):
         connection.execute(
             "UPDATE identities SET signs_check = ? WHERE id = ?", (json.dumps(check), identity_id)
         )
 
 
-def needed_depth(rows: Floats, centre: bytes) -> int:
-    """Return how many of the nearest by signs hold RECALL of the ten nearest, when some of `rows` ask."""
+def _needed_depth(cosines: Floats, signs: Words, asking: Words) -> int:
+    """Return how many of the nearest by signs hold RECALL of the ten nearest.
+
+    `cosines`: a column for each that asks, a row for each of `signs`; -2 for one that asks itself.
+    """
     import numpy as np
 
-    asking = np.arange(0, len(rows), max(1, len(rows) // SAMPLE_QUESTIONS))
-    cosines = rows @ rows[asking].T
-    made = [of_rows(rows[first : first + 512], centre) for first in range(0, len(rows), 512)]
-    signs = words(np.concatenate(made))
     ranks: list[int] = []
-    for column, own in enumerate(asking):
-        far = -cosines[:, column]
-        # A vector does not find itself.
-        far[own] = 2
-        nearest = np.argpartition(far, 10)[:10]
-        away = distances(signs, signs[own])
-        away[own] = np.iinfo(np.uint16).max
+    for near, own in zip(cosines.T, asking, strict=True):
+        nearest = np.argpartition(-near, 10)[:10]
+        away = distances(signs, own)
+        away[near < -1.5] = np.iinfo(np.uint16).max
         # Of equals all: any of them may be left out.
         ranks += (away[None, :] <= away[nearest][:, None]).sum(axis=1).tolist()
     return sorted(ranks)[math.ceil(RECALL * len(ranks)) - 1]
@@ -268,6 +283,12 @@ def words(signs: Bytes) -> Words:
     padded = np.zeros((len(signs), -(-signs.shape[1] // 64) * 64), np.uint8)
     padded[:, : signs.shape[1]] = signs
     return padded.view(np.uint64)
+
+
+def _words(made: list[bytes]) -> Words:
+    import numpy as np
+
+    return words(np.frombuffer(b"".join(made), np.uint8).reshape(len(made), -1))
 
 
 def distances(signs: Words, question: Words) -> Counts:

@@ -25,6 +25,15 @@ def test_an_observation_tells_when_a_file_was_read_and_whether_to_its_end(writer
     assert ledger.observations(writer.connection, ["a.md", "unknown.md"]) == {"a.md": (7, True)}
 
 
+def test_problems_are_the_files_that_a_user_should_look_at(writer: IndexWriter) -> None:
+    for path, outcome in (("b.md", "not_text"), ("a.md", "failed"), ("c.md", "symlink"), ("d.md", "empty")):
+        writer.store_file(file_row(path, outcome=outcome))
+
+    found = ledger.problems(writer.connection)
+
+    assert [(entry.path, entry.outcome) for entry in found] == [("a.md", "failed"), ("b.md", "not_text")]
+
+
 def test_files_of_other_sources_are_noticed(writer: IndexWriter) -> None:
     writer.store_file(file_row("a.md", "apples"))
 

@@ -360,3 +360,24 @@ def test_the_nearest_notes_of_a_real_model_are_among_the_nearest_by_signs(
 
     assert 0 < depth(writer) < len(texts)
     assert recall(index, writer, questions) >= 0.99
+
+
+def test_the_depth_is_the_one_that_a_sample_at_once_would_tell(
+    wanting: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signs, "_AT_ONCE", 37)
+    rows = of_subjects(600)
+
+    fill(wanting, rows)
+
+    known = signs.read(wanting.connection, active_of(wanting).id)
+    assert known is not None and known.rows == known.of == 600
+    made = signs.words(signs.of_rows(rows, known.centre))
+    ranks: list[int] = []
+    # Those of every 18th place: 1,200 vectors, 64 questions.
+    for own in range(8, 600, 9):
+        others = np.delete(np.arange(600), own)
+        away = signs.distances(made[others], made[own])
+        nearest = np.argsort(-(rows[others] @ rows[own]))[:10]
+        ranks += [int((away <= away[each]).sum()) for each in nearest]
+    assert known.depth == sorted(ranks)[int(np.ceil(signs.RECALL * len(ranks))) - 1]

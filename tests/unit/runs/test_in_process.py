@@ -10,6 +10,7 @@ from memline.producers.runs.index_run import IndexReport
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
 from memline.workers import context, lifecycle
+from tests.support import process
 from tests.support.workspace import Place
 
 
@@ -100,3 +101,34 @@ def test_workers_that_cannot_start_keep_no_others_from_it(
 
     with InProcessWorkers(place.settings) as workers:
         assert workers.fault() is None
+
+
+def test_the_threads_of_a_command_share_one_heap_and_those_of_another_program_do_not(place: Place) -> None:
+    # glibc tells of its heaps; another C library has no such call, and no heap a thread.
+    count = """
+import atexit, ctypes, os
+def tell():
+    libc, out = ctypes.CDLL(None), os.path.join(os.environ["HOME"], "heaps")
+    libc.fopen.restype = ctypes.c_void_p
+    file = ctypes.c_void_p(libc.fopen(out.encode(), b"w"))
+    if hasattr(libc, "malloc_info"):
+        libc.malloc_info(0, file)
+    libc.fclose(file)
+    print("heaps", open(out).read().count("<heap nr="))
+atexit.register(tell)
+"""
+    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
+    env = {"HOME": str(place.folder)}
+
+    own = place.run("index", env=env, before=count)
+    foreign = process.python(
+        f"""{count}
+from memline import Memory
+Memory({str(place.workspace)!r}, home={str(place.folder / "other")!r}).index()
+""",
+        env=env,
+    )
+
+    heaps = [int(done.stdout.split()[-1]) for done in (own, foreign)]
+    assert heaps[0] in (0, 1), own
+    assert heaps[1] == 0 or heaps[1] > 1, foreign
