@@ -328,7 +328,7 @@ def resume(invocation: Invocation, provider: str | None, mode: str | None, as_js
     """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
 
     Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
-    again, not to its fallback.
+    again, not to its fallback, and a time that it said to wait is not waited for.
     """
     _set_paused(invocation, provider, mode, False, as_json)
 

@@ -106,7 +106,7 @@ def resume(
                 health.set_paused(writer.accounts, name, False, each)
                 health.retry(writer.accounts, name, now, each, rules=rules.get(each))
                 if each == health.REQUESTS:
-                    health.forget_caps(writer.accounts, name, now)
+                    health.forget_limits(writer.accounts, name, now)
         writer.begin_run()
         if mode != health.BATCH:
             if choice.identity is not None and provider in ("", choice.provider):

@@ -452,9 +452,12 @@ def set_paused(accounts: Accounts, provider: str, is_paused: bool, mode: str) ->
     meta.put(accounts.index, meta.PAUSED_MODES, sorted(keys))
 
 
-def forget_caps(accounts: Accounts, provider: str, now: float) -> None:
-    """Forget the caps a provider taught: it may have raised them."""
-    none: dict[str, Any] = dict.fromkeys(_SIZES, 0)
+def forget_limits(accounts: Accounts, provider: str, now: float) -> None:
+    """Forget the caps a provider taught, which it may have raised, and the time it asked to wait.
+
+    A process whose clock was hours ahead leaves a time that is hours away.
+    """
+    none: dict[str, Any] = {**dict.fromkeys(_SIZES, 0), "retry_at": 0.0}
     for mode in MODES:
         update(accounts, provider, mode, now, lambda health: replace(health, **none))
 

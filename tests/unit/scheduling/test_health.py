@@ -576,12 +576,24 @@ def test_shrunk_requests_bind_the_next_until_an_operator_resumes(writer: IndexWr
 
     small = lease_all(writer)
     state = health.read(writer.accounts, "openai")
-    health.forget_caps(writer.accounts, "openai", NOW)
+    health.forget_limits(writer.accounts, "openai", NOW)
 
     assert [len(request.texts) for request in small] == [5, 5, 2]
     assert (state.failures, state.retry_at, state.state) == (0, 0, CLOSED)
     assert health.read(writer.accounts, "openai") == Health()
     assert backlog(writer).failed == 0
+
+
+def test_an_operator_ends_a_wait_that_a_clock_ahead_has_left(writer: IndexWriter) -> None:
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", "apples"))
+    hours = Health(reason="rate limit", retry_at=10 * NOW)
+    health.update(writer.accounts, "openai", health.REQUESTS, NOW, lambda _: hours)
+    before = lease_all(writer)
+
+    health.forget_limits(writer.accounts, "openai", NOW)
+
+    assert before == [] and len(lease_all(writer)) == 1
 
 
 def test_caps_that_one_model_taught_do_not_bind_another(writer: IndexWriter) -> None:
