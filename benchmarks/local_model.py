@@ -27,7 +27,7 @@ _WINDOW = 512
 
 
 def embedding(bench: Bench) -> list[Figure]:
-    """CPU time of local embedding against a bare loop over the library, a warm question, 1,000 chunks."""
+    """CPU time of local embedding against a bare loop over the library, a warm question, 100 chunks."""
     from memline.shared.embedders.local.engines import ENGINES
 
     if not MODEL.is_file():
@@ -55,7 +55,7 @@ def _model(bench: Bench, kind: str) -> Path:
 
 
 def _of_engine(bench: Bench, name: str, model: Path) -> list[Figure]:
-    place = bench.place(f"local-{name}", bench.notes(100, 10))
+    place = bench.place(f"local-{name}", bench.notes(10, 10))
     memory = {"provider": "local", "local": {"modelPath": str(model)}}
     place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": memory}}}))
     index = run(memline(*place.options(), "index", "--re-embed", "--json", before=PEAK))

@@ -33,9 +33,10 @@ _AT_A_TIME = 2_000
 #: Searches like a long-lived process, and prints what that took.
 _ASK = """
 import json, os, statistics, sys, time
+from contextlib import closing
 from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-from memline.shared.index import identities
+from memline.shared.index import driver, identities
 from memline.shared.search.reader import SearchIndex
 index, asked, long_lived = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes(), sys.argv[3] == "warm"
 questions = [asked[at:at + 4 * {dims}] for at in range(0, len(asked), 4 * {dims})]
@@ -56,10 +57,25 @@ def ask_all():
     return 1000 * statistics.median(took), found
 # The first time the rows of the nearest may be on the disk alone, then the system has them in memory.
 (first, _), (again, found) = ask_all(), ask_all()
+following = []
+with closing(driver.open_writer(index)) as writer:
+    insert = "INSERT INTO vectors (identity_id, text_hash, state, embedding) VALUES (?, ?, 'ready', ?)"
+    identity = identities.active(writer).id
+    for question in questions if long_lived else ():
+        before = driver.scalar(writer, "SELECT max(id) FROM vectors")
+        with driver.transaction(writer):
+            writer.executemany(insert, ((identity, os.urandom(32), question) for _ in range(64)))
+        began = time.process_time()
+        ask(question)
+        following.append(1000 * (time.process_time() - began))
+        with driver.transaction(writer):
+            writer.execute("DELETE FROM vectors WHERE id > ?", (before,))
+        ask(question)
 with open("/proc/self/status") as file:
     anonymous = next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
-print(json.dumps(dict(loading=loading, first=first, ms=again, mb=anonymous / 1024, found=found,
-    kind=type(search._matrix).__name__ if long_lived else "SqliteVec")))
+following = statistics.median(following or [0])
+print(json.dumps(dict(loading=loading, first=first, ms=again, following=following, mb=anonymous / 1024,
+    found=found, kind=type(search._matrix).__name__ if long_lived else "SqliteVec")))
 """
 
 
@@ -92,6 +108,7 @@ def _of_size(bench: Bench, size: int) -> list[Figure]:
             detail=f"{warm['first']:.1f} ms where the rows were not read before;"
             f" {warm['kind']}, {warm['loading']:.1f} s CPU once to load it",
         ),
+        at_most(f"the same after 64 new vectors, {what}", warm["following"], 80, "ms CPU"),
         at_most(f"anonymous memory of it, {what}", warm["mb"], 450, "MB"),
         Figure(
             what=f"vector search without numpy, {what}",
