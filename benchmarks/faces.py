@@ -30,7 +30,7 @@ _WORDS = 3
 
 #: Questions that are all different, and requests of the run that watches memory.
 _DISTINCT = 800
-_MANY = 20_000
+_MANY = 8_000
 
 _DIRECT = """
 import json, sys, threading, time

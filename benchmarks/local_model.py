@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Lies beside the repository; it is no part of it.
 MODEL = ROOT.parent / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
 
-_TEXTS = 50
+_TEXTS = 25
 _TURNS = 3
 
 #: The window of both bare loops; no text of the corpus is longer.
