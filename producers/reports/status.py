@@ -263,7 +263,6 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
     # Here, because few configurations have one: 10 ms.
     from memline.shared.embedders.local.engines import engine_of
     from memline.shared.embedders.local.files import reranker_file
-    from memline.shared.embedders.local.reranker import in_own_words
 
     report = {"model": name, "engine": "", "error": "", "action": ""}
     try:
@@ -272,8 +271,7 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
         if not engine.is_installed:
             raise engine.not_installed()
     except ProviderError as error:
-        own = in_own_words(error)
-        report |= {"error": own.message, "action": own.hint}
+        report |= {"error": error.message, "action": error.hint}
     return report
 
 

@@ -37,7 +37,6 @@ STOP_TIMEOUT_MS = 5_000
 #: take each other's messages, and the end of one would leave the other without a context.
 _one_at_a_time = threading.Lock()
 
-
 #: The option of mallopt(3), as malloc.h has it.
 _M_ARENA_MAX = -8
 

@@ -143,6 +143,18 @@ def test_without_its_reranker_hits_are_found_and_the_next_command_is_named(
     assert "hits are not reranked" in doctor.stdout
 
 
+def test_a_reranker_that_the_hub_does_not_have_is_told_with_its_own_key(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.configure(query={"rerank": {"modelPath": "hf:owner/repo/rank.onnx"}})
+    with Hub() as hub:
+        monkeypatch.setenv("MEMLINE_HF_URL", hub.url)
+        told = place.run("index").stderr
+
+    # The other key is that of the model that embeds.
+    assert "check owner, repository, file and revision in memorySearch.query.rerank.modelPath" in told
+
+
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(monkeypatch, capsys)

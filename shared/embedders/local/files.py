@@ -50,7 +50,7 @@ SILENCE_TIMEOUT_S = 30.0
 
 _NOT_FOUND = 404
 
-_RUN_AGAIN = "run: memline index (it goes on where it stopped)"
+_RUN_AGAIN = "memline index (it goes on where it stopped)"
 
 OnProgress = Callable[[int, int], None]
 
@@ -103,7 +103,21 @@ def model_file(local: Local, home: Path) -> ModelFile:
 
 def reranker_file(settings: AgentSettings) -> ModelFile:
     """Read the head of the configured reranker, as `model_file`."""
-    return _located(reranker(settings), settings.memory.local, settings.home)
+    try:
+        return _located(reranker(settings), settings.memory.local, settings.home)
+    except ProviderError as error:
+        raise as_of_reranker(error) from None
+
+
+def as_of_reranker(error: ProviderError) -> ProviderError:
+    """Return an error of a model with the key of a reranker, and what to take for one."""
+    message, hint = (
+        words.replace("local.modelPath", "query.rerank.modelPath")
+        .replace("an embedding model", "a reranker")
+        .replace("embedding model", "reranker")
+        for words in (error.message, error.hint)
+    )
+    return type(error)(message, hint=hint)
 
 
 def _located(name: str, local: Local, home: Path) -> ModelFile:
@@ -120,7 +134,7 @@ def _located(name: str, local: Local, home: Path) -> ModelFile:
     if not path.is_file():
         raise _failures.get(name) or ProviderStop(
             f"the model {name} is not on this machine yet",
-            hint=f"run: memline index (downloads it to {path})",
+            hint=f"memline index (downloads it to {path})",
         )
     return engine_of(path).read_head(path, file.repo)
 
@@ -238,7 +252,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                 try:
                     if digest and (actual := _sha256(part)) != digest:
                         what = f"is damaged: its SHA-256 is {actual}, not {digest}"
-                        hint = "run: memline index (it begins anew)"
+                        hint = "memline index (it begins anew)"
                         raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
                     _check(part, target.suffix.lower())
                 except ProviderStop:

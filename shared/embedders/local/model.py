@@ -52,7 +52,7 @@ class LocalEmbedder(Embedder):
         if identity.scheme not in PROMPTS:
             raise ProviderStop(
                 f"vectors were made with prompts that are not known: {identity.scheme}",
-                hint="run: memline index",
+                hint="memline index",
             )
         self.identity = identity
         self._prompts = PROMPTS[identity.scheme]
@@ -93,7 +93,7 @@ class LocalEmbedder(Embedder):
         if self._vector_dims and len(vector) != self._vector_dims * FLOAT_BYTES:
             raise ProviderBrokenAnswer(
                 f"a vector has {len(vector) // FLOAT_BYTES} dimensions; expected {self._vector_dims}",
-                hint="run: memline index --re-embed",
+                hint="memline index --re-embed",
             )
         return LateVector(vector, made.tokens)
 
@@ -233,7 +233,7 @@ def shared_model(path: Path, digest: str, use: str = EMBEDDING) -> LoadedModel:
             engine = engine_of(path)
             if engine.read_head(path).digest != digest:
                 raise ProviderStop(
-                    f"the model file {path} has changed since it was chosen", hint="run: memline index"
+                    f"the model file {path} has changed since it was chosen", hint="memline index"
                 )
             model = _models[path, digest, use] = engine.load_model(use, path, threads=_threads)
         return model

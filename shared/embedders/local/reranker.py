@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.local.engines import RERANKING
-from memline.shared.embedders.local.files import reranker_file
+from memline.shared.embedders.local.files import as_of_reranker, reranker_file
 from memline.shared.embedders.local.model import LoadedModel, shared_model
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 
@@ -67,11 +67,11 @@ class Reranker:
         """Return the model, loaded now if it is not loaded yet. Raises a ProviderError."""
         model = self._model
         if model is None or model.pid != os.getpid():
+            file = reranker_file(self._settings)
             try:
-                file = reranker_file(self._settings)
                 loaded = shared_model(file.path, file.digest, RERANKING)
             except ProviderError as error:
-                raise in_own_words(error) from None
+                raise as_of_reranker(error) from None
             assert isinstance(loaded, RankingModel)
             model = self._model = loaded
         return model
@@ -79,17 +79,6 @@ class Reranker:
     def scores(self, question: str, texts: Sequence[str]) -> list[float]:
         """Score texts as `RankingModel.scores`, within the configured time. Raises a ProviderError."""
         return self.load().scores(question, texts, timeout_s=self.timeout_s)
-
-
-def in_own_words(error: ProviderError) -> ProviderError:
-    """Return an error of a model file in the words of a reranker: its key, and what to take."""
-    message, hint = (
-        words.replace("local.modelPath", "query.rerank.modelPath")
-        .replace("an embedding model", "a reranker")
-        .replace("embedding model", "reranker")
-        for words in (error.message, error.hint)
-    )
-    return type(error)(message, hint=hint)
 
 
 def _sigmoid(logit: float) -> float:

@@ -144,7 +144,7 @@ def test_local_without_a_model_here_says_how_to_get_it(tmp_path: Path) -> None:
     assert (choice.requested, choice.provider) == ("local", NONE)
     assert "embeddinggemma" in choice.reason
     assert "not on this machine yet" in choice.reason
-    assert choice.action.startswith("run: memline index")
+    assert choice.action.startswith("memline index")
     assert str(tmp_path / "models") in choice.action
 
 

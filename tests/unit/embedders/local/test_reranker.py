@@ -128,7 +128,7 @@ def test_a_file_that_is_missing_is_named_with_the_key(tmp_path: Path) -> None:
         reranker_of("hf:owner/repo/rank.gguf").load()
 
     assert "query.rerank.modelPath" in missing.value.hint
-    assert not_yet.value.hint.startswith("run: memline index")
+    assert not_yet.value.hint.startswith("memline index")
 
 
 def test_after_its_time_the_rest_is_left_out_but_one_is_always_read() -> None:
