@@ -14,7 +14,7 @@ from memline.shared.queue.messages import ChunkFiles, encode
 from memline.shared.queue.redis_broker import FleetBroker
 from tests.support.embedding_server import EmbeddingServer, digest_of
 from tests.support.fleet import Fleet
-from tests.support.index_hosts import TEXTS, HostPlace, two_hosts, up
+from tests.support.index_hosts import TEXTS, HostPlace, two_fleets, two_hosts, up
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_paid_once
 
@@ -41,15 +41,7 @@ def test_each_host_serves_its_agents_and_an_agent_moves_without_being_embedded_a
 ) -> None:
     hosts[0].add("alpha", 1, 2)
     hosts[1].add("beta", 3, 4)
-    team = {"MEMLINE_QUEUE_NAME": "team"}
-    with (
-        Fleet(hosts[0], redis_server.url, **team, MEMLINE_QUEUE_HOST="one") as one,
-        Fleet(hosts[1], redis_server.url, **team, MEMLINE_QUEUE_HOST="two") as two,
-    ):
-        up(one)
-        up(two)
-        two.start("embed", env={"MEMLINE_QUEUE_HOST": ""})
-
+    with two_fleets(hosts, redis_server.url) as (one, two):
         # Files on both are indexed, by embed workers that know of no host.
         for fleet in (one, two):
             fleet.until(lambda fleet=fleet: fleet.vectors() == {"ready": 2 * TEXTS}, "all vectors")

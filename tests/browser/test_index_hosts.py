@@ -11,9 +11,8 @@ from playwright.sync_api import expect
 from memline.shared.config.load import Options, load
 from tests.browser.conftest import Opener
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.fleet import Fleet
 from tests.support.http_api import serving
-from tests.support.index_hosts import TEXTS, two_hosts, up
+from tests.support.index_hosts import NAME, TEXTS, two_fleets, two_hosts
 from tests.support.redis_server import RedisServer
 
 NOTES = 40
@@ -29,17 +28,10 @@ def test_an_open_page_follows_the_queues_of_both_hosts(
         EmbeddingServer(dims=16, latency_ms=200) as provider,
         RedisServer(tmp_path / "redis") as redis,
     ):
-        name = {"MEMLINE_QUEUE_NAME": "team"}
         hosts = two_hosts(tmp_path, provider)
-        with (
-            Fleet(hosts[0], redis.url, **name, MEMLINE_QUEUE_HOST="one") as one,
-            Fleet(hosts[1], redis.url, **name, MEMLINE_QUEUE_HOST="two") as two,
-        ):
-            up(one)
-            up(two)
-            two.start("embed", env={"MEMLINE_QUEUE_HOST": ""})
+        with two_fleets(hosts, redis.url) as (one, two):
             monkeypatch.setenv("MEMLINE_QUEUE_URL", redis.url)
-            monkeypatch.setenv("MEMLINE_QUEUE_NAME", "team")
+            monkeypatch.setenv("MEMLINE_QUEUE_NAME", NAME)
             monkeypatch.setenv("MEMLINE_QUEUE_HOST", "one")
             loaded = load(Options(config=hosts[0].config, home=hosts[0].home))
             with serving(loaded.settings, loaded=loaded) as url:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.workspace import Place, note, remote
+
+#: What the fleet is called in Redis.
+NAME = "team"
 
 #: Texts of a note.
 TEXTS = 3
@@ -41,6 +46,20 @@ def two_hosts(folder: Path, provider: EmbeddingServer) -> tuple[HostPlace, HostP
         place.configure(sync={"watchDebounceMs": 100})
         places.append(place)
     return places[0], places[1]
+
+
+@contextmanager
+def two_fleets(hosts: tuple[HostPlace, HostPlace], url: str) -> Iterator[tuple[Fleet, Fleet]]:
+    """Run both hosts as one fleet, with an embed worker that knows of no host."""
+    name = {"MEMLINE_QUEUE_NAME": NAME}
+    with (
+        Fleet(hosts[0], url, **name, MEMLINE_QUEUE_HOST="one") as one,
+        Fleet(hosts[1], url, **name, MEMLINE_QUEUE_HOST="two") as two,
+    ):
+        up(one)
+        up(two)
+        two.start("embed", env={"MEMLINE_QUEUE_HOST": ""})
+        yield one, two
 
 
 def up(fleet: Fleet) -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -313,15 +312,8 @@ def test_a_redirect_from_a_plain_address_to_one_with_tls_is_verified_by_the_usua
     assert caught.value.status == 401
 
 
-@pytest.mark.parametrize("has_msgspec", [True, False])
-def test_json_says_the_same_with_the_faster_parser_and_without(
-    monkeypatch: pytest.MonkeyPatch, has_msgspec: bool
-) -> None:
-    if has_msgspec:
-        pytest.importorskip("msgspec")
-    else:
-        monkeypatch.delitem(sys.modules, "msgspec", raising=False)
-
+@pytest.mark.usefixtures("with_and_without_msgspec")
+def test_json_says_the_same_with_the_faster_parser_and_without() -> None:
     assert parse_json(b'{"data": [0.1, 1, -2e-3], "data": [0.1]}') == {"data": [0.1]}
     assert parse_json('["\\ud800"]') == ["\ud800"]
     assert math.isnan(parse_json(b"[NaN]")[0])

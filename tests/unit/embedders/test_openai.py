@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import socket
-import sys
 from typing import Any
 
 import pytest
@@ -219,14 +218,8 @@ def test_connections_are_kept(
     assert len(opened) == 1
 
 
-@pytest.mark.parametrize("has_msgspec", [True, False])
-def test_base64_is_read_strictly_with_the_faster_decoder_and_without(
-    monkeypatch: pytest.MonkeyPatch, has_msgspec: bool
-) -> None:
-    if has_msgspec:
-        pytest.importorskip("msgspec")
-    else:
-        monkeypatch.delitem(sys.modules, "msgspec", raising=False)
+@pytest.mark.usefixtures("with_and_without_msgspec")
+def test_base64_is_read_strictly_with_the_faster_decoder_and_without() -> None:
     whole = bytes(range(256))
 
     assert values_of(base64.b64encode(whole).decode()) == whole
