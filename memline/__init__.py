@@ -6,7 +6,7 @@
         for hit in memory.search("why did we choose redis").hits:
             print(hit.citation, hit.snippet)
 
-In a checkout `shared`, `producers` and `workers` are links to the folders of these names at the top level.
+At the top level of a checkout `shared`, `producers` and `workers` are links to the folders in this one.
 """
 
 from __future__ import annotations

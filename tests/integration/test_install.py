@@ -15,15 +15,52 @@ from tests.support.process import ROOT, Ran
 FOREIGN = 'raise RuntimeError("a foreign package was imported")\n'
 
 
+#: What a build reads beside the package; the three names are links, in a checkout that has links.
+BESIDE = ("pyproject.toml", "README.md", "LICENSE", "producers", "shared", "workers")
+
+
+def build(checkout: Path, folder: Path) -> Path:
+    """Build the wheel of a checkout into the folder."""
+    code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    built = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], cwd=checkout, capture_output=True, text=True, check=True
+    )
+    return folder / built.stdout.split()[-1]
+
+
+def modules(wheel: Path) -> set[str]:
+    """The modules in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if name.endswith(".py")}
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    code = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-    built = subprocess.run(
-        [sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def test_a_checkout_without_links_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "memline", *BESIDE],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    return folder / built.stdout.split()[-1]
+    for name in filter(None, listed.stdout.split("\0")):
+        source, target = ROOT / name, tmp_path / "checkout" / name
+        if source.is_symlink() or source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # What git writes for a link where links are off: a file that holds its target.
+            target.write_bytes(
+                str(source.readlink()).encode() if source.is_symlink() else source.read_bytes()
+            )
+
+    rebuilt = build(tmp_path / "checkout", tmp_path)
+
+    assert modules(rebuilt) == modules(wheel)
+    assert "memline/producers/start.py" in modules(rebuilt)
 
 
 @pytest.fixture
@@ -63,10 +100,10 @@ def test_a_wheel_has_every_file_of_the_three_packages(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
     tracked = subprocess.run(
-        ["git", "ls-files", "shared", "producers", "workers"], cwd=ROOT, capture_output=True, text=True
+        ["git", "ls-files", "memline"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
 
-    assert {f"memline/{name}" for name in tracked} <= names
+    assert {*tracked} <= names
 
 
 def test_foreign_packages_with_the_names_of_our_folders_are_never_imported(project: Path) -> None:

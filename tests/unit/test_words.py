@@ -23,7 +23,7 @@ _IS_NO = re.compile(
 
 FILES = [
     path
-    for folder in ("shared", "producers", "workers", "docs", "deploy")
+    for folder in ("memline", "docs", "deploy")
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".py", ".md", ".html", ".toml", ".json", ".yaml", ".yml")
 ]
@@ -46,11 +46,10 @@ def test_no_text_says_is_no_where_it_means_is_not_a_valid() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("folder", ["shared", "producers", "workers"])
-def test_every_module_begins_with_a_docstring(folder: str) -> None:
+def test_every_module_begins_with_a_docstring() -> None:
     first = {
         path.relative_to(ROOT).as_posix(): path.read_text("utf-8").split("\n", 1)[0]
-        for path in (ROOT / folder).rglob("*.py")
+        for path in (ROOT / "memline").rglob("*.py")
         if path.name != "__init__.py"
     }
 

@@ -14,7 +14,7 @@ from memline.producers.cli import COMMANDS, PROGRAM, cli
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])
-SOURCES = sorted(path for name in ("producers", "shared", "workers") for path in ROOT.glob(f"{name}/**/*.py"))
+SOURCES = sorted(ROOT.glob("memline/**/*.py"))
 
 #: Where a command line ends: at a pipe, a comment, another command, a placeholder or two spaces.
 END = re.compile(r"\s*(?:[|;&#`<>){\"…,]|\s\s|$)")
