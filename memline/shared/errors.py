@@ -12,7 +12,8 @@
     ├── IndexFault                the SQLite index cannot be used
     │   ├── IndexNotOurs          the file belongs to another program; it was not touched
     │   ├── IndexTooNew           the file was written by a newer Memline
-    │   ├── IndexCorrupt          the file is damaged
+    │   ├── IndexCorrupt          the file is damaged, and can be built again from the notes
+    │   │   └── IndexTooOld       or its schema is of before 0.2.0
     │   ├── IndexMissing          there is no index yet (readers only)
     │   ├── IndexOfAnother        the file is of another workspace; nothing was read from it
     │   ├── IndexElsewhere        another index host of the fleet serves the agent
@@ -100,6 +101,10 @@ class IndexTooNew(IndexFault):
 
 class IndexCorrupt(IndexFault):
     """The index file is damaged; it is derived data and can be rebuilt from the notes."""
+
+
+class IndexTooOld(IndexCorrupt):
+    """The index has a schema of before 0.2.0, which no release wrote; it can be rebuilt from the notes."""
 
 
 class IndexMissing(IndexFault):

@@ -1,21 +1,22 @@
-"""Choose the SQLite library of this process, and read databases of other programs.
+"""Choose the SQLite library of this process, and read files of SQL and databases of other programs.
 
-Order: `pysqlite3` -> the standard library when it can load extensions -> `sqlean` -> the standard library
-without extensions. Many Pythons (all of pyenv's) are built without extension loading. One library a
-process: two copies of SQLite on one file drop each other's POSIX locks.
+`sqlean`, since many Pythons (all of pyenv's) are built without extension loading; the standard library's
+where no wheel of it exists. One library a process: two copies of SQLite on one file drop each other's POSIX
+locks.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config import environment
+from memline.shared.errors import IndexFault
+from memline.shared.packages import install_command
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -29,22 +30,30 @@ _WAL_VERSIONS = b"\x02\x02"
 
 @lru_cache(maxsize=1)
 def library() -> Any:
-    """Return the DB-API module of this process. `MEMLINE_SQLITE` names one to force it (tests, trouble)."""
-    forced = environment.value(os.environ, environment.SQLITE)
-    if forced:
-        return import_module(forced)
+    """Return the DB-API module of this process. Raises IndexFault for one without full-text search."""
     try:
-        return import_module("pysqlite3.dbapi2")
+        return import_module("sqlean")
     except ImportError:
         pass
-    # Cheaper than importing sqlite3: builds without extension loading lack the method in `_sqlite3`.
-    standard = import_module("_sqlite3")
-    if not hasattr(standard.Connection, "enable_load_extension"):
-        try:
-            return import_module("sqlean")
-        except ImportError:
-            pass
-    return import_module("sqlite3")
+    standard = import_module("sqlite3")
+    with closing(standard.connect(":memory:")) as connection:
+        if not connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone():
+            raise IndexFault(
+                f"the SQLite {standard.sqlite_version} of this Python has no full-text search (FTS5)",
+                hint=install_command("sqlean.py"),
+            )
+    return standard
+
+
+def statements(path: Path) -> Iterator[str]:
+    """Split a file of SQL into its statements; those of a trigger stay together."""
+    is_complete = library().complete_statement
+    statement = ""
+    for line in path.read_text("utf-8").splitlines(keepends=True):
+        statement += line
+        if is_complete(statement):
+            yield statement
+            statement = ""
 
 
 def open_foreign(path: Path) -> Connection:

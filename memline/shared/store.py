@@ -23,7 +23,6 @@ from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, signs, token_rows, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
-from memline.shared.index.chunks import FullText
 from memline.shared.index.driver import (
     BUSY_TIMEOUT_MS,
     faults,
@@ -73,7 +72,6 @@ class IndexWriter:
         self.budget = Budget(file, run=str(path))
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
-        self._full_text = FullText(self.connection)
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
@@ -140,12 +138,11 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free what dead processes leased, repair the full-text index."""
+        """After a start: free what dead processes leased, make the signs that are missing."""
         with self.session() as (connection, now):
             claims.free_dead(connection, now)
             with transaction(connection):
                 leases.free(connection, now)
-                self._full_text.rebuild_if_stale()
             self._make_signs(connection)
 
     def _make_signs(self, connection: Connection) -> None:
@@ -171,7 +168,7 @@ class IndexWriter:
             target = identities.target(connection)
             priority, job_id = jobs.place_of(connection, job)
             for row in rows:
-                change = chunks.apply_file(connection, self._full_text, row)
+                change = chunks.apply_file(connection, row)
                 if target is not None and change.texts:
                     texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
                     cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)

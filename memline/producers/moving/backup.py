@@ -119,7 +119,7 @@ def _refuse_other_files(target: Path) -> None:
     if target.exists() and target.stat().st_size:
         with copies.reading_raw(target) as connection, faults(target):
             try:
-                refuse_foreign(connection, target)
+                refuse_foreign(connection, target, oldest=0)
             except IndexNotOurs as error:
                 raise IndexNotOurs(error.message, hint="name another folder") from error
 

@@ -19,8 +19,7 @@ from memline.producers.qmd.updates import Updater
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexFault, MemlineError
-from memline.shared.index import archive, copies, driver, erase, forgotten
-from memline.shared.index.chunks import FullText
+from memline.shared.index import archive, chunks, copies, driver, erase, forgotten
 from memline.shared.index.vectors import OF_TEXT
 from memline.shared.sources import note_files
 from memline.shared.sources.forgetting import line_hash
@@ -283,7 +282,6 @@ def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
     with driver.faults(path), closing(driver.open_writer(path)) as connection:
         driver.load_vec(connection)
         connection.execute("PRAGMA secure_delete = ON")
-        full_text = FullText(connection)
         removed = 0
         with driver.transaction(connection):
             for name, texts in hashes.items():
@@ -293,7 +291,7 @@ def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
                 )
                 for file_id, ordinal, digest in connection.execute(query, (name,)).fetchall():
                     if digest in texts:
-                        full_text.remove(file_id, ordinal, ordinal + 1)
+                        chunks.remove_full_text(connection, file_id, ordinal, ordinal + 1)
                         connection.execute(
                             "DELETE FROM chunks WHERE file_id = ? AND ordinal = ?", (file_id, ordinal)
                         )

@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, IndexMissing, MemlineError, QueueError
 from memline.shared.flush import plan, request
 from memline.shared.flush import state as flush_state
-from memline.shared.index import chunks, driver
+from memline.shared.index import driver
 from memline.shared.packages import install_command
 from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
@@ -45,15 +45,13 @@ _ok, _warning, _problem = (partial(Finding, level) for level in ("ok", "warning"
 
 def examine_installation() -> Iterator[Finding]:
     """Examine this process and machine: SQLite, sqlite-vec, numpy, inotify."""
-    library = driver.library()
+    try:
+        library = driver.library()
+    except IndexFault as error:
+        yield _problem(error.message, error.hint)
+        return
     with closing(library.connect(":memory:")) as connection:
-        name = f"SQLite {library.sqlite_version} through {library.__name__}"
-        if no_fts := chunks.fts_missing(connection):
-            yield _problem(
-                f"{name} has no FTS5: {no_fts}; keyword search is off", install_command("sqlean.py")
-            )
-        else:
-            yield _ok(f"{name}, with full-text search (FTS5)")
+        yield _ok(f"SQLite {library.sqlite_version} through {library.__name__}, with full-text search (FTS5)")
         if no_vec := driver.load_vec(connection):
             yield _warning(
                 f"sqlite-vec is missing: {no_vec}; vectors are searched without it",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
 from memline.shared.index import driver, meta
+from memline.shared.sqlite import statements
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 #: `application_id` of these files: the bytes "MemA". An index is another.
 APPLICATION_ID = 0x4D656D41
 
-#: `user_version` that this release reads and writes.
+#: `user_version` that this release reads and writes. Of an older file all rows stay.
 VERSION = 2
 
 
@@ -136,15 +137,12 @@ def account_id(provider: str, mark: str) -> str:
 
 def connect(path: Path) -> Connection:
     """Open an account file to write, made when it is missing."""
-    connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION)
+    connection = driver.connect(path, application_id=APPLICATION_ID, newest=VERSION, oldest=0)
     try:
         with driver.transaction(connection):
-            version = driver.scalar(connection, "PRAGMA user_version")
-            if version < VERSION:
-                schema = Path(__file__).with_suffix(".sql").read_text("utf-8")
-                for part in schema.split("\n-- Since version 2.\n")[version:]:
-                    for statement in part.split(";\n"):
-                        connection.execute(statement)
+            if driver.scalar(connection, "PRAGMA user_version") < VERSION:
+                for statement in statements(Path(__file__).with_suffix(".sql")):
+                    connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:

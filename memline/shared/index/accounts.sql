@@ -1,8 +1,8 @@
 -- What a home knows of its provider accounts. An account is `<provider>:<mark>`; the mark is 32 bits of a digest
--- of address and secrets, never a secret.
+-- of address and secrets, never a secret. An older file gets what it lacks.
 
 -- Breaker, cooldown and learned caps of an account in a mode; with a model: what is wrong with that model alone.
-CREATE TABLE health (
+CREATE TABLE IF NOT EXISTS health (
     account TEXT NOT NULL,
     model TEXT NOT NULL DEFAULT '',
     mode TEXT NOT NULL CHECK (mode IN ('requests', 'batch')),
@@ -29,18 +29,18 @@ CREATE TABLE health (
 ) STRICT;
 
 -- Places within the limits of a minute, some of them still to come; and cooldowns.
-CREATE TABLE places (
+CREATE TABLE IF NOT EXISTS places (
     account TEXT NOT NULL,
     at REAL NOT NULL,
     requests INTEGER NOT NULL,
     tokens INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX places_order ON places (account, at);
-CREATE TABLE cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS places_order ON places (account, at);
+CREATE TABLE IF NOT EXISTS cooldowns (account TEXT PRIMARY KEY, until REAL NOT NULL) STRICT;
 
 -- What was spent, a row a day (UTC), account, model and mode (requests, batch, questions): estimated tokens, what
 -- they cost by the price that was known, and tokens without a price. What is in flight counts.
-CREATE TABLE spending (
+CREATE TABLE IF NOT EXISTS spending (
     day TEXT NOT NULL,
     account TEXT NOT NULL,
     model TEXT NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE spending (
 ) STRICT;
 
 -- Requests and batches in flight, by the token of their lease: what they were counted with.
-CREATE TABLE reservations (
+CREATE TABLE IF NOT EXISTS reservations (
     token TEXT PRIMARY KEY,
     day TEXT NOT NULL,
     account TEXT NOT NULL,
@@ -66,18 +66,16 @@ CREATE TABLE reservations (
 ) STRICT;
 
 -- What the present run of an index has spent.
-CREATE TABLE runs (
+CREATE TABLE IF NOT EXISTS runs (
     run TEXT PRIMARY KEY,
     started REAL NOT NULL,
     cost REAL NOT NULL DEFAULT 0,
     unpriced INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
--- Since version 2.
-
 -- How calls of an account ended, by the hour (number of hours since the epoch): `ok` or a kind of error, and a
 -- bucket of the logarithm of their duration (shared/scheduling/call_times.py). Rows of a day.
-CREATE TABLE calls (
+CREATE TABLE IF NOT EXISTS calls (
     account TEXT NOT NULL,
     hour INTEGER NOT NULL,
     kind TEXT NOT NULL,

@@ -1,8 +1,6 @@
 """Store the chunks of files with their full-text rows.
 
-Full text is FTS5 over the chunk rows, so that the text is stored once. A library without FTS5 cannot touch
-such a table at all: its writer leaves it as it is and marks it stale, and the next writer that has FTS5
-builds it again from the chunks. Until then no search uses it.
+Full text is FTS5 over the chunk rows, so that the text is stored once.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import forgotten, ledger, meta
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import fold, folded, path_key
+from memline.shared.sources.folding import fold, folded
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import dense_run
 
@@ -29,16 +27,8 @@ MAX_CLOCK_STEP_NS = 600 * 10**9
 #: After the last ordinal of any file.
 _ALL = 1 << 62
 
-#: How FTS5 makes words of a text.
+#: How FTS5 makes words of a text, here and in `schema.sql`.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
-
-CREATE_FTS = f"""
-CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
-    text, heading, path, grams,
-    content = 'chunk_documents', content_rowid = 'id',
-    tokenize = '{TOKENIZER}'
-)
-"""
 
 _DOCUMENTS_OF = (
     "id, text, heading, path, grams FROM chunk_documents"
@@ -83,7 +73,7 @@ def grams(text: str) -> str:
     return " ".join(pairs)
 
 
-def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> FileChange:
+def apply_file(connection: Connection, row: FileRow) -> FileChange:
     """Make the index agree with `row`, inside the caller's transaction.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
@@ -110,7 +100,7 @@ def apply_file(connection: Connection, full_text: FullText, row: FileRow) -> Fil
     file_id = ledger.record(connection, row)
     if row.source == SESSIONS:
         ledger.save_progress(connection, file_id, row.progress)
-    texts, orphans = _replace_chunks(connection, full_text, file_id, row)
+    texts, orphans = _replace_chunks(connection, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that was made and removed between two scans: the row tells that it was read.
         kind = "removed" if existed else "unchanged"
@@ -130,7 +120,7 @@ def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow)
 
 
 def _replace_chunks(
-    connection: Connection, full_text: FullText, file_id: int, row: FileRow
+    connection: Connection, file_id: int, row: FileRow
 ) -> tuple[dict[bytes, str], list[bytes]]:
     chunks = row.chunks or ()
     first = row.keeps
@@ -138,7 +128,7 @@ def _replace_chunks(
     where, span = "file_id = ? AND ordinal >= ? AND ordinal < ?", (file_id, first, stop)
     old = {digest for (digest,) in connection.execute(f"SELECT text_hash FROM chunks WHERE {where}", span)}
     if old:
-        full_text.remove(*span)
+        remove_full_text(connection, *span)
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
     if chunks:
@@ -162,7 +152,9 @@ def _replace_chunks(
                 for ordinal, chunk in enumerate(chunks, first)
             ),
         )
-        full_text.add(*span)
+        connection.execute(
+            f"INSERT INTO chunks_fts (rowid, text, heading, path, grams) SELECT {_DOCUMENTS_OF}", span
+        )
     still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
     removed = [digest for digest in old if digest not in texts]
     orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
@@ -174,90 +166,25 @@ def count(connection: Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
 
-def fold_all(connection: Connection) -> None:
-    """Fold what an older release has stored, inside the caller's transaction; full text follows."""
-    for function in (fold, folded, grams, path_key):
-        connection.create_function(function.__name__, 1, function, deterministic=True)
-    not_ascii = "length({0}) <> length(CAST({0} AS BLOB))".format
-    changed = connection.execute(
-        "UPDATE chunks SET folded_heading = folded(heading), folded = folded(text),"
-        " grams = grams(fold(heading || char(10) || text))"
-        f" WHERE {not_ascii('heading || text')} AND ifnull(folded(heading), folded(text)) IS NOT NULL"
-    ).rowcount
-    changed += connection.execute(
-        f"UPDATE files SET folded = path_key(path), names = fold(names) WHERE {not_ascii('path || names')}"
-    ).rowcount
-    if not changed:
-        return
-    if fts_missing(connection):
-        meta.put(connection, meta.FTS_STALE, True)
-    elif not meta.get(connection, meta.FTS_STALE):
-        _rebuild(connection)
+def remove_full_text(connection: Connection, file_id: int, first: int, stop: int) -> None:
+    """Remove chunks of a file from full text while their rows are there, inside the caller's transaction.
 
-
-def fts_missing(connection: Connection) -> str:
-    """Return why there is no full-text search with this library; empty when there is."""
-    try:
-        module = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
-    except connection.Error as error:
-        return str(error)
-    return "" if module else "no such module: fts5"
+    `first` is the ordinal of the first of them, `stop` the one after the last.
+    """
+    # External content: FTS5 must be told the old values before they are gone.
+    connection.execute(
+        "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
+        f" SELECT 'delete', {_DOCUMENTS_OF}",
+        (file_id, first, stop),
+    )
 
 
 def full_text_state(connection: Connection) -> object:
     """Return a value that differs whenever the full-text index does.
 
-    Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure,
-    which only a rebuild sets back; rebuilds are counted by us.
+    Every transaction that writes to it adds the pages it wrote to a counter in the record of its structure;
+    another index in the place of this one has another epoch.
     """
-    kept = connection.execute(
-        "SELECT key, value FROM meta WHERE key IN (?, ?)", (meta.EPOCH, meta.FTS_REBUILDS)
+    return meta.get(connection, meta.EPOCH), connection.execute(
+        "SELECT block FROM chunks_fts_data WHERE id IN (1, 10)"
     ).fetchall()
-    return kept, connection.execute("SELECT block FROM chunks_fts_data WHERE id IN (1, 10)").fetchall()
-
-
-def _rebuild(connection: Connection) -> None:
-    connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
-    meta.add(connection, meta.FTS_REBUILDS, 1)
-
-
-class FullText:
-    """Keeps the full-text index of one connection in step with its chunks."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._has_module = not fts_missing(connection)
-
-    def remove(self, file_id: int, first: int, stop: int) -> None:
-        """Remove chunks of a file while their rows are there, inside the caller's transaction.
-
-        `first` is the ordinal of the first of them, `stop` the one after the last.
-        """
-        if self._is_in_step():
-            # External content: FTS5 must be told the old values before they are gone.
-            self._connection.execute(
-                "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
-                f" SELECT 'delete', {_DOCUMENTS_OF}",
-                (file_id, first, stop),
-            )
-
-    def add(self, file_id: int, first: int, stop: int) -> None:
-        """Add chunks of a file, inside the caller's transaction."""
-        if self._is_in_step():
-            self._connection.execute(
-                f"INSERT INTO chunks_fts (rowid, text, heading, path, grams) SELECT {_DOCUMENTS_OF}",
-                (file_id, first, stop),
-            )
-
-    def rebuild_if_stale(self) -> None:
-        """Build a stale index again, inside the caller's transaction: a writer without FTS5 marked it."""
-        if self._has_module and meta.get(self._connection, meta.FTS_STALE):
-            self._connection.execute(CREATE_FTS)
-            _rebuild(self._connection)
-            meta.put(self._connection, meta.FTS_STALE, None)
-
-    def _is_in_step(self) -> bool:
-        if self._has_module and not meta.get(self._connection, meta.FTS_STALE):
-            return True
-        meta.put(self._connection, meta.FTS_STALE, True)
-        return False

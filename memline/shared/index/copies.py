@@ -8,7 +8,6 @@ index would leave other processes writing to the one that is gone, and its WAL b
 
 from __future__ import annotations
 
-import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -16,23 +15,16 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexUnwritable
+from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexTooOld, IndexUnwritable
 from memline.shared.index import driver, erase, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
+from memline.shared.sqlite import statements
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 #: What SQLite keeps beside a database file.
 COMPANIONS = ("-wal", "-shm", "-journal")
-
-#: The only views and triggers of an index of any release, word for word.
-_PROGRAMS = [
-    statement.strip()
-    for step in sorted((Path(__file__).parent / "schema").glob("m*.sql"))
-    for statement in step.read_text("utf-8").split(";\n")
-    if statement.strip().startswith(("CREATE TRIGGER", "CREATE VIEW"))
-]
 
 
 def copy_out(index: Path, target: Path) -> int:
@@ -118,7 +110,10 @@ def reading_raw(path: Path) -> Iterator[Connection]:
 
 def check_marks(connection: Connection, path: Path) -> None:
     """Refuse a file that does not say that it is an index of ours, or is too new."""
-    driver.refuse_foreign(connection, path)
+    try:
+        driver.refuse_foreign(connection, path)
+    except IndexTooOld as error:
+        raise IndexTooOld(error.message, hint="name another backup") from error
     if int(scalar(connection, "PRAGMA user_version")) == 0:
         raise IndexNotOurs(f"{path} is not a Memline index; nothing was changed", hint="name another file")
 
@@ -129,14 +124,19 @@ def check(connection: Connection, path: Path) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
     if (said := scalar(connection, "PRAGMA integrity_check")) != "ok":
         raise IndexCorrupt(f"{path} is damaged: {said}; nothing was changed", hint="name another backup")
-    odd = scalar(
-        connection,
-        "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
-        " AND sql NOT IN (SELECT value FROM json_each(?)) LIMIT 1",
-        json.dumps(_PROGRAMS),
-    )
-    if odd is not None:
-        raise IndexNotOurs(f"{path} has {odd!r}, which no index of Memline has; nothing was changed")
+    with closing(driver.in_memory()) as empty:
+        for statement in statements(Path(__file__).with_name("schema.sql")):
+            empty.execute(statement)
+        ours = set(_programs(empty).values())
+    for name, program in _programs(connection).items():
+        if program not in ours:
+            raise IndexNotOurs(f"{path} has {name!r}, which no index of Memline has; nothing was changed")
+
+
+def _programs(connection: Connection) -> dict[str, str]:
+    """Return the views and triggers by name, each on one line: 0.2.0 broke the same ones at other places."""
+    query = "SELECT name, sql FROM sqlite_master WHERE type IN ('view', 'trigger')"
+    return {name: " ".join(sql.split()) for name, sql in connection.execute(query)}
 
 
 def check_content(connection: Connection, path: Path) -> None:

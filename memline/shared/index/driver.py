@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import sys
@@ -15,13 +14,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config import workspaces
 from memline.shared.errors import (
     IndexCorrupt,
     IndexFault,
     IndexMissing,
     IndexNotOurs,
     IndexTooNew,
+    IndexTooOld,
     IndexUnwritable,
 )
 from memline.shared.sqlite import library as library
@@ -32,8 +31,9 @@ if TYPE_CHECKING:
 #: `application_id` of our files: the bytes "MemL".
 APPLICATION_ID = 0x4D656D4C
 
-#: The schema this release reads and writes (`user_version`); `migrations.py` upgrades older files.
-SCHEMA_VERSION = 19
+#: The schema this release reads and writes (`user_version`), and the oldest that `migrations.py` brings over:
+#: that of 0.2.0.
+SCHEMA_VERSION, OLDEST_VERSION = 20, 19
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
@@ -122,18 +122,19 @@ def connect(
     busy_timeout_ms: int = BUSY_TIMEOUT_MS,
     application_id: int = APPLICATION_ID,
     newest: int = SCHEMA_VERSION,
+    oldest: int = OLDEST_VERSION,
 ) -> Connection:
     """Open a connection that may write, in WAL mode; the file and its folder are made when missing.
 
-    Raises IndexNotOurs for a file that is neither empty nor of this `application_id`, IndexTooNew for one
-    above the version `newest`, IndexCorrupt or IndexUnwritable.
+    Raises IndexNotOurs for a file that is neither empty nor of this `application_id`, IndexTooNew and
+    IndexTooOld for a version that is not between `oldest` and `newest`, IndexCorrupt or IndexUnwritable.
     """
     # An existing index is never opened by us, only by SQLite: closing any descriptor of a file drops all
     # POSIX locks that this process has on it, and then another process takes this one for dead and deletes
     # the WAL file we write to. Measured: 188 of 201 committed files were left.
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if not _exists(path):
+        if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if not path.parent.is_dir():
@@ -145,7 +146,7 @@ def connect(
             str(path), timeout=busy_timeout_ms / 1000, isolation_level=None, check_same_thread=False
         )
         try:
-            refuse_foreign(connection, path, application_id=application_id, newest=newest)
+            refuse_foreign(connection, path, application_id=application_id, newest=newest, oldest=oldest)
             _set_up(connection)
         except BaseException:
             connection.close()
@@ -159,7 +160,7 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
     `cache_kib`: its page cache at most. Raises IndexMissing when there is nothing to read yet, and what
     `open_writer` raises.
     """
-    if not _exists(path) or path.stat().st_size == 0:
+    if not path.exists() or path.stat().st_size == 0:
         raise IndexMissing(f"there is no index yet at {path}", hint="memline index")
     connection = _open_reader(path, cache_kib)
     if _pragma(connection, "user_version") == SCHEMA_VERSION:
@@ -167,36 +168,6 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
     connection.close()
     open_writer(path).close()
     return _open_reader(path, cache_kib)
-
-
-def _exists(path: Path) -> bool:
-    """Tell whether there is an index; one of the same workspace under its name of 0.1 becomes it."""
-    return path.exists() or _take_former(path)
-
-
-def _take_former(path: Path) -> bool:
-    """Rename an index of version 0.1, which had the agent's name alone, to the name of its workspace.
-
-    False when there is none, or it is of another workspace than the one whose digest is in the name.
-    """
-    agent, mark, digest = path.stem.rpartition("-")
-    plain = path.with_name(f"{agent}.sqlite")
-    if not mark or not plain.exists():
-        return False
-    try:
-        with closing(_open_reader(plain)) as connection, faults(plain):
-            recorded = scalar(connection, "SELECT value FROM meta WHERE key = 'workspace'")
-    except IndexFault:
-        return False
-    if not recorded or workspaces.digest(json.loads(recorded)) != digest:
-        return False
-    try:
-        move(plain, path)
-    except IndexFault:
-        # Another process may have done the same.
-        if not path.exists():
-            raise
-    return True
 
 
 def move(path: Path, target: Path) -> None:
@@ -428,9 +399,14 @@ def connect_read_only(path: Path) -> Connection:
 
 
 def refuse_foreign(
-    connection: Connection, path: Path, *, application_id: int = APPLICATION_ID, newest: int = SCHEMA_VERSION
+    connection: Connection,
+    path: Path,
+    *,
+    application_id: int = APPLICATION_ID,
+    newest: int = SCHEMA_VERSION,
+    oldest: int = OLDEST_VERSION,
 ) -> None:
-    """Raise IndexNotOurs for a file of another program, IndexTooNew for one of a newer Memline."""
+    """Raise IndexNotOurs for a file of another program, IndexTooNew or IndexTooOld for a schema not read."""
     # In this order: another process may be making the file, its mark and its tables in one transaction.
     has_tables = bool(scalar(connection, "SELECT count(*) FROM sqlite_master"))
     owner = _pragma(connection, "application_id")
@@ -441,6 +417,11 @@ def refuse_foreign(
         raise IndexTooNew(
             f"the index {path} has schema {version}; this Memline reads up to {newest}",
             hint="upgrade Memline, or use another index with --home DIR",
+        )
+    if 0 < version < oldest:
+        raise IndexTooOld(
+            f"the index {path} has schema {version}, of before 0.2.0; this Memline reads from {oldest} on",
+            hint="memline index   (moves the file aside and builds the index again)",
         )
 
 

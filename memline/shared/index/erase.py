@@ -53,7 +53,6 @@ def drop_errors(connection: Connection, now: float) -> None:
         connection.execute("UPDATE vectors SET error = '' WHERE state <> 'ready' AND error <> ''")
         connection.execute("UPDATE batches SET error = '' WHERE error <> ''")
         connection.execute("DELETE FROM batch_errors")
-        connection.execute("UPDATE providers SET reason = ? WHERE reason <> ''", (FORGOTTEN_REASON,))
         meta.put(connection, meta.LOOP_ERRORS, None)
         if fallback := meta.get(connection, meta.FALLBACK):
             meta.put(connection, meta.FALLBACK, {**fallback, "reason": FORGOTTEN_REASON})
@@ -75,11 +74,6 @@ def erase(connection: Connection) -> None:
 
     Other processes may have it open. Raises IndexFault when one reads an old state for too long.
     """
-    if chunks.fts_missing(connection):
-        raise IndexFault(
-            "this SQLite has no full-text search, so it cannot take words out of it",
-            hint="use the SQLite that Memline brings: unset MEMLINE_SQLITE",
-        )
     with transaction(connection):
         # Deleted words stay in its segments until they are merged.
         connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
@@ -102,7 +96,6 @@ def take_list(connection: Connection, other: str) -> int:
     """Add the list of an attached index to this one, and delete its texts; returns how many chunks went."""
     with transaction(connection):
         connection.execute(f"INSERT OR IGNORE INTO main.forgotten SELECT * FROM {other}.forgotten")
-    full_text = chunks.FullText(connection)
     rows = connection.execute(
         "SELECT chunks.file_id, chunks.ordinal FROM chunks JOIN files ON files.id = file_id"
         " JOIN forgotten ON forgotten.path = files.path AND kind = 'text'"
@@ -110,7 +103,7 @@ def take_list(connection: Connection, other: str) -> int:
     ).fetchall()
     with transaction(connection):
         for file_id, ordinal in rows:
-            full_text.remove(file_id, ordinal, ordinal + 1)
+            chunks.remove_full_text(connection, file_id, ordinal, ordinal + 1)
             where = "file_id = ? AND ordinal = ?"
             connection.execute(f"DELETE FROM chunks WHERE {where}", (file_id, ordinal))
             # Read again: what is beside it in the file is still to be found.

@@ -16,10 +16,6 @@ ACTIVE = "active_identity"
 TARGET = "target_identity"
 #: The workspace this index is of.
 WORKSPACE = "workspace"
-#: True when a writer without FTS5 changed chunks: the full-text index must be built again before use.
-FTS_STALE = "fts_stale"
-#: How often it was built again.
-FTS_REBUILDS = "fts_rebuilds"
 #: Why the provider in use is not the one that was asked for: {"from", "reason"}.
 FALLBACK = "fallback"
 #: Row ids of the identities of a provider and of its fallback, once that took over.

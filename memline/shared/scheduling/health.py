@@ -311,11 +311,6 @@ _SIZES = ("max_rows", "max_tokens", "shrunk_rows", "quick_answers", "limited_row
 _COLUMNS = tuple(name for name in Health.__annotations__ if name != "manual")
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM health WHERE account = ? AND model = ? AND mode = ?"
 
-#: Of releases before 0.2, which kept them in the index; used while the account has no row.
-_NEW = {"probe_index", "probe_until", "shrunk_rows", "quick_answers", "limited_rows"}
-_LEGACY_COLUMNS = tuple(name for name in _COLUMNS if name not in _NEW)
-_LEGACY = f"SELECT {', '.join(_LEGACY_COLUMNS)} FROM providers WHERE name = ? AND mode = ?"
-
 
 def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str = "") -> Health:
     """Return the health of `provider` in a mode, as the index of `accounts` has it.
@@ -331,8 +326,7 @@ def read(accounts: Accounts, provider: str, mode: str = REQUESTS, *, model: str 
 def read_all(accounts: Accounts) -> dict[tuple[str, str], Health]:
     """Return the health of every provider of the index that has a row, by provider and mode."""
     manual = _manual(accounts.index)
-    names = {name for (name,) in accounts.index.execute("SELECT name FROM providers")}
-    names |= meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
+    names = meta.get(accounts.index, meta.HEALTH_OF, {}).keys() | {key.split(" ")[0] for key in manual}
     found = {}
     for name in sorted(names):
         for mode in MODES:
@@ -418,12 +412,6 @@ def forget(accounts: Accounts, provider: str) -> None:
             update(accounts, provider, mode, 0.0, lambda health: Health(manual=health.manual))
 
 
-def forget_legacy(accounts: Accounts, provider: str) -> None:
-    """Forget what an earlier release kept in the index, in the caller's transaction: it is of another key."""
-    meta.put(accounts.index, meta.PAUSED_MODES, sorted(_manual(accounts.index)))
-    accounts.index.execute("DELETE FROM providers WHERE name = ?", (provider,))
-
-
 def retry(
     accounts: Accounts, provider: str, now: float, mode: str = REQUESTS, *, rules: Rules | None = None
 ) -> None:
@@ -487,8 +475,7 @@ def _in_force(
             found = Health(**dict(zip(_COLUMNS, row, strict=True)))
             if not name or found.state != CLOSED or found.failures:
                 return name, found
-    row = accounts.index.execute(_LEGACY, (provider, mode)).fetchone()
-    return "", None if row is None else Health(**dict(zip(_LEGACY_COLUMNS, row, strict=True)))
+    return "", None
 
 
 def _model(index: Connection, provider: str) -> str:
@@ -498,8 +485,4 @@ def _model(index: Connection, provider: str) -> str:
 
 def _manual(index: Connection) -> set[str]:
     """Read what an operator paused: `<provider> <mode>`."""
-    keys = meta.get(index, meta.PAUSED_MODES)
-    if keys is None:
-        rows = index.execute("SELECT name || ' ' || mode FROM providers WHERE manual = 1")
-        keys = [key for (key,) in rows]
-    return set(keys)
+    return set(meta.get(index, meta.PAUSED_MODES, ()))

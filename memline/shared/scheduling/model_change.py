@@ -48,17 +48,12 @@ def retarget(accounts: Accounts, wanted: Identity | None, base_url: str, now: fl
         row = identities.ensure(connection, wanted, base_url, now)
         owners: dict[str, str] = meta.get(connection, meta.HEALTH_OF, {})
         owner = f"{wanted.key} {mark}".strip()
-        if owners.get(wanted.provider) != owner:
-            before = owners.get(wanted.provider)
-            meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
-        else:
-            before = owner
+        before = owners.get(wanted.provider, owner)
+        meta.put(connection, meta.HEALTH_OF, {**owners, wanted.provider: owner})
         meta.put(connection, meta.TARGET, row.id)
-        if before is not None and before != owner:
+        if before != owner and before.partition(" ")[2] == mark:
             # Trouble and caps are those of a model behind an address, and of a key: others begin anew.
-            if before.partition(" ")[2] == mark:
-                health.forget(accounts, wanted.provider)
-            health.forget_legacy(accounts, wanted.provider)
+            health.forget(accounts, wanted.provider)
         meta.put(connection, meta.FALLBACK, None)
         active = identities.active(connection)
         if active is None or not vectors.backlog(connection, active.id).ready:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import Query
 from memline.shared.errors import ProviderError
-from memline.shared.index import driver, identities, meta, token_rows
+from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
@@ -204,7 +204,8 @@ class _Search:
             links.follow(connection, vector.identity_id)
         # The first time, vectors are read into memory.
         self.steps.end("vector")
-        has_keyword = (hybrid.enabled or backend is None) and self._ask_keywords(file_ids, pool)
+        if has_keyword := hybrid.enabled or backend is None:
+            self.keyword = by_keyword(connection, question, file_ids, pool, self.index.postings)
         self.steps.end("keyword")
         self.mode = "hybrid" if has_keyword and backend else "vector" if backend else "keyword"
         by_vector = retrievers.by_vector(connection, backend, links, file_ids, pool) if backend else ()
@@ -263,23 +264,6 @@ class _Search:
         if backend is None:
             self.problems.append((f"only keywords were searched: {reason}", hint))
         return backend
-
-    def _ask_keywords(self, file_ids: str | None, pool: int) -> bool:
-        """Ask the keyword retriever; False when SQLite lacks FTS5."""
-        if meta.get(self.connection, meta.FTS_STALE):
-            reason = "a SQLite without FTS5 has left the full-text index behind"
-            hint = "memline doctor, then memline index"
-        else:
-            try:
-                postings = self.index.postings
-                self.keyword = by_keyword(self.connection, self.question, file_ids, pool, postings)
-                return True
-            except driver.library().OperationalError as error:
-                if "fts5" not in str(error) and "chunks_fts" not in str(error):
-                    raise
-                reason, hint = str(error), "memline doctor"
-        self.problems.append((f"keywords were not searched: {reason}", hint))
-        return False
 
     def _rerank(self, found: Found, fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
         decay, mmr = self.settings.hybrid.temporal_decay, self.settings.hybrid.mmr

@@ -97,6 +97,22 @@ def test_a_damaged_header_is_moved_aside_and_the_index_built_again(place: Place)
     assert paths(place.search("lighthouse")) == ["memory/good.md"]
 
 
+def test_an_index_of_before_0_2_is_named_moved_aside_and_built_again(place: Place) -> None:
+    place.index()
+    place.execute("PRAGMA user_version = 18")
+
+    searched = place.run("search", "lighthouse")
+    ran = place.run("index")
+
+    assert searched.status == 1
+    assert "has schema 18, of before 0.2.0" in searched.stderr
+    assert f"Try: {place.typed('index')}" in searched.stderr
+    assert ran.status == 0, ran.stderr
+    (aside,) = place.index_path.parent.glob("*.corrupt-*Z")
+    assert str(aside) in ran.stderr
+    assert paths(place.search("lighthouse")) == ["memory/good.md"]
+
+
 def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index_is_built_again(
     place: Place, server: EmbeddingServer
 ) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, paths, remote
+from tests.support.workspace import Place, note, remote
 
 #: Runs in the process before the command: these modules cannot be imported.
 BLOCKED = """
@@ -19,7 +19,7 @@ sys.meta_path[:] = [_Without(finder) for finder in sys.meta_path]
 
 @pytest.mark.parametrize(
     "missing",
-    [("sqlite_vec",), ("numpy",), ("sqlean", "pysqlite3")],
+    [("sqlite_vec",), ("numpy",), ("sqlean",)],
     ids=" and ".join,
 )
 def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gone(
@@ -70,61 +70,28 @@ def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_i
     assert without.json["action"].startswith("memline ") and without.json["action"].endswith(" doctor")
 
 
-def test_without_full_text_search_the_vectors_go_on_and_status_names_what_is_gone(
-    place: Place, server: EmbeddingServer
-) -> None:
-    place.configure(**remote(server.url))
-    for number in range(5):
-        place.write(f"memory/note-{number}.md", note(number))
-    text = place.workspace.joinpath("memory/note-3.md").read_text().split("\n\n")[2].strip()
-    env = {"MEMLINE_SQLITE": "tests.support.sqlite_without_fts5"}
-
-    ran = place.run("index", "--json", env=env)
-    without = place.run("search", text, "--json", env=env)
-    status = place.run("status", "--json", env=env).json[0]["status"]
-    doctor = place.run("doctor", env=env)
-    place.write("memory/note-3.md", note(3).replace("word3x1x7", "plugh"))
-    changed = place.run("index", "--json", env=env)
-    whole = place.run("index", "--json")
-
-    assert ran.status == 0, ran.stderr
-    assert ran.json[0]["vectors"]["embedded"] == 16
-    assert without.status == 0, without.stderr
-    assert without.json["mode"] == "vector"
-    assert without.json["results"][0]["path"] == "memory/note-3.md"
-    assert "keywords were not searched" in without.json["warning"]
-    assert status["fts"] == {"enabled": True, "available": False, "error": "no such module: fts5"}
-    assert doctor.status == 1
-    assert "no FTS5" in doctor.stdout
-    assert changed.status == 0, changed.stderr
-    # A library that has it makes the full-text index of what the other one wrote.
-    assert whole.status == 0, whole.stderr
-    assert place.contents().chunks
-    assert paths(place.search("plugh", min_score=1))[0] == "memory/note-3.md"
+#: Runs in the process before the command: no wheel of sqlean, and a standard library without FTS5.
+WITHOUT_FTS5 = """
+import sqlite3, sys
+sys.modules["sqlean"] = None
+class Without(sqlite3.Connection):
+    def execute(self, sql, *values):
+        return super().execute(sql.replace("'fts5'", "'fts0'"), *values)
+connect = sqlite3.connect
+sqlite3.connect = lambda *args, **options: connect(*args, factory=Without, **options)
+"""
 
 
-def test_an_index_that_was_kept_in_step_without_full_text_search_is_mended_by_one_with_it(
-    place: Place,
-) -> None:
-    place.index()
-    place.write("memory/good.md", "# Good\n\nThe lighthouse is plugh.\n")
-    place.write("memory/new.md", "# New\n\nxyzzy\n")
-    env = {"MEMLINE_SQLITE": "tests.support.sqlite_without_fts5"}
-
-    without = place.run("index", "--json", env=env)
-    asked = place.run("search", "xyzzy", "--json", env=env)
-    stale = place.search("lighthouse")
+@pytest.mark.parametrize("command", [("index",), ("search", "word3x1x7"), ("doctor",)], ids=" ".join)
+def test_without_full_text_search_there_is_one_clear_error(place: Place, command: tuple[str, ...]) -> None:
     place.index()
 
-    assert without.status == 0, without.stderr
-    assert asked.status == 0
-    assert "keywords were not searched" in asked.json["warning"]
-    assert asked.json["action"]
-    assert stale.warning.startswith("keywords were not searched")
-    assert place.contents()
-    assert paths(place.search("plugh")) == ["memory/good.md"]
-    assert paths(place.search("xyzzy")) == ["memory/new.md"]
-    assert paths(place.search("green")) == []
+    ran = place.run(*command, before=WITHOUT_FTS5)
+
+    assert ran.status == 1
+    assert "has no full-text search (FTS5)" in ran.stdout + ran.stderr
+    assert "install sqlean.py" in ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def paths_of(answer: dict[str, list[dict[str, object]]]) -> list[object]:

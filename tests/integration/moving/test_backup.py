@@ -16,10 +16,10 @@ from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver, meta
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import FreshMark, is_fresh
+from tests.support import old_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, note, paths, remote, until
-from tests.unit.index.test_migrations import fill, old_index
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_backups_beside_a_writer_that_never_rests_are_each_of_one_moment(
 
 
 @pytest.mark.parametrize(
-    "harm", ["cut", "foreign", "text", "flipped", "trigger", "known trigger", "known view", "newer"]
+    "harm", ["cut", "foreign", "text", "flipped", "trigger", "known trigger", "known view", "newer", "older"]
 )
 def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_path: Path, harm: str) -> None:
     (saved,) = back_up([place.agent], tmp_path / "saved")
@@ -175,6 +175,7 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
                     "known view": "DROP VIEW chunk_documents; CREATE VIEW chunk_documents"
                     " AS SELECT id, text, heading, '' AS path, grams FROM chunks",
                     "newer": "PRAGMA user_version = 9999",
+                    "older": "PRAGMA user_version = 18",
                 }[harm]
             )
     before = place.contents()
@@ -182,23 +183,20 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
     with pytest.raises(IndexFault) as raised:
         put_back(place, tmp_path / "saved")
 
-    assert isinstance(raised.value, IndexCorrupt if harm in ("cut", "flipped") else IndexFault)
+    assert isinstance(raised.value, IndexCorrupt if harm in ("cut", "flipped", "older") else IndexFault)
     assert place.contents() == before
     assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
 
 
-def test_a_backup_of_an_older_release_is_upgraded_on_the_way(place: Place, tmp_path: Path) -> None:
-    saved = tmp_path / "saved" / "main.sqlite"
-    with closing(old_index(saved, before="m005_names_of_batch_columns")) as connection:
-        fill(connection)
-        connection.execute("PRAGMA journal_mode = DELETE")
+def test_a_backup_of_0_2_is_brought_over_on_the_way(place: Place, tmp_path: Path) -> None:
+    saved = old_files.make(tmp_path / "saved" / "main.sqlite", old_files.INDEX)
     before = saved.read_bytes()
 
     put_back(place, saved.parent)
 
     assert saved.read_bytes() == before
     assert place.rows("PRAGMA user_version") == [(driver.SCHEMA_VERSION,)]
-    assert place.rows("SELECT path FROM files ORDER BY path") == [("a.md",), ("s.jsonl",)]
+    assert ("memory/a.md",) in place.rows("SELECT path FROM files")
 
 
 def test_a_damaged_index_is_moved_aside_and_replaced(place: Place, tmp_path: Path) -> None:

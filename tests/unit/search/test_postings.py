@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memline.shared.config.schema import Hybrid, Query
-from memline.shared.index import chunks, driver
+from memline.shared.index import chunks
 from memline.shared.search import keyword, postings, retrievers
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
@@ -93,28 +93,6 @@ def test_the_state_of_the_full_text_index_is_never_the_same_again(notes: Notes) 
         seen.add(repr(chunks.full_text_state(notes.writer.connection)))
 
     assert len(seen) == 60
-
-
-def test_an_index_that_was_built_again_is_read_again(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "kestrel")
-    connection = notes.writer.connection
-    with driver.transaction(connection):
-        chunks._rebuild(connection)
-    before = chunks.full_text_state(connection)
-    kept = postings.Postings()
-    with index.snapshot() as reader:
-        kept.follow(reader)
-        assert kept.count(reader, '"quokka"') == 0
-
-    # One word for another of the same length, as a SQLite without FTS5 stores it.
-    with driver.transaction(connection):
-        connection.execute("UPDATE chunks SET text = 'quokka!'")
-        chunks._rebuild(connection)
-
-    assert chunks.full_text_state(connection) != before
-    with index.snapshot() as reader:
-        kept.follow(reader)
-        assert kept.count(reader, '"quokka"') == 1
 
 
 def test_what_is_kept_is_bounded_and_answers_stay_the_same(

@@ -328,19 +328,6 @@ def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
     assert "weaker than minScore 1" in weak.notice
 
 
-def test_without_full_text_search_the_vectors_go_on(notes: Notes, index: SearchIndex) -> None:
-    notes.add("memory/a.md", "Redis.")
-    notes.embed()
-    notes.writer.connection.execute("DROP TABLE chunks_fts")
-
-    answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=notes.vector)
-
-    assert answer.mode == "vector"
-    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
-    assert "keywords were not searched" in answer.warning
-    assert answer.action == "memline doctor"
-
-
 def test_one_means_that_a_hit_holds_everything_that_was_asked(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/both.md", "The redis timeout is five seconds.")
     notes.add("memory/one.md", "Redis, redis, redis!")

@@ -1,0 +1,282 @@
+-- The tables of an index. A new file gets them in one step, and a file of 0.2.0 what it lacks of them (`migrations.py`):
+-- each statement does nothing where the thing is there.
+
+-- One value a key, as JSON (`meta.py`).
+CREATE TABLE IF NOT EXISTS meta (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+
+-- The ledger of files: a row for every file seen, whatever became of it.
+CREATE TABLE IF NOT EXISTS files (
+    id INTEGER PRIMARY KEY,
+    path TEXT NOT NULL UNIQUE,
+    -- What is looked up in its place, where the two differ.
+    folded TEXT,
+    source TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    mtime_ns INTEGER NOT NULL,
+    -- When its inode changed: an edit may keep size and mtime, not this.
+    ctime_ns INTEGER NOT NULL DEFAULT 0,
+    hash TEXT NOT NULL,
+    observed_ns INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL DEFAULT '',
+    chunking TEXT NOT NULL DEFAULT '',
+    -- What a note says of itself: title and aliases, one a line, and its day (ISO).
+    names TEXT NOT NULL DEFAULT '',
+    day TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX IF NOT EXISTS files_source ON files (source);
+
+-- How far each session transcript has been read, and its figures.
+CREATE TABLE IF NOT EXISTS transcripts (
+    file_id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE,
+    consumed INTEGER NOT NULL,
+    lines INTEGER NOT NULL,
+    resume TEXT NOT NULL,
+    title TEXT NOT NULL,
+    messages INTEGER NOT NULL,
+    broken INTEGER NOT NULL,
+    first_day TEXT NOT NULL,
+    last_day TEXT NOT NULL,
+    -- Places where a secret was hidden.
+    secrets INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- Runs of whole lines of a file.
+CREATE TABLE IF NOT EXISTS chunks (
+    id INTEGER PRIMARY KEY,
+    file_id INTEGER NOT NULL REFERENCES files(id),
+    ordinal INTEGER NOT NULL,
+    start_line INTEGER NOT NULL,
+    end_line INTEGER NOT NULL,
+    heading TEXT NOT NULL,
+    text TEXT NOT NULL,
+    -- What is looked up in their place, where it differs: ё and е, ß and ss, forms of NFKC.
+    folded_heading TEXT,
+    folded TEXT,
+    grams TEXT NOT NULL,
+    text_hash BLOB NOT NULL,
+    UNIQUE (file_id, ordinal)
+) STRICT;
+CREATE INDEX IF NOT EXISTS chunks_text_hash ON chunks (text_hash);
+
+CREATE VIEW IF NOT EXISTS chunk_documents AS
+    SELECT chunks.id AS id, ifnull(chunks.folded, chunks.text) AS text,
+           ifnull(chunks.folded_heading, chunks.heading) AS heading,
+           ifnull(files.folded, files.path) AS path, chunks.grams AS grams
+    FROM chunks JOIN files ON files.id = chunks.file_id;
+
+-- External content: the text is stored once. The words `tokenize` are `chunks.TOKENIZER`.
+CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
+    text, heading, path, grams,
+    content = 'chunk_documents', content_rowid = 'id',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+
+-- What vectors can be compared with each other.
+CREATE TABLE IF NOT EXISTS identities (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    provider TEXT NOT NULL,
+    model TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    dims INTEGER NOT NULL,
+    scheme TEXT NOT NULL,
+    base_url TEXT NOT NULL DEFAULT '',
+    vector_dims INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL,
+    -- Axes to which vectors of tokens are reduced (`token_rows.py`).
+    projection BLOB,
+    -- Of the signs of its vectors (`signs.py`).
+    centre BLOB,
+    signs_check TEXT
+) STRICT;
+
+-- Text hash x identity -> vector, or the state of the work on it; also the embedding cache. AUTOINCREMENT: an id
+-- is never given again, so that a cached matrix cannot take one vector for another.
+CREATE TABLE IF NOT EXISTS vectors (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    text_hash BLOB NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('wanted', 'leased', 'ready', 'failed')),
+    active INTEGER NOT NULL DEFAULT 1,
+    priority INTEGER NOT NULL DEFAULT 0,
+    -- The job that wants it; 0: a live edit, or what came late for a job that is done.
+    job INTEGER NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0,
+    due REAL NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    lease TEXT,
+    -- 1: a batch has failed to embed it, so it is sent in a request.
+    by_request INTEGER NOT NULL DEFAULT 0,
+    error TEXT NOT NULL DEFAULT '',
+    used_at REAL NOT NULL DEFAULT 0,
+    embedding BLOB,
+    UNIQUE (identity_id, text_hash)
+) STRICT;
+CREATE INDEX IF NOT EXISTS vectors_backlog ON vectors (state, identity_id, priority, job, id, tokens)
+    WHERE state <> 'ready';
+CREATE INDEX IF NOT EXISTS vectors_by_request ON vectors (identity_id, priority, id)
+    WHERE by_request = 1 AND state <> 'ready';
+CREATE INDEX IF NOT EXISTS vectors_counts ON vectors (identity_id, active, state);
+CREATE INDEX IF NOT EXISTS vectors_lease ON vectors (lease) WHERE lease IS NOT NULL;
+CREATE INDEX IF NOT EXISTS vectors_cached ON vectors (used_at) WHERE active = 0;
+
+-- Vectors that became searchable or ceased to be, the newest last, so that a matrix in memory reads no others again:
+-- the newest 65,536, by triggers, so that no statement is forgotten. Never empty, so that seq goes on by one.
+CREATE TABLE IF NOT EXISTS vector_changes (
+    seq INTEGER PRIMARY KEY,
+    vector_id INTEGER NOT NULL
+) STRICT;
+INSERT INTO vector_changes (vector_id) SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM vector_changes);
+CREATE TRIGGER IF NOT EXISTS vectors_inserted
+AFTER INSERT ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
+BEGIN INSERT INTO vector_changes (vector_id) VALUES (NEW.id); END;
+CREATE TRIGGER IF NOT EXISTS vectors_updated
+AFTER UPDATE OF active, state, embedding ON vectors
+WHEN (OLD.active = 1 AND OLD.state = 'ready') OR (NEW.active = 1 AND NEW.state = 'ready')
+BEGIN INSERT INTO vector_changes (vector_id) VALUES (NEW.id); END;
+CREATE TRIGGER IF NOT EXISTS vectors_deleted
+AFTER DELETE ON vectors WHEN OLD.active = 1 AND OLD.state = 'ready'
+BEGIN INSERT INTO vector_changes (vector_id) VALUES (OLD.id); END;
+CREATE TRIGGER IF NOT EXISTS vector_changes_pruned
+AFTER INSERT ON vector_changes
+BEGIN DELETE FROM vector_changes WHERE seq <= NEW.seq - 65536; END;
+
+-- The signs of the active vectors, a bit a dimension, so that few of many are compared exactly: a row for each, by
+-- triggers; `signs` is NULL until a writer with numpy has made it (`signs.py`).
+CREATE TABLE IF NOT EXISTS vector_signs (
+    vector_id INTEGER PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    signs BLOB
+) STRICT;
+CREATE INDEX IF NOT EXISTS vector_signs_missing ON vector_signs (identity_id) WHERE signs IS NULL;
+CREATE TRIGGER IF NOT EXISTS vector_signs_inserted
+AFTER INSERT ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
+BEGIN INSERT OR REPLACE INTO vector_signs (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
+CREATE TRIGGER IF NOT EXISTS vector_signs_updated
+AFTER UPDATE OF active, state, embedding ON vectors WHEN NEW.active = 1 AND NEW.state = 'ready'
+BEGIN INSERT OR REPLACE INTO vector_signs (vector_id, identity_id) VALUES (NEW.id, NEW.identity_id); END;
+CREATE TRIGGER IF NOT EXISTS vector_signs_dropped
+AFTER UPDATE OF active, state ON vectors
+WHEN OLD.active = 1 AND OLD.state = 'ready' AND NOT (NEW.active = 1 AND NEW.state = 'ready')
+BEGIN DELETE FROM vector_signs WHERE vector_id = OLD.id; END;
+CREATE TRIGGER IF NOT EXISTS vector_signs_deleted
+AFTER DELETE ON vectors WHEN OLD.active = 1 AND OLD.state = 'ready'
+BEGIN DELETE FROM vector_signs WHERE vector_id = OLD.id; END;
+
+-- Vectors of the tokens of a text, for late interaction (local models); they live and die with its vector.
+CREATE TABLE IF NOT EXISTS token_vectors (
+    vector_id INTEGER PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    is_reduced INTEGER NOT NULL,
+    tokens BLOB NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS token_vectors_unreduced ON token_vectors (identity_id) WHERE is_reduced = 0;
+CREATE TRIGGER IF NOT EXISTS token_vectors_follow
+AFTER DELETE ON vectors
+BEGIN DELETE FROM token_vectors WHERE vector_id = old.id; END;
+
+-- Requests in flight.
+CREATE TABLE IF NOT EXISTS leases (
+    token TEXT PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    owner TEXT NOT NULL,
+    until REAL NOT NULL,
+    rows INTEGER NOT NULL
+) STRICT;
+
+-- Jobs of a provider's Batch API: those that are open, and the last that were.
+CREATE TABLE IF NOT EXISTS batches (
+    -- The lease of its rows in `vectors`, and its tag at the provider.
+    token TEXT PRIMARY KEY,
+    identity_id INTEGER NOT NULL REFERENCES identities(id),
+    state TEXT NOT NULL CHECK (state IN
+        ('intent', 'uploaded', 'submitted', 'collecting', 'cleaning', 'closed')),
+    outcome TEXT NOT NULL DEFAULT '',
+    rows INTEGER NOT NULL DEFAULT 0,
+    stored INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    file_id TEXT NOT NULL DEFAULT '',
+    job_id TEXT NOT NULL DEFAULT '',
+    provider_state TEXT NOT NULL DEFAULT '',
+    rows_done INTEGER NOT NULL DEFAULT 0,
+    rows_failed INTEGER NOT NULL DEFAULT 0,
+    error TEXT NOT NULL DEFAULT '',
+    action TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL,
+    call_started_at REAL NOT NULL DEFAULT 0,
+    uploads INTEGER NOT NULL DEFAULT 0,
+    submitted_at REAL NOT NULL DEFAULT 0,
+    polled_at REAL NOT NULL DEFAULT 0,
+    closed_at REAL NOT NULL DEFAULT 0,
+    due REAL NOT NULL DEFAULT 0,
+    wait_s REAL NOT NULL DEFAULT 0,
+    deadline REAL NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    owner TEXT NOT NULL DEFAULT '',
+    owner_until REAL NOT NULL DEFAULT 0,
+    cancel_requested_at REAL NOT NULL DEFAULT 0,
+    cancel_reason TEXT NOT NULL DEFAULT '',
+    cancelled_at REAL NOT NULL DEFAULT 0,
+    -- In dollars, written when it is finished; null before, and where no price is known.
+    cost REAL
+) STRICT;
+CREATE INDEX IF NOT EXISTS batches_open ON batches (state) WHERE state <> 'closed';
+
+-- What a batch brought in place of a vector: the texts themselves are sent again, and forget it.
+CREATE TABLE IF NOT EXISTS batch_errors (
+    batch TEXT NOT NULL REFERENCES batches(token) ON DELETE CASCADE,
+    text_hash BLOB NOT NULL,
+    error TEXT NOT NULL,
+    PRIMARY KEY (batch, text_hash)
+) STRICT;
+
+-- Reindexes, first imports, model changes and backfills: those that are open, and the last.
+CREATE TABLE IF NOT EXISTS jobs (
+    -- The older job goes first.
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    -- What users call it; messages name it so as well.
+    token TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL CHECK (kind IN ('import', 'reindex', 'model', 'backfill')),
+    what TEXT NOT NULL DEFAULT '',
+    asked_by TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN ('running', 'paused', 'cancelled', 'done')),
+    -- Whether its files are chunked again when they did not change.
+    force INTEGER NOT NULL DEFAULT 0,
+    created_ns INTEGER NOT NULL,
+    ended_at REAL NOT NULL DEFAULT 0,
+    files INTEGER NOT NULL DEFAULT 0,
+    files_done INTEGER NOT NULL DEFAULT 0,
+    -- Of vectors that were stored for it; what is left is counted in `vectors`.
+    texts_done INTEGER NOT NULL DEFAULT 0,
+    tokens_done INTEGER NOT NULL DEFAULT 0,
+    batch_tokens_done INTEGER NOT NULL DEFAULT 0,
+    -- The identity that embedded for it last.
+    identity_id INTEGER,
+    -- [[seconds since the epoch, event, by whom], …]
+    history TEXT NOT NULL DEFAULT '[]'
+) STRICT;
+CREATE INDEX IF NOT EXISTS jobs_open ON jobs (id) WHERE ended_at = 0;
+
+-- A row for each file that a job has not read yet.
+CREATE TABLE IF NOT EXISTS job_files (
+    job INTEGER NOT NULL REFERENCES jobs(id),
+    path TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    PRIMARY KEY (job, path)
+) STRICT, WITHOUT ROWID;
+
+-- What was forgotten and is not to come back: hashes alone, by the path of the file it stood in. `text`: the SHA-256
+-- of a chunk's text; a vector of it that comes late is not kept. `line`: that of a line which still stands in a note
+-- or transcript that was kept; it is not read again.
+CREATE TABLE IF NOT EXISTS forgotten (
+    path TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('text', 'line')),
+    hash BLOB NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (path, kind, hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS forgotten_texts ON forgotten (hash) WHERE kind = 'text';
