@@ -533,8 +533,7 @@ def test_a_question_takes_a_place_that_texts_leave_and_never_waits(redis_server:
 def test_where_texts_are_counted_the_texts_of_a_minute_are_shared(redis_server: RedisServer) -> None:
     one, two = RedisLimits(redis_server.url), RedisLimits(redis_server.url)
     key = redis_client.key(redis_client.client(redis_server.url), "limit:{gemini}:requests")
-    # As a release before this one left it.
-    redis_client.client(redis_server.url).zadd(key, {"0a1b:7": time.time() * 1000 - 1000})
+    redis_client.client(redis_server.url).zadd(key, {"0a1b:1:7": time.time() * 1000 - 1000})
 
     # A tenth is left to questions.
     assert one.take("gemini", tokens=1, requests=50, max_requests=100) == 0

@@ -11,10 +11,8 @@ import pytest
 
 from memline import Memory
 from memline.shared.config import workspaces
-from memline.shared.index import driver, meta
-from tests.support.embedding_server import EmbeddingServer
+from memline.shared.index import driver, meta, repair
 from tests.support.shell import Shell
-from tests.support.workspace import Place, remote
 
 
 @pytest.fixture
@@ -80,26 +78,6 @@ def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Pat
     assert f"memline --workspace {folder} --agent main index" in missing.stdout
 
 
-def test_the_index_of_0_1_is_taken_by_its_workspace_without_embedding_again(
-    tmp_path: Path, shell: Shell, indexes: Path
-) -> None:
-    with EmbeddingServer() as server:
-        place = Place(folder=tmp_path / "user", memory=remote(server.url))
-        place.write("MEMORY.md", "The umbrella is in the cellar.\n")
-        place.index()
-        sent = dict(server.texts)
-        # As 0.1 named it: after the agent, whatever the workspace.
-        config = tmp_path / "other.json5"
-        config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": place.memory}}}))
-        options = ("--config", str(config), "--home", str(place.home), "--workspace", str(place.workspace))
-
-        assert shell(*options, "status", "--json").json[0]["status"]["vector"]["ready"] == 1
-        assert shell(*options, "index").status == 0
-
-        assert dict(server.texts) == sent
-    assert names(place.home / "memory") == {f"main-{workspaces.digest(place.workspace)}.sqlite"}
-
-
 def test_the_index_of_another_workspace_is_kept_when_a_configured_one_comes(
     shell: Shell, tmp_path: Path, home: Path, indexes: Path
 ) -> None:
@@ -124,7 +102,7 @@ def test_an_index_that_is_in_use_stays_where_it_is(
 ) -> None:
     one = made(tmp_path / "one", "Alpha.\n")
     two = made(tmp_path / "two", "Beta.\n")
-    monkeypatch.setattr(driver, "MOVE_WAIT_S", 0.01)
+    monkeypatch.setattr(repair, "MOVE_WAIT_S", 0.01)
     config = home / ".config/memline/config.json5"
     config.parent.mkdir(parents=True)
     config.write_text(json.dumps({"agents": {"defaults": {"workspace": str(one)}}}))

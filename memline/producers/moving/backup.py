@@ -11,7 +11,8 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, IndexNotOurs
 from memline.shared.index import chunks, copies, meta, vectors
-from memline.shared.index.driver import faults, file_id, move_aside, open_writer, refuse_foreign
+from memline.shared.index.driver import faults, file_id, open_writer, refuse_foreign
+from memline.shared.index.repair import move_aside
 from memline.shared.store import IndexWriter
 from memline.shared.sync import freshness
 from memline.shared.values import value

@@ -118,8 +118,6 @@ def agent_state(settings: AgentSettings, prices: Prices | None = None) -> dict[s
             "filesWaiting": jobs.count_waiting(reader),
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
-            # Kept for scripts: a worker set up for another model stops the provider at once.
-            "misfits": None,
             "providers": _providers(reader, settings, target.identity) if target else [],
         }
 

@@ -21,9 +21,10 @@ from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
-from memline.shared.index.driver import faults, file_id, move_aside, open_reader, snapshot, transaction
+from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job
+from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import fallback, health, leases, model_change
 from memline.shared.scheduling.budget import Refusal, refusal_of

@@ -90,7 +90,7 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
 
 
 def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> dict[str, Any]:
-    """Cancel every open job of an agent, as `change` does, and what an older release began."""
+    """Cancel every open job of an agent, as `change` does, and the texts of an import that is one command."""
     texts = files = batches = messages = 0
     tokens: list[str] = []
     if settings.index_path.exists():

@@ -15,7 +15,8 @@ from memline.producers.watching.follow import TICK_S, Follower
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt
-from memline.shared.index.driver import file_id, move_aside
+from memline.shared.index.driver import file_id
+from memline.shared.index.repair import move_aside
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import broker

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing
-from memline.shared.index import driver, meta
+from memline.shared.index import driver, meta, repair
 from memline.shared.sqlite import statements
 from memline.shared.values import value
 
@@ -81,7 +81,7 @@ class AccountFile:
             try:
                 self._connection = connect(self.path)
             except IndexCorrupt:
-                self._connection = driver.connect_anew(self.path, time.time(), connect)
+                self._connection = repair.connect_anew(self.path, time.time(), connect)
             self._is_writer, self._file_id = True, driver.file_id(self.path)
         assert self._connection is not None
         return self._connection

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +33,6 @@ SCHEMA_VERSION, OLDEST_VERSION = 20, 19
 
 #: Milliseconds a write waits for another writer: batches of writes take well under a second each.
 BUSY_TIMEOUT_MS = 30_000
-
-#: Seconds to wait for other processes before a file is renamed.
-MOVE_WAIT_S = 2.0
 
 #: Page cache in KiB (negative in the pragma). It fills up and stays: `index` at 100,000 chunks peaked at
 #: 181 MB with 64 MiB and at 129 MB with this, and nothing got slower (`python -m benchmarks memory`).
@@ -170,28 +163,6 @@ def open_reader(path: Path, *, cache_kib: int = CACHE_KIB) -> Connection:
     return _open_reader(path, cache_kib)
 
 
-def move(path: Path, target: Path) -> None:
-    """Rename an index that no process has open. Raises IndexFault for one that is in use."""
-    uri = path.absolute().as_uri() + "?mode=rw"
-    with (
-        faults(path),
-        closing(library().connect(uri, uri=True, timeout=MOVE_WAIT_S, isolation_level=None)) as alone,
-    ):
-        try:
-            # Puts the WAL into the file and removes it, which needs the file alone.
-            alone.execute("PRAGMA journal_mode = DELETE")
-            alone.execute("BEGIN EXCLUSIVE")
-        except library().OperationalError as error:
-            if "locked" not in str(error):
-                raise
-            raise IndexFault(
-                f"the index {path} is to become {target.name}, and another process has it open",
-                hint="end memline up, mcp or the workers that use it, then run the command again",
-            ) from error
-        path.rename(target)
-        alone.execute("ROLLBACK")
-
-
 def _open_reader(path: Path, cache_kib: int = CACHE_KIB) -> Connection:
     with faults(path):
         connection = connect_read_only(path)
@@ -300,77 +271,6 @@ def in_slices(connection: Connection, statement: str, *parameters: object) -> in
         if changed <= 0:
             return total
         total += changed
-
-
-def move_aside(path: Path, now: float, damaged: tuple[int, int] | None) -> Path | None:
-    """Rename a damaged index (with its WAL files) and return its new name. Raises IndexUnwritable.
-
-    `damaged` is the `file_id` of what was found damaged. Of several processes that find it one moves it: the
-    others get None, since what is at the path now is not damaged. Never removed: the notes are the truth,
-    and the index is built again from them.
-    """
-    with _locked_folder(path):
-        return _rename_aside(path, now) if file_id(path) == damaged else None
-
-
-def connect_anew(path: Path, now: float, connect: Callable[[Path], Connection]) -> Connection:
-    """Connect to a file that was found damaged, emptied after a copy was put aside. Raises IndexUnwritable.
-
-    Of several processes that find it one does so; the others wait, and find it whole. It is emptied and not
-    renamed: a process that still has the old file open would take journal and WAL of a new file at the same
-    path for its own, and roll them back.
-    """
-    with _locked_folder(path):
-        try:
-            return connect(path)
-        except IndexCorrupt:
-            aside = _name_aside(path, now)
-            try:
-                aside.touch(mode=0o600)
-                shutil.copyfile(path, aside)
-                os.truncate(path, 0)
-            except OSError as error:
-                raise _cannot_move(path, error) from error
-            return connect(path)
-
-
-@contextmanager
-def _locked_folder(path: Path) -> Iterator[None]:
-    """Let one process at a time put another file in the place of a damaged one."""
-    try:
-        folder = os.open(path.parent, os.O_RDONLY)
-    except OSError as error:
-        raise _cannot_move(path, error) from error
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
-
-
-def _rename_aside(path: Path, now: float) -> Path:
-    aside = _name_aside(path, now)
-    try:
-        for suffix in ("-wal", "-shm", ""):
-            with suppress(FileNotFoundError):
-                Path(f"{path}{suffix}").rename(f"{aside}{suffix}")
-    except OSError as error:
-        raise _cannot_move(path, error) from error
-    return aside
-
-
-def _name_aside(path: Path, now: float) -> Path:
-    stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
-    ends = chain([""], (f"-{number}" for number in count(2)))
-    names = (path.with_name(f"{path.name}.corrupt-{stamp}{end}") for end in ends)
-    return next(name for name in names if not name.exists())
-
-
-def _cannot_move(path: Path, error: OSError) -> IndexUnwritable:
-    return IndexUnwritable(
-        f"the index {path} is damaged and cannot be moved aside: {error.strerror}",
-        hint=f"move {path} away yourself, then run: memline index",
-    )
 
 
 def connect_read_only(path: Path) -> Connection:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config import workspaces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
-from memline.shared.index import driver, meta
+from memline.shared.index import driver, meta, repair
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -129,7 +129,7 @@ def _is_of(path: Path, workspace: Path) -> bool:
 def _move(path: Path, target: Path, workspace: str) -> None:
     if target.exists():
         raise IndexFault(f"both {path} and {target} are of {workspace}", hint="move one of them away")
-    driver.move(path, target)
+    repair.move(path, target)
     workspaces.owner_file(path).unlink(missing_ok=True)
     _write_owner(workspaces.owner_file(target), workspace)
 

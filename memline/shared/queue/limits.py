@@ -26,8 +26,7 @@ local is_question, wanted = ARGV[7] == '1', tonumber(ARGV[8])
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- A place of a release before had no number of requests: it was one.
-local function requests_of(member) return tonumber(string.match(member, ':(%d+):%d+$') or '1') end
+local function requests_of(member) return tonumber(string.match(member, ':(%d+):%d+$')) end
 
 local old = redis.call('ZRANGEBYSCORE', requests, '-inf', now - window)
 local used = tonumber(redis.call('GET', sum) or '0')

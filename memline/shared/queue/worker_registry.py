@@ -69,7 +69,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     last_seen: float
     #: Seconds its threads have spent on messages since it started, all added up.
     busy_s: float
-    #: What its threads work on at this moment, the oldest first. Workers of 0.1 do not tell.
+    #: What its threads work on at this moment, the oldest first.
     current: tuple[CurrentMessage, ...] = ()
     #: Bytes of memory that it occupies; 0: not known.
     rss_bytes: int = 0

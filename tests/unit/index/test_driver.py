@@ -17,7 +17,7 @@ from memline.shared.errors import (
     IndexTooNew,
     IndexUnwritable,
 )
-from memline.shared.index import driver, ledger
+from memline.shared.index import driver, ledger, repair
 from memline.shared.index.driver import open_reader, open_writer
 from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
@@ -209,9 +209,9 @@ def test_what_another_process_built_in_the_place_of_a_damaged_index_is_not_moved
     path.write_bytes(b"no database")
     found = driver.file_id(path)
 
-    first = driver.move_aside(path, 0.0, found)
+    first = repair.move_aside(path, 0.0, found)
     driver.open_writer(path).close()
-    second = driver.move_aside(path, 0.0, found)
+    second = repair.move_aside(path, 0.0, found)
 
     assert first is not None and first.read_bytes() == b"no database"
     assert second is None and path.exists()
