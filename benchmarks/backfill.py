@@ -142,7 +142,7 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
     text = place.config.read_text().replace('"remote": {', f'"remote": {{"maxRows": {rows}, ')
     place.config.write_text(text)
     from memline.shared.embedders.choice import choose
-    from memline.shared.store import IndexWriter
+    from memline.shared.index_writer import IndexWriter
 
     settings = place.settings()
     choice = choose(settings)
@@ -153,7 +153,7 @@ def backlog(bench: Bench, url: str, rows: int) -> Place:
 
 def _fill(place: Place) -> None:
     from memline.shared.index.rows import Chunk, FileRow
-    from memline.shared.store import IndexWriter
+    from memline.shared.index_writer import IndexWriter
 
     words = Words()
     sections = [words.section() for _ in range(500)]

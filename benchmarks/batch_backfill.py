@@ -47,7 +47,7 @@ def timed(name, call):
     return wrapped
 
 from memline.shared.index import batches
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 for name in ("plan_batches", "take_due_batches", "sweep_batches"):
     setattr(IndexWriter, name, timed("batches", getattr(IndexWriter, name)))
 batches.count = timed("batches", batches.count)

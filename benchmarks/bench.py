@@ -96,7 +96,7 @@ class Bench:
         from memline.shared.embedders.choice import choose
         from memline.shared.index import meta
         from memline.shared.index.rows import LearnedCaps, VectorRow
-        from memline.shared.store import IndexWriter
+        from memline.shared.index_writer import IndexWriter
 
         # Keywords by the command, vectors by hand: the provider's part is not what is measured here.
         without = self.place(f"{place.home.name}-unfilled", place.workspace)

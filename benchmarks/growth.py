@@ -38,7 +38,7 @@ from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.search.query_vector import QueryEmbedder
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.service import MemorySearch
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 vector, asked = bytes.fromhex(sys.argv[4]), json.loads(sys.argv[5])
 QueryEmbedder.embed = lambda self, text, active, state: vector
 config, home, workspace = map(Path, sys.argv[1:4])
@@ -142,7 +142,7 @@ def _queued(place: Place) -> dict[str, tuple[str, float]]:
         return {}
     from memline.shared.embedders.choice import choose
     from memline.shared.index import driver, identities
-    from memline.shared.store import IndexWriter
+    from memline.shared.index_writer import IndexWriter
 
     place.config.write_text(place.config.read_text().replace('"bench"', '"bench-2"'))
     settings = place.settings()

@@ -50,7 +50,7 @@ def _fill(place: Place) -> None:
     from memline.shared.embedders.protocol import Identity
     from memline.shared.index import identities, vectors
     from memline.shared.index.rows import VectorRow
-    from memline.shared.store import IndexWriter
+    from memline.shared.index_writer import IndexWriter
 
     run(memline(*place.options(), "index"))
     source = np.random.default_rng(7)

@@ -26,8 +26,8 @@ from memline.shared.errors import MemlineError
 from memline.shared.sources.chunking import split
 from memline.shared.sources.redaction import redact
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
-from memline.shared.sources.transcripts.messages import TranscriptParser
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from tests.support.http_api import serving
 from tests.support.workspace import Place
 

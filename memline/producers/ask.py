@@ -57,7 +57,7 @@ def fleet_limits(settings: Settings, agent: AgentSettings, choice: Choice) -> Li
         return None
     # 90 ms of imports, which only a question that is counted pays. Redis is tried once: a question waits
     # neither for a place nor for Redis.
-    from memline.shared.queue.limits import RedisLimits
+    from memline.shared.queue.redis_limits import RedisLimits
 
     return RedisLimits(settings.queue.address)
 
@@ -86,7 +86,7 @@ def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") 
 
 def _plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
     """Move the index of another workspace out of the way, and plan with this workspace's own."""
-    from memline.shared.store import IndexWriter
+    from memline.shared.index_writer import IndexWriter
 
     with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
         return make_plan(settings, choice, read_index_state(writer.connection))
@@ -95,8 +95,8 @@ def _plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
 def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     """Store changed files until the time is over; return how many were done."""
     from memline.shared.index import forgotten, ledger
-    from memline.shared.store import IndexWriter
-    from memline.shared.sync.read import FileReader
+    from memline.shared.index_writer import IndexWriter
+    from memline.shared.sync.read_file import FileReader
 
     reader = FileReader(settings, clock=clock)
     done = 0

@@ -1,23 +1,56 @@
-"""What answers the questions of a memory: the builtin index, here, or another program beside it."""
+"""What answers the questions of a memory, and what a run of it reports: the builtin index, or qmd."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from memline.shared.clock import Clock
-from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import AccessDenied, BadRequest, IndexFault, IndexMissing, PathNotAllowed
 from memline.shared.search.results import Answer, SearchRequest
 
 if TYPE_CHECKING:
-    from memline.producers.runs.index_run import IndexReport
-    from memline.shared.search.service import MemorySearch
-    from memline.shared.search.staleness import Staleness
     from memline.shared.sources.excerpt import Excerpt, Part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """Says how far a run is, for a progress bar."""
+
+    files_done: int = 0
+    files: int = 0
+    vectors_done: int = 0
+    vectors: int = 0
+    #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
+    waiting: str = ""
+    #: Texts of a request since one took too long or met a limit of texts; 0: as many as the caps allow.
+    request_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """Reports the result of a run for one agent: the JSON contract of `memline index`."""
+
+    agent: str
+    files: dict[str, int]
+    chunks: int
+    vectors: dict[str, int]
+    provider: str
+    model: str
+    seconds: float
+    failures: list[dict[str, str]]
+    #: One line for the user when vectors are missing or nothing embeds; and what to do.
+    warning: str = ""
+    action: str = ""
+    issues: tuple[str, ...] = ()
+    #: Open batches whose texts come later.
+    batches: tuple[dict[str, object], ...] = ()
+    #: Whether the command ends with 1: something the user asked for is missing.
+    failed: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        body = asdict(self)
+        del body["issues"], body["failed"]
+        return {"agentId": body.pop("agent"), **body, "seconds": round(self.seconds, 3)}
 
 
 class Backend(Protocol):
@@ -40,134 +73,3 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free what is open; the next call opens it again."""
-
-
-def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> Backend:
-    """Make the backend that the configuration names."""
-    builtin = Builtin(settings, agent, long_lived=long_lived, clock=clock)
-    if agent.backend != "qmd":
-        return builtin
-    # 20 ms, which only those pay who have it.
-    from memline.producers.qmd.backend import QmdBackend
-
-    return QmdBackend(agent, builtin, long_lived=long_lived, clock=clock)
-
-
-class Builtin:
-    """The backend of Memline's own index."""
-
-    def __init__(self, settings: Settings, agent: AgentSettings, *, long_lived: bool, clock: Clock) -> None:
-        self._settings = settings
-        self._agent = agent
-        self._long_lived = long_lived
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._parts: tuple[MemorySearch, Staleness] | None = None
-
-    def ask(self, request: SearchRequest) -> Answer:
-        search, staleness = self._searching()
-        try:
-            return search.ask(request, staleness.state())
-        except IndexMissing:
-            # Moved away since the last look; another look builds it again from the files.
-            return search.ask(request, staleness.look_now())
-
-    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
-        from memline.shared.sources.excerpt import read_excerpt
-        from memline.shared.sources.paths import TRANSCRIPT_PREFIX, MemoryPaths
-
-        name = path.strip().removeprefix("./")
-        if name.startswith(TRANSCRIPT_PREFIX) and not name.lower().endswith(".md"):
-            if not private:
-                raise AccessDenied(
-                    "past conversations are private: they are not read in a group, nor by a subagent",
-                    hint="ask in a direct chat; memory.privateInGroups opens them to all",
-                )
-            if (said := self._said(name, part)) is not None:
-                return said
-        read = partial(
-            read_excerpt, MemoryPaths.of(self._agent), part=part.widened(), private=private, clock=self._clock
-        )
-        try:
-            excerpt = read(path)
-        except PathNotAllowed:
-            if (note := self._note_named(path)) is None:
-                raise
-            return read(note)
-        note = self._note_named(path) if excerpt.status == "not_found" else None
-        return read(note) if note else excerpt
-
-    def _said(self, path: str, part: Part) -> Excerpt | None:
-        """Return what was said in a past conversation; None when it is not in the index, or not searched."""
-        from memline.shared.index import driver
-        from memline.shared.search.turns import read_turns
-
-        if "sessions" not in self._agent.memory.sources:
-            return None
-        with driver.reading_if_any(self._agent.index_path) as reader:
-            return read_turns(reader, path, part) if reader else None
-
-    def _note_named(self, name: str) -> str | None:
-        """Return the path of the one note with this title; None when there is none, or no index."""
-        from memline.shared.index import driver, ledger
-        from memline.shared.sources.front_matter import named
-
-        found: list[str] = []
-        # Without an index a path is still a path.
-        with suppress(IndexFault), driver.reading_if_any(self._agent.index_path) as reader:
-            found = named(ledger.names_of_notes(reader), name) if reader else []
-        if len(found) > 1:
-            raise BadRequest(f"several notes have this title: {', '.join(found[:5])}", hint="give a path")
-        return found[0] if found else None
-
-    def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
-        from memline.producers.runs.index_run import bring_up_to_date
-        from memline.shared.embedders.local import files
-
-        if files.missing(self._agent):
-            files.fetch(self._agent)
-        return bring_up_to_date(
-            self._settings, self._agent, force=force, re_embed=re_embed, clock=self._clock, **hooks
-        )
-
-    def status(self, *, deep: bool) -> dict[str, Any]:
-        from memline.producers.reports.status import collect
-
-        return collect(self._agent, deep=deep)
-
-    def look(self) -> None:
-        if self._long_lived or self._parts is not None:
-            self._searching()[1].look_now()
-
-    def close(self) -> None:
-        with self._lock:
-            if self._parts is not None:
-                self._parts[0].close()
-            self._parts = None
-
-    def _searching(self) -> tuple[MemorySearch, Staleness]:
-        """Open what searches need, once."""
-        with self._lock:
-            if self._parts is None:
-                from memline.producers.ask import catch_up, fleet_limits
-                from memline.shared.embedders.choice import choose
-                from memline.shared.search.service import MemorySearch
-                from memline.shared.search.staleness import Staleness
-                from memline.shared.sync.freshness import is_fresh
-
-                agent, choice = self._agent, choose(self._agent)
-                # Beside a fleet a long-lived process leaves the index to the store worker: `watch` enqueues
-                # every change. A command writes: it runs only when no query worker is alive.
-                may_write = not (self._long_lived and self._settings.queue.url)
-                look = partial(catch_up, agent, choice, clock=self._clock, may_write=may_write)
-                search = MemorySearch(
-                    agent,
-                    choice=choice,
-                    long_lived=self._long_lived,
-                    caches_answers=self._long_lived,
-                    limits=fleet_limits(self._settings, agent, choice),
-                    clock=self._clock,
-                )
-                fresh = partial(is_fresh, agent, clock=self._clock)
-                self._parts = (search, Staleness(look, is_fresh=fresh))
-            return self._parts

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from memline.producers.backends import choose
+from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
@@ -20,8 +20,8 @@ from memline.shared.search.results import Answer, SearchRequest
 from memline.shared.values import value
 
 if TYPE_CHECKING:
-    from memline.producers.agents.append import Entry
-    from memline.producers.runs.index_run import IndexReport, RunProgress
+    from memline.producers.actions.append_entry import Entry
+    from memline.producers.backends import IndexReport, RunProgress
     from memline.shared.search.agent_view import Chat
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
@@ -199,7 +199,7 @@ class Memory:
 
         Raises BadRequest for an entry that is empty or too long, and AppendRefused when it cannot be written.
         """
-        from memline.producers.agents.append import append
+        from memline.producers.actions.append_entry import append
 
         entry = append(self.settings, text, target=target, heading=heading, chat=chat, clock=self._clock)
         # It is found by its words from now on. It is in its note even if the index has a problem, and the

@@ -11,7 +11,7 @@ from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import FileRow
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
 from memline.shared.queue.routes import actor, send
-from memline.shared.sync.read import FileReader
+from memline.shared.sync.read_file import FileReader
 from memline.workers.context import Context, current
 
 #: Characters of text in one StoreFiles message, about: large enough to be cheap, small enough to stay in

@@ -15,6 +15,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
 from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
+from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import MessageRefused, Sweep
@@ -23,7 +24,6 @@ from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.leases import Holder, current_owner
 from memline.shared.scheduling.limits import FileLimits, Limits
-from memline.shared.store import IndexWriter
 
 
 class Closable(Protocol):

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 from memline.shared.embedders.choice import Choice
-from memline.shared.embedders.errors import is_of_account
 from memline.shared.embedders.protocol import (
     MAX_ATTEMPTS,
     Embedder,
@@ -15,6 +14,7 @@ from memline.shared.embedders.protocol import (
     embedding_span,
     limit_attempts,
 )
+from memline.shared.embedders.provider_errors import is_of_account
 from memline.shared.embedders.request import Outcome, embed
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderError, ProviderLater
 from memline.shared.index.accounts import account_id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.flush import plan
+from memline.shared.flush import flush_plan
 from memline.shared.flush.run import run
 from memline.shared.flush.state import NOTHING, STORED
 from memline.shared.logs import Log
@@ -26,7 +26,7 @@ def flush_memory(message: FlushMemory) -> None:
         session = run(settings, message.session, cycle=message.cycle, clock=context.clock)
     except OSError as error:
         # Not raised: the producer requests it again, as often as a cycle allows.
-        reason = f"{plan.folder_of(settings)}: {(error.strerror or str(error)).lower()}"
+        reason = f"{flush_plan.folder_of(settings)}: {(error.strerror or str(error)).lower()}"
         _LOG.error("flush.failed", agent=message.agent, session=message.session, reason=reason)
         return
     if session is not None:

@@ -28,9 +28,9 @@ from memline.shared.queue.broker import on_redis
 from memline.shared.queue.forwarding import ForwardMoved
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
-from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES, own_host, send
 from memline.shared.queue.tracing import TraceMessages
 from memline.workers.context import Context, current, use

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import redis
 
+from memline.producers.actions import backup, move
 from memline.producers.memory import Memory
-from memline.producers.moving import backup, move
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.schema import AgentSettings, QueueSettings, Settings
 from memline.shared.errors import IndexElsewhere, IndexFault, QueueError
 from memline.shared.index import meta
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import hosts, redis_client
 from memline.shared.search.results import SearchRequest
-from memline.shared.store import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, remote

@@ -24,10 +24,10 @@ from memline.shared.index.rows import TextRow
 from memline.shared.queue import dead_letters, depth, message_list, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.in_flight import RedisRequests
-from memline.shared.queue.limits import RedisLimits
 from memline.shared.queue.messages import EmbedTexts, encode
 from memline.shared.queue.redis_broker import FailMessages, FleetBroker, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
+from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.replies import Replies
 from memline.shared.scheduling.limits import WINDOW_S
 from tests.support.index_rows import MODEL_A

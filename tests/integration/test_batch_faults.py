@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.runs.index_run import IndexReport
+from memline.producers.backends import IndexReport
 from memline.shared.batches import lifecycle, planning
 from memline.shared.index import vectors
 from memline.shared.index.batches import latest

@@ -12,7 +12,7 @@ import pytest
 from memline.shared.clock import SystemClock
 from memline.shared.config.load import load
 from memline.shared.config.schema import AgentSettings
-from memline.shared.flush import plan
+from memline.shared.flush import flush_plan
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.run import run
 from memline.shared.flush.transcript import SessionSize, measure
@@ -35,8 +35,8 @@ def ask(agent: Agent) -> str:
     """Write down that a flush is asked for; the name of its cycle."""
     with flush_state.editing(agent.sessions) as state:
         session = state.sessions.setdefault(SESSION, flush_state.SessionState())
-        plan.record_size(session, measure(str(agent.sessions), SESSION, SessionSize()))
-        plan.record_request(session, "large", SystemClock().now())
+        flush_plan.record_size(session, measure(str(agent.sessions), SESSION, SessionSize()))
+        flush_plan.record_request(session, "large", SystemClock().now())
         return session.cycle
 
 

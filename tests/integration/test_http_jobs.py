@@ -12,7 +12,7 @@ import pytest
 from jsonschema import validate
 
 from memline.producers.agents.calls import ANSWERS
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.http_api import serving
 from tests.support.index_rows import MODEL_A, file_row, make_job
 from tests.support.workspace import Place

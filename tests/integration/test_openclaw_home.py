@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from memline.producers.actions.forget_targets import targets_of_session
 from memline.producers.memory import Memory
-from memline.producers.moving.targets import targets_of_session
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from tests.support.chat_server import ChatServer

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.runs.index_run import RunProgress
+from memline.producers.backends import RunProgress
 from memline.shared.scheduling import model_change
 from tests.support.embedding_server import EmbeddingServer, Received
 from tests.support.fake_embedder import FakeEmbedder

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.reports import jobs as report
-from memline.producers.reports.jobs import JobReport
-from memline.producers.runs import reindex
+from memline.producers.actions import reindex_job
+from memline.producers.reports import job_reports as report
+from memline.producers.reports.job_reports import JobReport
 from memline.shared.config.environment import fleet_name
 from memline.shared.errors import IndexMissing
 from memline.shared.queue.broker import on_redis
@@ -68,10 +68,10 @@ def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twic
 ) -> None:
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
-        first = reindex.start(place.agent, address(place, redis), force=True)
-        second = reindex.start(place.agent, address(place, redis), force=True)
+        first = reindex_job.start(place.agent, address(place, redis), force=True)
+        second = reindex_job.start(place.agent, address(place, redis), force=True)
         until(lambda: is_settled(place) and not opened(place), "every vector")
-        progress = reindex.progress(place.agent)
+        progress = reindex_job.progress(place.agent)
 
     assert (first["files"], second["files"]) == (NOTES, NOTES)
     assert server.repeated() == {}
@@ -102,7 +102,7 @@ def test_a_job_outlives_its_workers_and_an_emptied_redis(
 ) -> None:
     with Fleet(place, redis.url) as fleet:
         fleet.start("store")
-        job = reindex.start(place.agent, address(place, redis), force=True)
+        job = reindex_job.start(place.agent, address(place, redis), force=True)
         # The files are on the queue, and with it they are lost.
         until(lambda: waiting(place, redis, "chunk") > 0, "the files on the queue")
     redis.ask("FLUSHALL")
@@ -120,7 +120,7 @@ def test_a_paused_job_waits_while_live_edits_go_on(
     place: Place, redis: RedisServer, server: EmbeddingServer
 ) -> None:
     url = address(place, redis)
-    reindex.start(place.agent, url)
+    reindex_job.start(place.agent, url)
     (job,) = opened(place)
     env = {"MEMLINE_QUEUE_URL": redis.url}
     assert "is paused" in place.run("jobs", "pause", job.id[:4], env=env).stdout
@@ -146,13 +146,13 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     # Files are read and stored, nothing is embedded yet.
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "store")
-        reindex.start(place.agent, address(place, redis))
+        reindex_job.start(place.agent, address(place, redis))
         until(lambda: sum(states(place).values()) == 3 * NOTES, "every chunk")
         # A request that was leased and not sent yet would be lost with its sender.
         until(lambda: 0 < waiting(place, redis, "embed") == place.rows("SELECT count(*) FROM leases")[0][0])
     with Fleet(place, redis.url) as fleet:
         fleet.start("store")
-        reindex.start(place.agent, address(place, redis), force=True)
+        reindex_job.start(place.agent, address(place, redis), force=True)
         until(lambda: waiting(place, redis, "chunk") == 1, "the files on the queue")
     ids = [job.id for job in opened(place)]
 

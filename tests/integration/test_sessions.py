@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.moving.targets import targets_of_session
-from memline.producers.runs import up
+from memline.producers.actions.forget_targets import targets_of_session
+from memline.producers.runs import following as runs_following
 from memline.producers.watching import debounce
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
@@ -50,7 +50,7 @@ def following(place: Place) -> Iterator[None]:
 
     def run() -> None:
         try:
-            up.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
+            runs_following.run(place.settings, [place.agent], stop=stop, on_note=lambda _: None)
         except BaseException as error:
             failed.append(error)
 

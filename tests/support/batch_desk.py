@@ -19,8 +19,8 @@ from memline.shared.errors import ProviderError
 from memline.shared.index import batches, identities
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, batch_failed, vector_of
 
 RULES = BatchRules(concurrency=2, min_texts=3, max_rows=100, max_bytes=10**9)

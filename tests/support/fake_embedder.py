@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.vectors import unit_vector
+from memline.shared.embedders.vector_checks import unit_vector
 from memline.shared.providers import RequestCaps
 
 #: Words whose features are remembered; beyond it the memory starts anew (about 1 kB a word).

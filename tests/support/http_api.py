@@ -6,11 +6,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.server import listen, run, url_of
+from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Serve, Settings
 
@@ -22,7 +24,10 @@ def serving(settings: Settings, *, loaded: Loaded | None = None, **options: Any)
     agents = tuple(settings.agents)
     stop = threading.Event()
     with closing(MemoryTools(settings, agents)) as tools, listen(serve) as opened:
-        api = Api(tools, serve, default_agent=settings.default_agent, loaded=loaded, stop=stop)
+        pages = partial(Dashboard, loaded=loaded, is_stopping=stop.is_set)
+        api = Api(
+            tools, serve, dashboard=pages, default_agent=settings.default_agent, is_stopping=stop.is_set
+        )
         thread = threading.Thread(target=run, args=(api.app, opened, stop))
         url = url_of(opened)
         thread.start()

@@ -16,12 +16,12 @@ from memline.shared.index.jobs import Job
 from memline.shared.index.matrix import VectorMatrix
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
 from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, model_change
+from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.leases import Request
-from memline.shared.scheduling.results import Failure
-from memline.shared.store import IndexWriter
 
 MODEL_A = Identity(provider="openai", model="a")
 MODEL_B = Identity(provider="openai", model="b")

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memline.producers.backends import IndexReport
 from memline.producers.memory import Memory
 from memline.producers.reports.status import collect
-from memline.producers.runs.index_run import IndexReport, bring_up_to_date
+from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.index import driver

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row
 
 

@@ -13,8 +13,8 @@ import yaml
 from memline.producers.cli import COMMANDS
 from memline.producers.cli.fleet import filled
 from memline.producers.reports.metrics import METRICS
-from memline.producers.runs.supervisor import PROCESSES
 from memline.shared.config import environment
+from memline.shared.queue.processes import PROCESSES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

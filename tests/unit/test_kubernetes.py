@@ -13,8 +13,8 @@ import pytest
 
 from memline.producers.cli import COMMANDS
 from memline.producers.reports.metrics import METRICS
-from memline.producers.runs.supervisor import PROCESSES
 from memline.shared.config.load import Options, load
+from memline.shared.queue.processes import PROCESSES
 from tests.support.kustomize import Objects, rendered
 from tests.unit.test_deploy import known_variables
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import dramatiq
 import pytest
 
-from memline.producers.runs import up
+from memline.producers.runs import following
 from memline.producers.watching.follow import Follower
 from memline.shared import liveness
 from memline.shared.config import environment
@@ -135,7 +135,9 @@ def test_a_loop_that_hangs_sends_no_pings(tmp_path: Path, monkeypatch: pytest.Mo
     with notify_socket(tmp_path, watchdog_s=0.1) as heard:
         arguments = {"stop": stop, "on_note": lambda _: None, "liveness": speaker(heard)}
         monkeypatch.setattr(Follower, "tick", tick)
-        thread = threading.Thread(target=up.run, args=(place.settings, [place.agent]), kwargs=arguments)
+        thread = threading.Thread(
+            target=following.run, args=(place.settings, [place.agent]), kwargs=arguments
+        )
         thread.start()
         try:
             heard.until("READY=1")

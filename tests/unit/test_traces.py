@@ -53,7 +53,7 @@ def work(subject: SimpleNamespace, error: Exception | None = None) -> None:
 def test_without_an_address_nothing_of_opentelemetry_is_imported() -> None:
     code = (
         "import sys; from memline.producers.cli import run; run(['config', 'show']);"
-        "import memline.producers.runs.up, memline.shared.queue.routes;"
+        "import memline.producers.runs.following, memline.shared.queue.routes;"
         "from memline.shared import traces;"
         "assert not traces.is_on();"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memline.producers.agents.context import session_context
+from memline.producers.agents.session_context import session_context
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.search.agent_view import Chat
@@ -49,13 +49,13 @@ def _start(settings: AgentSettings, _event: Mapping[str, Any], clock: Clock) -> 
 
 def _compact(settings: AgentSettings, event: Mapping[str, Any], clock: Clock) -> Json:
     # Its HTTP client takes 60 ms, for nothing when a session starts.
-    from memline.shared.flush import plan
+    from memline.shared.flush import flush_plan
     from memline.shared.flush.run import write_down
     from memline.shared.flush.state import STORED
     from memline.shared.flush.transcript import claude_turns
 
     path = event.get("transcript_path")
-    if not plan.is_on(settings) or not isinstance(path, str) or not path.endswith(".jsonl"):
+    if not flush_plan.is_on(settings) or not isinstance(path, str) or not path.endswith(".jsonl"):
         return {}
     read = partial(claude_turns, Path(path), now=clock.now())
     outcome, reason = write_down(settings, lambda tokens: read(max_tokens=tokens), clock=clock)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.agents.calls import CALLS, read
-from memline.producers.agents.context import session_context
+from memline.producers.agents.session_context import session_context
 from memline.producers.memory import Memory, sees_private
 from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock

@@ -20,7 +20,7 @@ def agent(invocation: Invocation) -> None:
 @command("memline agent ls", "memline agent ls --json", parent=agent, name="ls", json=True)
 def list_agents(invocation: Invocation, as_json: bool) -> None:
     """List the agents of this configuration and of the fleet, with the index host that serves each."""
-    from memline.producers.moving.move import listed
+    from memline.producers.actions.move import listed
 
     found = listed(invocation.settings)
     lines = (
@@ -56,7 +56,7 @@ def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_j
     """
     import re
 
-    from memline.producers.moving import move as moving
+    from memline.producers.actions import move as moving
     from memline.shared.config.schema import HOST_NAME
 
     settings = invocation.settings

@@ -63,7 +63,7 @@ def show_path(invocation: Invocation) -> int:
     """Print the file that is used, else that of the workspace; exit status 1 when there is none."""
     import os
 
-    from memline.shared.config.files import default_places, find
+    from memline.shared.config.config_file import default_places, find
     from memline.shared.config.workspaces import settings_file
     from memline.shared.errors import ConfigError
 

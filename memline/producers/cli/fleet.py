@@ -35,6 +35,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
 
     from memline.producers.runs import supervisor
     from memline.shared.config import environment
+    from memline.shared.queue.processes import commands
 
     settings, tell = invocation.settings, partial(echo, err=True)
     variables = environment.without_liveness(os.environ) | _chosen(invocation)
@@ -46,7 +47,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
             tell(f"memline: other commands reach this fleet with {environment.QUEUE_URL}={url}")
         variables[environment.QUEUE_NAME] = queue.name
         variables = environment.with_secret(variables, environment.QUEUE_URL, url)
-        processes = supervisor.commands(invocation.enabled_agents(), with_api=api)
+        processes = commands(invocation.enabled_agents(), with_api=api)
         is_good = supervisor.run(
             processes,
             variables,
@@ -97,7 +98,8 @@ def run(invocation: Invocation, process: str) -> None:
     import os
     import sys
 
-    from memline.producers.runs.supervisor import PROCESSES, memline
+    from memline.producers.runs.supervisor import memline
+    from memline.shared.queue.processes import PROCESSES
 
     known = {**PROCESSES, "metrics": ["metrics"], "up": ["up"]}
     words = known.get(process.partition("-")[0])
@@ -131,7 +133,7 @@ def filled(kind: str, processes: dict[str, list[str]]) -> str:
 
 def _processes(invocation: Invocation) -> dict[str, list[str]]:
     """Name the processes that the configuration needs, with the words of their commands."""
-    from memline.producers.runs.supervisor import commands
+    from memline.shared.queue.processes import commands
 
     return commands(invocation.enabled_agents(), with_api=click.get_current_context().obj)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json
-from memline.producers.reports.sessions import SET_UP, flushes, outcome
+from memline.producers.reports.session_list import SET_UP, flushes, outcome
 from memline.shared.flush import state as flush_state
 
 
@@ -19,7 +19,9 @@ def flush(invocation: Invocation, session: str | None, as_json: bool) -> int:
     """
     if session is not None:
         name = session if session.endswith(".jsonl") else f"{session}.jsonl"
-        from memline.producers.runs.flush import flush_now  # It imports dramatiq, for nothing when listing.
+        from memline.producers.watching.flush_sessions import (
+            flush_now,  # It imports dramatiq, for nothing when listing.
+        )
 
         done = flush_now(invocation.agent(), name)
         if as_json:

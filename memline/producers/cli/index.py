@@ -26,7 +26,7 @@ from memline.shared.config.workspaces import ONLY
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
-    from memline.producers.runs.index_run import IndexReport, RunProgress
+    from memline.producers.backends import IndexReport, RunProgress
     from memline.shared.config.schema import AgentSettings, Settings
     from memline.shared.sync.plan import Plan
 
@@ -110,7 +110,7 @@ def index_agents(
 
 def fetch_model(agent: AgentSettings) -> None:
     """Download the local models that the settings of an agent name, if they are missing, with progress."""
-    from memline.shared.embedders.local.files import fetch, missing, reranker, reranker_file
+    from memline.shared.embedders.local.downloads import fetch, missing, reranker, reranker_file
     from memline.shared.errors import ProviderError
 
     files = missing(agent)

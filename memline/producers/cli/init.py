@@ -178,16 +178,16 @@ def _offered_engine() -> Engine | None:
 
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
     """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
+    from memline.producers.bridges import import_openclaw
     from memline.producers.cli.moving import openclaw_lines
-    from memline.producers.moving import openclaw
     from memline.shared.embedders.choice import choose
     from memline.shared.errors import MemlineError
 
-    path = openclaw.find(settings)
+    path = import_openclaw.find(settings)
     if path is None or choose(settings).identity is None:
         return
     try:
-        offer = openclaw.estimate(settings, path, prices=invocation.settings.prices)
+        offer = import_openclaw.estimate(settings, path, prices=invocation.settings.prices)
         if not offer.files:
             if offer.reason:
                 echo(f"OpenClaw's index {path} is of no use here: {offer.reason}", err=True)
@@ -199,7 +199,9 @@ def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes:
         )
         if not yes and not click.confirm("Take them over (memline import openclaw)?", default=True):
             return
-        for line in openclaw_lines(openclaw.take_over(settings, path, prices=invocation.settings.prices)):
+        for line in openclaw_lines(
+            import_openclaw.take_over(settings, path, prices=invocation.settings.prices)
+        ):
             echo(line)
     except MemlineError as error:
         echo(f"OpenClaw's index is left alone: {error.message}", err=True)
@@ -239,7 +241,7 @@ def _mention_sessions(settings: AgentSettings, file: Path) -> None:
 
 def _connections(settings: AgentSettings) -> Iterator[str]:
     """Yield the lines that connect an agent."""
-    from memline.producers.agents.clients import CLIENTS
+    from memline.producers.bridges.clients import CLIENTS
 
     yield "\nConnect an agent, from the folder in which you start Claude Code:"
     for name, client in CLIENTS.items():

@@ -20,7 +20,7 @@ from memline.shared.words import counted
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from memline.producers.reports.jobs import JobReport
+    from memline.producers.reports.job_reports import JobReport
 
 
 @click.group(
@@ -66,7 +66,7 @@ def list_jobs(
     invocation: Invocation, *, only_open: bool = False, limit: int = 10, as_json: bool = False
 ) -> None:
     """Print the jobs of the agents that are meant, as a table or as JSON."""
-    from memline.producers.reports.jobs import listed
+    from memline.producers.reports.job_reports import listed
 
     agents, prices, now = invocation.agents(), invocation.settings.prices, time.time()
     found = listed(agents, prices=prices, now=now, limit=limit, only_open=only_open)
@@ -100,7 +100,7 @@ def complete_job(
     """Return the ids of known jobs; none when the configuration cannot be read."""
     from click.shell_completion import CompletionItem
 
-    from memline.producers.reports.jobs import listed
+    from memline.producers.reports.job_reports import listed
     from memline.shared.errors import MemlineError
 
     try:
@@ -123,7 +123,7 @@ def show(invocation: Invocation, job: str, as_json: bool) -> None:
 
 def show_job(invocation: Invocation, name: str, as_json: bool) -> None:
     """Print what is known of a job. Raises JobUnknown."""
-    from memline.producers.reports.jobs import named, report
+    from memline.producers.reports.job_reports import named, report
 
     job = report(named(invocation.agents(), name), prices=invocation.settings.prices, now=time.time())
     rates = f"{job.files_per_second:.0f} files, {job.texts_per_second:.0f} texts a second"
@@ -178,10 +178,10 @@ def cancel(invocation: Invocation, job: str, as_json: bool) -> int | None:
 
 def change_job(invocation: Invocation, name: str, verb: str, as_json: bool) -> int | None:
     """Pause, resume or cancel a job and say so; status 1 when its state does not allow it."""
-    from memline.producers.reports.jobs import named
-    from memline.producers.runs import reindex
+    from memline.producers.actions import reindex_job
+    from memline.producers.reports.job_reports import named
 
-    done = reindex.change(named(invocation.agents(), name), verb, invocation.settings.queue.address)
+    done = reindex_job.change(named(invocation.agents(), name), verb, invocation.settings.queue.address)
     words = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}[verb]
     if not done["changed"]:
         words = f"was left alone, it is {done['state']}"

@@ -21,8 +21,8 @@ from memline.shared.errors import ConfigError
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
-    from memline.producers.moving.export import Moved
-    from memline.producers.moving.openclaw import Taken
+    from memline.producers.bridges.export import Moved
+    from memline.producers.bridges.import_openclaw import Taken
 
 
 @command("memline backup ~/backups/memline", "memline backup /mnt/usb/memline --agent main --json", json=True)
@@ -33,7 +33,7 @@ def backup(invocation: Invocation, folder: Path, as_json: bool) -> None:
     Each agent has a file there, <agent>.sqlite, whole and readable by its owner alone. Notes are not in it:
     they are your files (memline export takes them along).
     """
-    from memline.producers.moving.backup import back_up
+    from memline.producers.actions.backup import back_up
 
     saved = back_up(invocation.agents(), folder)
     lines = (
@@ -54,7 +54,7 @@ def restore(invocation: Invocation, path: Path, yes: bool, as_json: bool) -> int
     PATH is a folder that memline backup has written, or one file of it. A damaged or foreign file changes
     nothing. Vectors paid for since the backup are kept.
     """
-    from memline.producers.moving import backup as backups
+    from memline.producers.actions import backup as backups
 
     found = backups.backups_at(path, invocation.agents(), invocation.agent())
     for each in found:
@@ -96,7 +96,7 @@ def export_command(invocation: Invocation, path: Path, what: str, as_json: bool)
 
     Killed and run again it goes on. The file is for its owner alone and holds no key.
     """
-    from memline.producers.moving.export import export
+    from memline.producers.bridges.export import export
 
     say = once_a_minute()
     moved = export(
@@ -128,7 +128,7 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
     """
     say = once_a_minute()
     if source == "openclaw":
-        from memline.producers.moving.openclaw import take_over_all
+        from memline.producers.bridges.import_openclaw import take_over_all
 
         taken = take_over_all(
             invocation.enabled_agents(),
@@ -142,7 +142,7 @@ def import_command(invocation: Invocation, source: str, state_dir: Path | None, 
             (line for each in taken for line in openclaw_lines(each)),
         )
     else:
-        from memline.producers.moving.export import take_in
+        from memline.producers.bridges.export import take_in
 
         if state_dir is not None:
             raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
@@ -242,8 +242,8 @@ def forget(
     go out of the note, the index, its vectors and cache, the batches at the provider and every file of
     Memline's home; what stays in a kept note or a transcript is not read again.
     """
-    from memline.producers.moving import targets as resolve
-    from memline.producers.moving.forget import forget as do_forget
+    from memline.producers.actions import forget_targets as resolve
+    from memline.producers.actions.forget import forget as do_forget
     from memline.shared.words import counted
 
     agent = invocation.agent()

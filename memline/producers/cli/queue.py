@@ -366,7 +366,7 @@ def probe(invocation: Invocation, provider: str | None, mode: str | None, as_jso
 def _wake(invocation: Invocation, agent: str) -> None:
     """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
     if url := invocation.settings.queue.address if invocation.settings.queue.url else "":
-        from memline.producers.runs.fleet import wake
+        from memline.shared.queue.fleet_workers import wake
 
         wake(url, agent)
 
@@ -375,7 +375,7 @@ def _wake(invocation: Invocation, agent: str) -> None:
 def providers(invocation: Invocation, as_json: bool) -> None:
     """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
     from memline.producers.reports import breakers
-    from memline.producers.reports import providers as reports
+    from memline.producers.reports import provider_accounts as reports
 
     found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
     lines = []

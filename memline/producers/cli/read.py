@@ -65,7 +65,7 @@ def context(invocation: Invocation, private: bool, session_key: str, as_json: bo
 
     Cut to context.maxChars characters in all; where something was cut, the text says so.
     """
-    from memline.producers.agents.context import session_context
+    from memline.producers.agents.session_context import session_context
     from memline.producers.agents.tools import chat_for, denied_answer
     from memline.shared.clock import SystemClock
     from memline.shared.errors import AccessDenied

@@ -61,7 +61,7 @@ def reindex(
         lines = (line for plan in plans for line in _plan_lines(plan))
         print_result([plan.to_json() for plan in plans], as_json, lines)
         return None
-    from memline.producers.runs import reindex as jobs
+    from memline.producers.actions import reindex_job as jobs
     from memline.shared.errors import QueueError
 
     if what == "status":

@@ -57,10 +57,12 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     """
     from contextlib import closing
     from dataclasses import replace
+    from functools import partial
 
     from memline.producers.agents.tools import MemoryTools
     from memline.producers.http.app import Api
     from memline.producers.http.server import listen, require_token, run, url_of
+    from memline.producers.web.dashboard import Dashboard
     from memline.shared import logs
 
     invocation.log()
@@ -80,9 +82,9 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
         api = Api(
             tools,
             wanted,
+            dashboard=partial(Dashboard, loaded=invocation.loaded, is_stopping=stop.is_set),
             default_agent=default if default in agents else agents[0],
-            loaded=invocation.loaded,
-            stop=stop,
+            is_stopping=stop.is_set,
         )
         click.echo(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)", err=True)
         run(api.app, opened, stop, liveness=invocation.liveness())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from memline.producers.agents.clients import CLIENTS, Client, Server, own_command
+from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.cli.options import Invocation, command, confirm, echo, json_line
 
 
@@ -74,16 +74,16 @@ def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) 
         echo(line)
     if not confirm(f"Write {path}?", is_answered=yes):
         return 1
-    from memline.shared.config import files
+    from memline.shared.config import config_file
     from memline.shared.errors import MemlineError
 
     if _read(path) != before:
         raise MemlineError(f"{path} was changed meanwhile; nothing was written", hint="run it again")
     if path.exists():
         copy = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
-        files.write(copy, before)
+        config_file.write(copy, before)
         echo(f"Kept {copy}")
-    files.write(path, after)
+    config_file.write(path, after)
     echo(f"Wrote {path}. Start {client.title} again, and it has the memory.")
     return None
 

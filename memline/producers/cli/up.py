@@ -17,7 +17,7 @@ def up(invocation: Invocation) -> None:
     from functools import partial
 
     from memline.producers.cli.index import fetch_model
-    from memline.producers.runs.up import run
+    from memline.producers.runs.following import run
 
     invocation.log()
     agents = invocation.enabled_agents()
@@ -34,7 +34,7 @@ def watch(invocation: Invocation) -> None:
 
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
-    from memline.producers.runs.up import watch as follow
+    from memline.producers.runs.following import watch as follow
     from memline.shared.errors import QueueError
 
     # A process of a fleet: it logs what workers log, and at their level.

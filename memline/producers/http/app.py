@@ -5,11 +5,10 @@ Searches run in a bounded pool of threads; the event loop only reads requests an
 
 from __future__ import annotations
 
-import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from starlette.applications import Starlette
@@ -25,12 +24,10 @@ from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.http.arguments import read_arguments
-from memline.producers.http.auth import DASHBOARD, Authenticator, Guard, OriginCheck, access_of
+from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.jobs import JobRoutes
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
-from memline.producers.web.app import Dashboard
-from memline.shared.config.load import Loaded
 from memline.shared.config.schema import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
@@ -50,6 +47,18 @@ _HINTS = {
 }
 
 
+class Pages(Protocol):
+    """Serves the dashboard beside the API."""
+
+    app: Starlette
+
+    def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
+        """Return what a browser with these cookies may do; None when it has to log in."""
+
+    async def follow(self, is_stopping: Callable[[], bool]) -> None:
+        """Read the state for those who watch it, until cancelled."""
+
+
 class Api:
     """The application of one server."""
 
@@ -58,20 +67,16 @@ class Api:
         tools: MemoryTools,
         serve: Serve,
         *,
+        dashboard: Callable[[MemoryTools, Serve, Authenticator, Pool], Pages],
         default_agent: str,
-        loaded: Loaded | None = None,
-        stop: threading.Event | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`loaded`: where the configuration comes from, for its page. `stop`: set when the server has to end,
-        so that streams of events do."""
-        stop = stop or threading.Event()
+        """`is_stopping` says that the server has to end, so that streams of events do."""
         self._tools = tools
         self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
         authenticator = Authenticator(serve, default_agent=default_agent)
-        self.dashboard = Dashboard(
-            tools, serve, authenticator, self._pool, loaded=loaded, is_stopping=stop.is_set
-        )
-        self._is_stopping = stop.is_set
+        self._pages = dashboard(tools, serve, authenticator, self._pool)
+        self._is_stopping = is_stopping
         made = server(tools, _caller_of, pool=self._pool)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
@@ -85,7 +90,7 @@ class Api:
             Route("/mcp", mcp, methods=["POST"]),
             Route("/", _to_dashboard, methods=["GET"]),
             Route("/ui", _to_dashboard, methods=["GET"]),
-            Mount(DASHBOARD.rstrip("/"), app=self.dashboard.app),
+            Mount(DASHBOARD.rstrip("/"), app=self._pages.app),
         )
         cors = Middleware(
             CORSMiddleware,
@@ -97,7 +102,7 @@ class Api:
             Guard,
             serve=serve,
             authenticator=authenticator,
-            session_access=self.dashboard.sessions.access,
+            session_access=self._pages.access,
         )
         self.app = Starlette(
             routes=self.routes,
@@ -116,7 +121,7 @@ class Api:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         async with self._serving_mcp, anyio.create_task_group() as tasks:
-            tasks.start_soon(self.dashboard.live.run, self._is_stopping)
+            tasks.start_soon(self._pages.follow, self._is_stopping)
             yield
             tasks.cancel_scope.cancel()
 

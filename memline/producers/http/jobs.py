@@ -19,7 +19,7 @@ from memline.producers.agents.pool import Pool
 from memline.producers.http.arguments import read_arguments
 from memline.producers.http.auth import access_of
 from memline.producers.http.responses import JsonResponse, error_response
-from memline.producers.reports import jobs as reports
+from memline.producers.reports import job_reports as reports
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import UnknownAgent
 
@@ -85,7 +85,7 @@ class JobRoutes:
         return JsonResponse(await self._report(job))
 
     async def _ask(self, request: Request) -> Response:
-        from memline.producers.runs import reindex
+        from memline.producers.actions import reindex_job
 
         body = await read_arguments(request, ASK, example='{"force": true}', is_body_needed=False)
         arguments = read(ASK, body)
@@ -93,7 +93,7 @@ class JobRoutes:
         (settings,) = self._opened(request, access.caller(arguments.get("agent", "")).agent)
         asked = await self._pool.run(
             partial(
-                reindex.start,
+                reindex_job.start,
                 settings,
                 self._settings.queue.address,
                 force=arguments.get("force", False),
@@ -105,12 +105,12 @@ class JobRoutes:
 
     def _changer(self, verb: str) -> Callable[[Request], Any]:
         async def change(request: Request) -> Response:
-            from memline.producers.runs import reindex
+            from memline.producers.actions import reindex_job
 
             agents, access = self._opened(request), access_of(request.scope)
             job = await self._pool.run(partial(reports.named, agents, request.path_params["job"]))
             url = self._settings.queue.address
-            done = await self._pool.run(partial(reindex.change, job, verb, url, by=access.client))
+            done = await self._pool.run(partial(reindex_job.change, job, verb, url, by=access.client))
             if not done["changed"]:
                 what = f"job {done['id']} was left alone, it is {done['state']}"
                 return error_response(409, what, f"GET /jobs/{done['id']} shows it")

@@ -10,9 +10,9 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import fallback, health
 from memline.shared.scheduling.health import Health, tighter
-from memline.shared.store import IndexWriter
 from memline.shared.words import counted, span
 
 #: What to type when a breaker is open and the provider did not say what to do.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from memline.producers.reports.status import collect, retriable_provider
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, IndexMissing, MemlineError, QueueError
-from memline.shared.flush import plan, request
+from memline.shared.flush import flush_plan, flush_request
 from memline.shared.flush import state as flush_state
 from memline.shared.index import driver
 from memline.shared.packages import install_command
@@ -79,8 +79,8 @@ def examine_fleet(settings: Settings, agents: Sequence[AgentSettings]) -> Iterat
     if not settings.queue.url:
         return
     # 90 ms of imports, most of them redis, which only a fleet pays.
-    from memline.producers.runs.supervisor import commands
     from memline.shared.queue import depth
+    from memline.shared.queue.processes import commands
 
     try:
         fleet = depth.read(settings.queue.address)
@@ -212,12 +212,12 @@ def _no_notes(name: str, settings: AgentSettings) -> Finding:
 
 def _flush(name: str, settings: AgentSettings) -> Iterator[Finding]:
     """Check that sessions are written down before they are compacted, where a flush is configured."""
-    if not plan.is_on(settings):
+    if not flush_plan.is_on(settings):
         return
-    folder = plan.folder_of(settings)
+    folder = flush_plan.folder_of(settings)
     try:
         if not settings.sessions.compaction.memory_flush.command:
-            request.endpoint_of(settings)
+            flush_request.endpoint_of(settings)
         sessions = flush_state.read(folder).sessions
     except MemlineError as error:
         yield _problem(f"{name}: {error.message}", error.hint)
@@ -226,7 +226,7 @@ def _flush(name: str, settings: AgentSettings) -> Iterator[Finding]:
         yield _problem(f"{name}: memory flush: {folder}: {error}", f"ls -ld {folder}")
         return
     now = time.time()
-    lost = [session for session in sessions.values() if plan.is_given_up(session, now)]
+    lost = [session for session in sessions.values() if flush_plan.is_given_up(session, now)]
     if not lost:
         yield _ok(f"{name}: sessions are written down before they are compacted")
         return

@@ -21,7 +21,7 @@ from memline.shared.scheduling.health import Health, tighter
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
-from memline.shared.sync.read import FileReader
+from memline.shared.sync.read_file import FileReader
 
 REQUESTS, BATCH = "requests", "batch"
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
-from memline.producers.reports.jobs import Prices, of_index
+from memline.producers.reports.job_reports import Prices, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError

@@ -19,10 +19,10 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import agent_state, spending
-from memline.producers.runs.supervisor import commands
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.logs import Log
+from memline.shared.queue.processes import commands
 from memline.shared.sync.plan import plan_of
 
 #: Seconds the count of files behind is good for: it walks the workspace, 0.1 s of CPU for 5,000 files.

@@ -28,7 +28,7 @@ from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.outcomes import INDEXED
-from memline.shared.sync.model import ModelState, model_state
+from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 from memline.shared.words import counted
 
@@ -239,7 +239,7 @@ def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | N
     if LOCAL not in (choice.provider, settings.memory.provider, settings.memory.fallback):
         return None
     # Here, because few configurations have such a model: 10 ms.
-    from memline.shared.embedders.local.files import configured, engine_named
+    from memline.shared.embedders.local.downloads import configured, engine_named
 
     engine = engine_named(configured(settings.memory.local))
     if engine is None:
@@ -260,8 +260,8 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
     if not name:
         return None
     # Here, because few configurations have one: 10 ms.
+    from memline.shared.embedders.local.downloads import reranker_file
     from memline.shared.embedders.local.engines import engine_of
-    from memline.shared.embedders.local.files import reranker_file
 
     report = {"model": name, "engine": "", "error": "", "action": ""}
     try:

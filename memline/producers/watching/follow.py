@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
-from memline.producers.runs.loop_errors import FILES, LoopErrors
 from memline.producers.watching import debounce
+from memline.producers.watching.loop_errors import FILES, LoopErrors
 from memline.producers.watching.transcript_growth import TranscriptGrowth
 from memline.producers.watching.watcher import Watcher
 from memline.shared import traces
@@ -20,13 +20,13 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.index import driver, jobs
+from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.routes import claim, own_host, send
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.transcripts.formats import transcripts_of
-from memline.shared.store import IndexWriter
 from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import QueryParams
 
 from memline.producers.agents.tools import MemoryTools
-from memline.producers.http.auth import DASHBOARD, Access
+from memline.producers.http.auth import Access
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.values import value
 
 if TYPE_CHECKING:
-    from memline.producers.web.files import Runs
+    from memline.producers.web.background_runs import Runs
     from memline.producers.web.findings import Findings
     from memline.producers.web.live import LiveFigures
     from memline.shared.config.load import Loaded
-
-#: Where the dashboard is; every address on its pages begins with it.
-ROOT = DASHBOARD.rstrip("/")
 
 
 class Redirect(Exception):

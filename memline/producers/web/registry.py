@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from memline.producers.web import (
-    configuration,
-    files,
-    jobs,
-    messages,
-    note,
-    overview,
-    providers,
-    queues,
-    search,
-    sessions,
+    configuration_page,
+    files_page,
+    jobs_page,
+    messages_page,
+    note_page,
+    overview_page,
+    providers_page,
+    queues_page,
+    search_page,
+    sessions_page,
 )
 from memline.producers.web.page import Action, Page
 
 #: A module of pages has `PAGES`, and `ACTIONS` where it has some.
-MODULES = (overview, search, note, files, queues, messages, jobs, providers, sessions, configuration)
+MODULES = (
+    overview_page,
+    search_page,
+    note_page,
+    files_page,
+    queues_page,
+    messages_page,
+    jobs_page,
+    providers_page,
+    sessions_page,
+    configuration_page,
+)
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
 

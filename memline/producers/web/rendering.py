@@ -15,8 +15,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from memline.producers.web.page import ROOT
+from memline.producers.http.auth import DASHBOARD
 from memline.shared.words import counted, span
+
+#: Where the dashboard is; every address on its pages begins with it.
+ROOT = DASHBOARD.rstrip("/")
 
 _HERE = Path(__file__).parent
 

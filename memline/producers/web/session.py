@@ -21,7 +21,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from memline.producers.http.auth import Access, Authenticator
-from memline.producers.web.page import ROOT
+from memline.producers.web.rendering import ROOT
 
 SESSION_COOKIE = "memline_session"
 FORM_COOKIE = "memline_form"

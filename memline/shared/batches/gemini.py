@@ -23,7 +23,7 @@ from memline.shared.batches.jsonl import CONTENT_TYPE, multipart
 from memline.shared.batches.remote import PAGE_ROWS, BatchApi, Lists, as_dict, as_text, file_name, number
 from memline.shared.embedders.gemini import values_of, whole_request
 from memline.shared.embedders.http import Reply
-from memline.shared.embedders.vectors import Values
+from memline.shared.embedders.vector_checks import Values
 
 #: The longest display name that Google takes.
 MAX_NAME_CHARS = 512

@@ -35,9 +35,9 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import LOST, PARTIAL, TIMED_OUT, TOO_BIG
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.scheduling import model_change, results
+from memline.shared.scheduling import embed_results, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
-from memline.shared.scheduling.results import Failure
+from memline.shared.scheduling.embed_results import Failure
 
 #: Times in a row a step fails before the batch is given up. With the waits between them, half a minute.
 MAX_TRIES = 5
@@ -259,7 +259,7 @@ class Lifecycle:
             failure = Failure(kind=kind if is_any_good else "broken", error=message, action=hint)
             for start in range(0, len(hashes), STORE_ROWS):
                 some, now = hashes[start : start + STORE_ROWS], self.claim.clock.now()
-                results.record_failure(
+                embed_results.record_failure(
                     self.accounts, self.identity, batch.token, some, failure, LearnedCaps(), now
                 )
         model_change.switch_when_complete(self.claim.connection)
@@ -455,7 +455,7 @@ class Lifecycle:
         if piece:
             self._check_stop()
             token, now = self.claim.batch.token, self.claim.clock.now()
-            results.store_vectors(self.accounts, self.identity, token, piece, LearnedCaps(), now)
+            embed_results.store_vectors(self.accounts, self.identity, token, piece, LearnedCaps(), now)
             piece.clear()
 
 

@@ -25,7 +25,7 @@ from memline.shared.batches.jsonl import multipart
 from memline.shared.batches.remote import PAGE_ROWS, BatchApi, Lists, as_dict, as_text, file_name, number
 from memline.shared.embedders.http import Reply
 from memline.shared.embedders.openai import request_body, values_of, voyage_parameters
-from memline.shared.embedders.vectors import Values
+from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
 
 #: The longest value in the metadata of a job.

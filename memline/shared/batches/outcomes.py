@@ -17,8 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import Batch as BatchSettings
-from memline.shared.embedders.errors import is_bad_key
 from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.provider_errors import is_bad_key
 from memline.shared.errors import ProviderError
 from memline.shared.index import batches, identities, vectors
 from memline.shared.index.accounts import Accounts

@@ -29,13 +29,13 @@ from memline.shared.batches import jsonl
 from memline.shared.batches.api import BatchJob, BatchResult, BatchRow
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders import vectors
+from memline.shared.embedders import vector_checks
 from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.errors import redact_line
 from memline.shared.embedders.http import HttpClient, Query, Reply, parse_json
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.vectors import FLOAT_BYTES, Values, unit_vector
+from memline.shared.embedders.provider_errors import redact_line
+from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vector
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -219,7 +219,7 @@ class BatchApi(ABC):
         or repeated and come in any order. An error in the middle (the connection is cut) is raised; asking
         again begins anew.
         """
-        vectors.load_numpy()
+        vector_checks.load_numpy()
         if job.output:
             count = 0
             with self._errors(), closing(self._content(job.output)) as pieces:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from memline.shared.config import files
+from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
 
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
@@ -29,7 +29,7 @@ def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
 
     Raises ConfigError when the text cannot be changed safely; `where` names the file.
     """
-    wanted = files.parse(text, where=where)
+    wanted = config_file.parse(text, where=where)
     array = wanted
     for name in path[:-1]:
         array = array.setdefault(name, {})
@@ -41,7 +41,7 @@ def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
 
 def remove(text: str, path: Sequence[str], number: int, *, where: str) -> str:
     """Return the text without the item of this number (from 0) of the array at `path`. Raises ConfigError."""
-    wanted = array = files.parse(text, where=where)
+    wanted = array = config_file.parse(text, where=where)
     for name in path:
         array = array[name]
     del array[number]
@@ -55,7 +55,7 @@ def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
 
     A text that is JSON stays JSON. Raises ConfigError when the text cannot be changed safely.
     """
-    wanted = node = files.parse(text, where=where)
+    wanted = node = config_file.parse(text, where=where)
     for name in path[:-1]:
         node = node.setdefault(name, {}) if isinstance(node, dict) else None
     if not isinstance(node, dict):
@@ -69,7 +69,7 @@ def put(text: str, path: Sequence[str], value: Any, *, where: str) -> str:
 
 
 def _checked(text: str, wanted: Any, where: str) -> str:
-    if files.parse(text, where=where) != wanted:
+    if config_file.parse(text, where=where) != wanted:
         raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
     return text
 

@@ -227,7 +227,7 @@ def lease_s(env: Environment = os.environ) -> float | None:
 
 
 def hf_url(env: Environment = os.environ) -> str:
-    """Return the base address of model files, for `shared.embedders.local.files`."""
+    """Return the base address of model files, for `shared.embedders.local.downloads`."""
     return (value(env, HF_URL) or value(env, HF_ENDPOINT) or HUGGING_FACE).rstrip("/")
 
 

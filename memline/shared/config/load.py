@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from memline.shared.config import environment, files, openclaw, schema, workspaces
+from memline.shared.config import config_file, environment, openclaw, schema, workspaces
 from memline.shared.config.agents import (
     MAIN,
     AgentList,
@@ -127,8 +127,8 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     A file that cannot be read or parsed at all, and options that cannot be used, are raised.
     """
     options = options or Options()
-    path = files.find(options.config, env)
-    content = files.read(path) if path else {}
+    path = config_file.find(options.config, env)
+    content = config_file.read(path) if path else {}
     issues = Issues()
     raw = RawConfig(content=content, name=str(path or ""), env=env, issues=issues)
     agents = read_agents(raw)
@@ -266,7 +266,7 @@ def _workspace_layers(context: ResolveContext, issues: Issues) -> dict[str, Mapp
         except ConfigError:
             continue
         if file.exists():
-            block = files.read(file).get("memorySearch", {})
+            block = config_file.read(file).get("memorySearch", {})
             layers[agent] = check_block(schema.MemorySearch, block, at=f"{file}: memorySearch", issues=issues)
     return layers
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config import edit, environment, files, workspaces
+from memline.shared.config import config_file, edit, environment, workspaces
 from memline.shared.config.environment import Environment
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import AgentSettings, ExtraPath
@@ -49,7 +49,7 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
     if file.exists():
         return file, False
     text = _TEMPLATE.format(kind=kind, workspace=json.dumps(str(workspace), ensure_ascii=False), extra=extra)
-    files.write(file, text)
+    config_file.write(file, text)
     return file, True
 
 
@@ -58,7 +58,7 @@ def use_local_model(file: Path, name: str) -> None:
     text = _text(file)
     for path, wanted in ((("provider",), "local"), (("local", "modelPath"), name)):
         text = edit.put(text, ("memorySearch", *path), wanted, where=str(file))
-    files.write(file, text)
+    config_file.write(file, text)
 
 
 def exists(workspace: Path, env: Environment) -> bool:
@@ -85,7 +85,7 @@ def add_path(loaded: Loaded, agent: str, folder: Path) -> tuple[Path, bool]:
     file, path = _target(loaded, agent)
     if not file.exists():
         create(workspace.value, "used with `memline add`", (), loaded.context.env)
-    files.write(file, edit.add(_text(file), path, item, where=str(file)))
+    config_file.write(file, edit.add(_text(file), path, item, where=str(file)))
     return file, True
 
 
@@ -94,7 +94,7 @@ def remove_path(loaded: Loaded, agent: str, folder: Path) -> Path:
     named = []
     for file, path, number, entry in _entries(loaded, agent):
         if workspaces.is_same(entry, folder):
-            files.write(file, edit.remove(_text(file), path, number, where=str(file)))
+            config_file.write(file, edit.remove(_text(file), path, number, where=str(file)))
             return file
         named.append(str(entry))
     known = f"; these are: {', '.join(named)}" if named else ""
@@ -119,7 +119,7 @@ def _entries(loaded: Loaded, agent: str) -> Iterator[tuple[Path, Sequence[str], 
     for file, path in ((own, _IN_WORKSPACE), (loaded.settings.path, _IN_CONFIG)):
         if file is None or not file.exists():
             continue
-        listed: Any = files.read(file)
+        listed: Any = config_file.read(file)
         for name in path:
             listed = listed.get(name, {}) if isinstance(listed, dict) else {}
         for number, entry in enumerate(listed if isinstance(listed, list) else ()):

@@ -156,7 +156,7 @@ def _choice(settings: AgentSettings, name: str, *, own: bool = True) -> Choice:
     provider, memory = PROVIDERS[name], settings.memory
     if name == LOCAL:
         # Here, because few configurations have such a model: 10 ms.
-        from memline.shared.embedders.local.files import model_file
+        from memline.shared.embedders.local.downloads import model_file
 
         file = model_file(memory.local, settings.home)
         endpoint = Endpoint(provider=LOCAL, base_url=file.path.as_uri(), public=False)

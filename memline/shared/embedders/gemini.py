@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.remote import RemoteEmbedder
-from memline.shared.embedders.vectors import Values
+from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
 from memline.shared.providers import GEMINI_PROMPTS
 

@@ -22,8 +22,8 @@ import httpx
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.errors import classify, redact_line, url_hint
 from memline.shared.embedders.protocol import max_attempts
+from memline.shared.embedders.provider_errors import classify, redact_line, url_hint
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,

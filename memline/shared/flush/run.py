@@ -14,7 +14,7 @@ from pathlib import Path
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, ProviderTooBig
-from memline.shared.flush import note, plan, prompts, request
+from memline.shared.flush import flush_note, flush_plan, flush_request, prompts
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import ASKED, DONE, FAILED, NOTHING, SKIPPED, STORED, SessionState, file_lock
 from memline.shared.flush.transcript import recent_turns
@@ -37,7 +37,7 @@ def run(settings: AgentSettings, name: str, *, cycle: str, clock: Clock) -> Sess
     Safe twice, late and at the same time: an agent has one flush at a time, and one for each request.
     Raises OSError when the folder of the transcripts cannot be written.
     """
-    folder = plan.folder_of(settings)
+    folder = flush_plan.folder_of(settings)
     if not folder.is_dir():
         return None
     with file_lock(folder / _RUN_LOCK):
@@ -90,7 +90,7 @@ def _flush(
             if recorded:
                 recorded.reply = answer
     try:
-        written = note.write(settings.workspace, relative, entry)
+        written = flush_note.write(settings.workspace, relative, entry)
     except AppendRefused as error:
         # The answer stays in the state, so that a retry costs nothing.
         return FAILED, error.message
@@ -110,12 +110,15 @@ def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> t
     if reason:
         return SKIPPED, reason
     raw = _ask(
-        settings, turns_of, plan.threshold_in(settings.sessions, settings.sessions.context_tokens), clock
+        settings,
+        turns_of,
+        flush_plan.threshold_in(settings.sessions, settings.sessions.context_tokens),
+        clock,
     )
     entry = prompts.entry(redact(visible(raw or "")))
     if not entry:
         return NOTHING, "there was nothing to keep"
-    written = note.write(settings.workspace, relative, entry)
+    written = flush_note.write(settings.workspace, relative, entry)
     if not written.start_line:
         return NOTHING, f"all of it is in {relative} already"
     return STORED, f"{relative}#L{written.start_line}-L{written.end_line}"
@@ -124,15 +127,15 @@ def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> t
 def _today(settings: AgentSettings, clock: Clock) -> tuple[str, str]:
     """Return the note of today, and why it cannot be written; empty when it can."""
     relative = log_path(local_time(clock.now(), settings.sessions.user_timezone).date())
-    return relative, note.why_not_writable(settings.workspace, relative)
+    return relative, flush_note.why_not_writable(settings.workspace, relative)
 
 
 def _ask_about(
     settings: AgentSettings, folder: Path, name: str, session: SessionState, clock: Clock
 ) -> str | None:
-    entry = plan.read_registry(folder).get(name)
+    entry = flush_plan.read_registry(folder).get(name)
     read = partial(recent_turns, folder, name, session.size, start=session.start, now=clock.now())
-    max_tokens = plan.threshold_of(settings, entry, session.size.model)
+    max_tokens = flush_plan.threshold_of(settings, entry, session.size.model)
     return _ask(settings, lambda tokens: read(max_tokens=tokens), max_tokens, clock)
 
 
@@ -142,8 +145,8 @@ def _ask(settings: AgentSettings, turns_of: TurnsOf, max_tokens: int, clock: Clo
     now = local_time(clock.now(), settings.sessions.user_timezone)
     wanted = prompts.request(flush.prompt, now)
     system = prompts.system_prompt(flush.system_prompt, now)
-    if window := plan.known_window(settings.sessions, flush.model):
-        max_tokens = min(max_tokens, plan.threshold_in(settings.sessions, window))
+    if window := flush_plan.known_window(settings.sessions, flush.model):
+        max_tokens = min(max_tokens, flush_plan.threshold_in(settings.sessions, window))
     max_tokens = max(max_tokens, MIN_CONVERSATION_TOKENS)
     while True:
         turns, is_cut = turns_of(max_tokens)
@@ -151,7 +154,7 @@ def _ask(settings: AgentSettings, turns_of: TurnsOf, max_tokens: int, clock: Clo
             return None
         try:
             conversation = prompts.conversation(turns, is_cut=is_cut)
-            return request.ask(settings, system, f"{conversation}\n\n{wanted}")
+            return flush_request.ask(settings, system, f"{conversation}\n\n{wanted}")
         except ProviderTooBig:
             max_tokens //= _SHORTER
             if max_tokens < MIN_CONVERSATION_TOKENS:

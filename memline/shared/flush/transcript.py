@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.sources.transcripts.messages import Message, TranscriptParser, parse, seconds_of
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.transcript_lines import Message, TranscriptParser, parse, seconds_of
 
 #: Bytes at the beginning of a transcript that tell whether it is still the same one.
 HEAD_BYTES = 1_024

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.vectors import load_numpy, unit_vector
+from memline.shared.embedders.vector_checks import load_numpy, unit_vector
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer
 from memline.shared.index.driver import faults, library, scalar, transaction
 from memline.shared.index.rows import VectorRow

@@ -30,7 +30,7 @@ PAUSED_MODES = "paused_modes"
 #: {identity, lease, contradictions}.
 FIRST_ANSWER = "first_answer"
 
-#: What fails in a long-lived loop: part -> {error, action, since}; see `producers.runs.loop_errors`.
+#: What fails in a long-lived loop: part -> {error, action, since}; see `producers.watching.loop_errors`.
 LOOP_ERRORS = "loop_errors"
 
 #: Running totals, so that a command can tell what all processes stored while it waited.

@@ -1,7 +1,7 @@
 """Decide when a provider account may be called: cooldowns, and limits of requests and tokens a minute.
 
 All agents, processes and questions of an account share them. Here they are rows of the account file; a fleet,
-whose embed workers may be on other hosts, has the same in Redis (`shared.queue.limits`).
+whose embed workers may be on other hosts, has the same in Redis (`shared.queue.redis_limits`).
 
 A limit is a sliding window: what was taken lately counts, nothing earlier, so no minute, wherever it begins,
 holds more than the limit. (A token bucket lets a full bucket and a minute's refill go out within one minute:

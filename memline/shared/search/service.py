@@ -23,7 +23,7 @@ from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.search.staleness import DiskState
-from memline.shared.sync.model import model_state
+from memline.shared.sync.model_state import model_state
 from memline.shared.words import counted
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from memline.producers.runs.index_run import RunProgress
+from memline.producers.backends import RunProgress
 from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import python

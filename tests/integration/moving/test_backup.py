@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.actions.backup import back_up, backups_at, restore
 from memline.producers.memory import Memory
-from memline.producers.moving.backup import back_up, backups_at, restore
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexFault
 from memline.shared.index import driver, meta
 from memline.shared.sync import freshness

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from memline.producers.moving.export import export, take_in
+from memline.producers.bridges.export import export, take_in
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError
 from memline.shared.index import driver, vectors
 from memline.shared.index.archive import ArchiveRefused
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -107,7 +107,7 @@ def test_an_export_takes_what_is_asked_for(
 def test_an_export_that_was_killed_goes_on(
     place: Place, other: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memline.producers.moving.export.SLICE_ROWS", 5)
+    monkeypatch.setattr("memline.producers.bridges.export.SLICE_ROWS", 5)
     file = tmp_path / "moved.memline"
     with pytest.raises(Stopped):
         export(place.agent, file, on_progress=stop)
@@ -144,7 +144,7 @@ def test_what_another_export_left_is_not_gone_on_with(place: Place, other: Place
 def test_an_import_that_was_killed_goes_on(
     place: Place, other: Place, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memline.producers.moving.export.SLICE_ROWS", 5)
+    monkeypatch.setattr("memline.producers.bridges.export.SLICE_ROWS", 5)
     file = tmp_path / "moved.memline"
     export(place.agent, file)
     with pytest.raises(Stopped):

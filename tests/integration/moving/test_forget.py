@@ -11,26 +11,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from memline.producers.memory import Memory
-from memline.producers.moving.backup import back_up, backups_at, restore
-from memline.producers.moving.export import export, take_in
-from memline.producers.moving.forget import (
+from memline.producers.actions.backup import back_up, backups_at, restore
+from memline.producers.actions.forget import (
     AUDIT,
     forget,
 )
-from memline.producers.moving.targets import (
+from memline.producers.actions.forget_targets import (
     targets_before,
     targets_of_path,
     targets_of_query,
     targets_of_session,
 )
+from memline.producers.bridges.export import export, take_in
+from memline.producers.memory import Memory
 from memline.shared.clock import SystemClock
 from memline.shared.errors import ConfigError, PathNotAllowed
 from memline.shared.index import identities, jobs
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
-from memline.shared.store import IndexWriter
-from memline.shared.sync.read import FileReader
+from memline.shared.sync.read_file import FileReader
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.moving.openclaw import estimate, find, take_over
+from memline.producers.bridges.import_openclaw import estimate, find, take_over
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memline.producers.moving.backup import back_up, backups_at, restore
-from memline.producers.moving.export import export, take_in
-from memline.producers.moving.forget import forget
-from memline.producers.moving.targets import targets_of_path
+from memline.producers.actions.backup import back_up, backups_at, restore
+from memline.producers.actions.forget import forget
+from memline.producers.actions.forget_targets import targets_of_path
+from memline.producers.bridges.export import export, take_in
 from memline.shared.embedders import token_vectors
 from memline.shared.index import driver, identities, token_rows
 from memline.shared.index.archive import ArchiveRefused
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -35,7 +35,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr("memline.producers.moving.export.SLICE_ROWS", 5)
+    monkeypatch.setattr("memline.producers.bridges.export.SLICE_ROWS", 5)
     return indexed(place, server, range(NOTES))
 
 

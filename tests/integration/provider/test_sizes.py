@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.embedders.remote import RemoteEmbedder
+from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.index.vectors import Backlog
 from memline.shared.queue import broker
 from memline.shared.queue.messages import (

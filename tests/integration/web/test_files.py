@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memline.producers.web.files import PAGE, Runs
+from memline.producers.web.background_runs import Runs
+from memline.producers.web.files_page import PAGE
 from memline.shared.errors import BadRequest
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of

@@ -12,9 +12,9 @@ import pytest
 from memline.shared.index import batches, identities, jobs
 from memline.shared.index.driver import reading, transaction
 from memline.shared.index.rows import LearnedCaps
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.budget import BATCH, Charge
-from memline.shared.scheduling.results import Failure
-from memline.shared.store import IndexWriter
+from memline.shared.scheduling.embed_results import Failure
 from tests.integration.web.conftest import configure
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of

@@ -11,8 +11,8 @@ import pytest
 from memline.producers.web import live
 from memline.producers.web.live import LiveFigures
 from memline.shared.index.accounts import AccountFile
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import call_times
-from memline.shared.store import IndexWriter
 from tests.integration.web.conftest import configure
 from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place, until

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from memline.producers.web.registry import PAGES
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
 from tests.support.index_rows import MODEL_A, file_row

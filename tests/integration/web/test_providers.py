@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from memline.producers.runs.index_run import bring_up_to_date
-from memline.shared.flush import plan
+from memline.shared.flush import flush_plan
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import SessionState
 from memline.shared.index import ledger
 from memline.shared.index.driver import reading
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.store import IndexWriter
 from tests.integration.web.conftest import ALL, WORK, Opener, configure
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
@@ -135,7 +135,7 @@ def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytes
     with ChatServer("- Ada moves to Oslo in May") as chat:
         flush = {"model": "m", "baseUrl": chat.url}
         browser = opened_with_sessions(opened, sessions, defaults={"compaction": {"memoryFlush": flush}})
-        folder = plan.folder_of(sessions.settings.agents["main"])
+        folder = flush_plan.folder_of(sessions.settings.agents["main"])
         with flush_state.editing(folder) as state:
             state.sessions["main.jsonl"] = SessionState()
         assert "Flush now" in browser.shows("/sessions", agent="main")

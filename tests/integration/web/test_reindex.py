@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.reports import jobs
+from memline.producers.reports import job_reports
 from tests.integration.web.conftest import ALL, WORK, Opener, configure
 from tests.support.browser import Browser, text_of
 from tests.support.redis_server import RedisServer
@@ -33,7 +33,7 @@ def fleet(opened: Opener, redis: RedisServer) -> Browser:
 def jobs_of(place: Place, redis: RedisServer) -> list[tuple[str, str, str]]:
     """(agent, state, who asked) of every job."""
     settings = configure(place, queue={"url": redis.url}).settings
-    listed = jobs.listed([*settings.agents.values()], prices={}, now=0)
+    listed = job_reports.listed([*settings.agents.values()], prices={}, now=0)
     return sorted((job.agent, job.state, job.asked_by) for job in listed if job.kind == "reindex")
 
 

@@ -12,7 +12,7 @@ from jsonschema import validate
 
 from memline.producers.agents.calls import ANSWERS
 from memline.producers.agents.tools import Caller, MemoryTools
-from memline.producers.backends import Builtin
+from memline.producers.builtin import Builtin
 from memline.shared.config.load import Options, load
 from memline.shared.errors import AccessDenied, BadRequest, PathNotAllowed
 from tests.support.transcripts import opening, said, sessions_folder

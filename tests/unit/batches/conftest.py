@@ -11,7 +11,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.index.batches import Batch
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.batch_desk import TEXTS, Desk
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import file_row

@@ -10,7 +10,7 @@ from memline.shared.batches.claims import claimed
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderRefused
 from memline.shared.index.batches import Batch
 from memline.shared.index.rows import LearnedCaps, VectorRow
-from memline.shared.scheduling import results
+from memline.shared.scheduling import embed_results
 from tests.support.batch_desk import TEXTS, Desk
 from tests.support.index_rows import CAPS, MODEL_A, file_row, vector, vector_of
 
@@ -118,10 +118,10 @@ def test_what_was_stored_before_a_crash_is_skipped_and_counted(desk: Desk, batch
             raise KeyboardInterrupt
         return stored(*_)
 
-    stored = results.store_vectors
+    stored = embed_results.store_vectors
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifecycle, "STORE_ROWS", 5)
-        patch.setattr(results, "store_vectors", killed)
+        patch.setattr(embed_results, "store_vectors", killed)
         with pytest.raises(KeyboardInterrupt):
             desk.run(batch.token, steps=1)
     assert desk.states() == {"ready": 10, "leased": TEXTS - 10}

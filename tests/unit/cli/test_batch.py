@@ -14,8 +14,8 @@ from memline.shared.clock import SystemClock
 from memline.shared.index import batches, erase, identities
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
-from memline.shared.scheduling.results import Failure
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling.embed_results import Failure
 from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli import index, run
-from memline.producers.runs.index_run import IndexReport, RunProgress
 from tests.support.workspace import Place
 
 COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 
 from memline.producers.cli import cli, run
 from memline.shared.index import driver, jobs
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row, make_job
 from tests.support.workspace import Place
 

@@ -66,7 +66,11 @@ def test_a_search_by_keywords_imports_nothing_that_it_does_not_need(tmp_path: Pa
     place = ("--home", str(tmp_path / "home"), "--workspace", str(tmp_path))
     assert run_process(*place, "index").returncode == 0
     heavy = ["dramatiq", "hashlib", "httpx", "msgspec", "numpy", "redis", "rich", "sqlite_utils"]
-    heavy += ["memline.shared.index.rows", "memline.shared.sources.transcripts", "memline.shared.store"]
+    heavy += [
+        "memline.shared.index.rows",
+        "memline.shared.sources.transcripts",
+        "memline.shared.index_writer",
+    ]
     code = (
         "import sys; from memline.producers.cli import run; run();"
         f"print('imported:', *(m for m in {heavy!r} if m in sys.modules))"

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from memline.producers.actions import reindex_job as jobs
 from memline.producers.cli import run
-from memline.producers.runs import reindex as jobs
 from tests.support.workspace import Place
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.runs.loop_errors import FILES, LoopErrors
-from memline.shared.store import IndexWriter
+from memline.producers.watching.loop_errors import FILES, LoopErrors
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memline.shared.config import environment, files
+from memline.shared.config import config_file, environment
 from memline.shared.config.keys import Block, default_of, leaves
 from memline.shared.config.load import Options, load
 from memline.shared.config.openclaw import QMD_KEYS
@@ -80,7 +80,7 @@ def test_every_variable_and_every_key_without_effect_is_documented() -> None:
 
 @pytest.mark.parametrize("text", BLOCKS)
 def test_every_block_of_the_documentation_is_a_configuration(text: str, tmp_path: Path, home: Path) -> None:
-    assert isinstance(files.parse(text, where="documentation"), dict)
+    assert isinstance(config_file.parse(text, where="documentation"), dict)
 
     (tmp_path / "c.json5").write_text(text, encoding="utf-8")
     env = {"HOME": str(home)} | {name: f"value-of-{name}" for name in re.findall(r"\$\{(\w+)\}", text)}

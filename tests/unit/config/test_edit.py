@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from memline.shared.config import edit, files
+from memline.shared.config import config_file, edit
 from memline.shared.errors import ConfigError
 
 PATH = ("agents", "defaults", "extraPaths")
@@ -47,13 +47,13 @@ COMMENTED = """\
 def test_an_item_is_added_and_taken_away_and_comments_stay(text: str) -> None:
     added = edit.add(text, PATH, "/new folder", where="f")
 
-    items = files.parse(added, where="f")["agents"]["defaults"]["extraPaths"]
+    items = config_file.parse(added, where="f")["agents"]["defaults"]["extraPaths"]
     assert items[-1] == "/new folder"
     for line in text.splitlines():
         for comment in ("// mine", "// all of them", "// the first", "/* [more] */", "// bare", "// nothing"):
             assert comment not in line or comment in added
     again = edit.remove(added, PATH, len(items) - 1, where="f")
-    assert files.parse(again, where="f")["agents"]["defaults"]["extraPaths"] == items[:-1]
+    assert config_file.parse(again, where="f")["agents"]["defaults"]["extraPaths"] == items[:-1]
 
 
 def test_an_item_on_a_line_of_its_own_comes_and_goes_as_a_line() -> None:
@@ -85,17 +85,17 @@ SERVERS = ("mcp", "servers", "memline", "args")
     ],
 )
 def test_a_value_is_put_where_it_belongs_and_comments_stay(text: str) -> None:
-    before = files.parse(text, where="f")
+    before = config_file.parse(text, where="f")
 
     changed = edit.put(text, SERVERS, ["--workspace", "/w"], where="f")
 
-    assert files.parse(changed, where="f")["mcp"]["servers"]["memline"]["args"] == ["--workspace", "/w"]
+    assert config_file.parse(changed, where="f")["mcp"]["servers"]["memline"]["args"] == ["--workspace", "/w"]
     assert edit.put(changed, SERVERS, ["--workspace", "/w"], where="f") == changed
     for comment in ("// mine", "// why", "// one", "// two", "// nothing", "// bare", "/* one */ //"):
         assert comment not in text or comment in changed
     if (text.startswith("{") and text == json.dumps(before)) or '"a": 1\n' in text:
         json.loads(changed)
-    assert {**files.parse(changed, where="f"), "mcp": 0} == {**before, "mcp": 0}
+    assert {**config_file.parse(changed, where="f"), "mcp": 0} == {**before, "mcp": 0}
 
 
 def test_a_new_member_has_the_indentation_of_the_others_and_leaves_their_comments() -> None:

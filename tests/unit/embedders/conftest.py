@@ -17,7 +17,7 @@ from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.gemini import GeminiEmbedder
 from memline.shared.embedders.openai import OpenAIEmbedder, VoyageEmbedder
-from memline.shared.embedders.remote import RemoteEmbedder
+from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from tests.support.embedding_server import EmbeddingServer
 
 KEY = "sk-test-0123456789abcdef"

@@ -10,7 +10,7 @@ import pytest
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, Compaction, MemoryFlush, Sessions
 from memline.shared.errors import ProviderStop, ProviderTooBig
-from memline.shared.flush import plan, request
+from memline.shared.flush import flush_plan, flush_request
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.run import run
 from memline.shared.flush.state import ASKED, FAILED, NOTHING, SKIPPED, STORED, SessionState
@@ -41,7 +41,7 @@ class Model:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Model:
     model = Model()
-    monkeypatch.setattr(request, "ask", model.ask)
+    monkeypatch.setattr(flush_request, "ask", model.ask)
     return model
 
 
@@ -56,7 +56,7 @@ def settings(tmp_path: Path) -> AgentSettings:
         state_dir=tmp_path,
         sessions=Sessions(user_timezone="UTC", compaction=Compaction(memory_flush=MemoryFlush(model="m"))),
     )
-    folder = plan.folder_of(settings)
+    folder = flush_plan.folder_of(settings)
     folder.mkdir(parents=True)
     say(settings, "I like tea")
     return settings
@@ -64,17 +64,17 @@ def settings(tmp_path: Path) -> AgentSettings:
 
 def say(settings: AgentSettings, text: str) -> None:
     record = {"type": "message", "message": {"role": "user", "content": text}}
-    folder = plan.folder_of(settings)
+    folder = flush_plan.folder_of(settings)
     with (folder / SESSION).open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
     with flush_state.editing(folder) as state:
         session = state.sessions.setdefault(SESSION, SessionState())
-        plan.record_size(session, measure(str(folder), SESSION, SessionSize()))
-        plan.record_request(session, "large", NOW)
+        flush_plan.record_size(session, measure(str(folder), SESSION, SessionSize()))
+        flush_plan.record_request(session, "large", NOW)
 
 
 def state_of(settings: AgentSettings) -> SessionState:
-    return flush_state.read(plan.folder_of(settings)).sessions[SESSION]
+    return flush_state.read(flush_plan.folder_of(settings)).sessions[SESSION]
 
 
 def flush(settings: AgentSettings, **changes: Any) -> SessionState | None:
@@ -106,7 +106,7 @@ def test_a_request_is_served_once(settings: AgentSettings, model: Model) -> None
 def test_a_reply_that_is_paid_for_is_written_without_asking_again(
     settings: AgentSettings, model: Model
 ) -> None:
-    with flush_state.editing(plan.folder_of(settings)) as state:
+    with flush_state.editing(flush_plan.folder_of(settings)) as state:
         state.sessions[SESSION].reply = "- from before"
 
     session = flush(settings)

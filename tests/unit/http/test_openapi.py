@@ -15,6 +15,7 @@ from memline.producers.agents.calls import CALLER, CALLS, read
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.openapi import describe
+from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError
@@ -26,7 +27,7 @@ from memline.shared.search.results import SearchRequest
 def api(tmp_path: Path) -> Api:
     (tmp_path / "c.json5").write_text(json.dumps({"agents": {"defaults": {"workspace": str(tmp_path)}}}))
     settings = load(Options(config=tmp_path / "c.json5", home=tmp_path)).settings
-    return Api(MemoryTools(settings, ("main",)), Serve(), default_agent="main")
+    return Api(MemoryTools(settings, ("main",)), Serve(), dashboard=Dashboard, default_agent="main")
 
 
 def test_it_is_valid_openapi() -> None:

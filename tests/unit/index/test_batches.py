@@ -5,7 +5,7 @@ from __future__ import annotations
 from memline.shared.clock import ManualClock
 from memline.shared.index import batches, identities
 from memline.shared.index.driver import transaction
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A
 
 

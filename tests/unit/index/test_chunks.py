@@ -6,7 +6,7 @@ import pytest
 
 from memline.shared.index import chunks, ledger
 from memline.shared.index.chunks import grams
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import (
     file_row,
 )

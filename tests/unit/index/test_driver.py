@@ -19,7 +19,7 @@ from memline.shared.errors import (
 )
 from memline.shared.index import driver, ledger, repair
 from memline.shared.index.driver import open_reader, open_writer
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import (
     file_row,
 )
@@ -158,7 +158,7 @@ def test_a_wrong_extension_path_is_reported_and_nothing_breaks() -> None:
 OPEN_AND_CLOSE = """
 import sys
 from pathlib import Path
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 IndexWriter(Path(sys.argv[1])).close()
 """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memline.shared.index import batches, erase, forgotten
 from memline.shared.index.chunks import text_hash
+from memline.shared.index_writer import IndexWriter
 from memline.shared.sources.forgetting import line_hash, without
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import answer, file_row, lease_all, target_id
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memline.shared.index import identities
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B
 
 

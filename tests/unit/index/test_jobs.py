@@ -8,8 +8,8 @@ from memline.shared.clock import ManualClock
 from memline.shared.index import identities, jobs, vectors
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.leases import Request
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     MODEL_A,
     MODEL_B,

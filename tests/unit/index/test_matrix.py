@@ -13,8 +13,8 @@ import pytest
 from memline.shared.index import identities, matrix, vectors
 from memline.shared.index.driver import open_reader
 from memline.shared.index.matrix import VectorMatrix
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all, vector, vector_of
 
 

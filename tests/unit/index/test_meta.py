@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memline.shared.index import meta
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 
 
 def test_the_workspace_is_a_value_of_the_index(writer: IndexWriter) -> None:

@@ -14,8 +14,8 @@ from memline.shared.errors import IndexTooNew, IndexTooOld
 from memline.shared.index import accounts, driver, forgotten, identities, jobs, ledger, meta, vectors
 from memline.shared.index.chunks import TOKENIZER, text_hash
 from memline.shared.index.migrations import SCHEMA
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.store import IndexWriter
 from tests.support import old_files
 from tests.support.index_rows import CAPS, MODEL_A, nearest, vector_of
 

@@ -15,10 +15,10 @@ from memline.shared.index import driver, identities, matrix, signs
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.matrix import SignMatrix, VectorMatrix
 from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.search import reader
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.vector_backends import SqliteVec
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B, file_row, forget_vectors
 from tests.support.local_model import MODEL, needs_model
 

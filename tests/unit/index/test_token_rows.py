@@ -10,8 +10,8 @@ import pytest
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row, lease_all, vector_of
 
 DIMS = 96

@@ -11,8 +11,8 @@ import memline
 from memline.shared.clock import ManualClock
 from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.vectors import BACKFILL, CANCELLED, Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.leases import Request
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     MODEL_A,
     MODEL_B,

@@ -13,8 +13,8 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexOfAnother
+from memline.shared.index_writer import IndexWriter
 from memline.shared.search.staleness import DiskState
-from memline.shared.store import IndexWriter
 
 
 def look(

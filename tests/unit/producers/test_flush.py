@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memline.producers.runs import flush as producer
-from memline.producers.runs.flush import SCAN_EVERY_S, FlushProducer
+from memline.producers.watching import flush_sessions as producer
+from memline.producers.watching.flush_sessions import SCAN_EVERY_S, FlushProducer
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, Compaction, MemoryFlush, Sessions
 from memline.shared.errors import QueueError

@@ -8,8 +8,8 @@ import pytest
 from memline.producers.reports import breakers
 from memline.shared.index import meta
 from memline.shared.index.driver import transaction
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, batch_failed, fail, file_row, lease_all
 from tests.support.workspace import Place, remote
 

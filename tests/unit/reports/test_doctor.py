@@ -7,14 +7,14 @@ import pytest
 
 from memline.producers.reports import doctor
 from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
-from memline.producers.runs.loop_errors import FLUSH, LoopErrors
+from memline.producers.watching.loop_errors import FLUSH, LoopErrors
 from memline.shared.index import meta
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from memline.shared.store import IndexWriter
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_A
 from tests.support.workspace import Place, remote

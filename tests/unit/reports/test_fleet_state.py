@@ -7,8 +7,8 @@ import pytest
 from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url
 from memline.shared.errors import QueueError
 from memline.shared.index.driver import transaction
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place, remote
 

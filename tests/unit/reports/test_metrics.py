@@ -14,12 +14,12 @@ from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index import jobs
 from memline.shared.index.rows import Chunk, FileRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import Health
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
 from tests.support.workspace import Place, note, remote
 

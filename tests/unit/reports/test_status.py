@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memline.producers.reports.status import collect, digest, left_out_files, retriable_provider
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 

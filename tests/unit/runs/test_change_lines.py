@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memline.producers.runs import change_lines, up
+from memline.producers.runs import change_lines, following
 from memline.producers.runs.change_lines import ChangeLines
 from memline.shared.clock import SystemClock
 from tests.support.embedding_server import EmbeddingServer
@@ -40,7 +40,7 @@ def test_up_says_one_line_a_change(place: Place, embeddings: EmbeddingServer) ->
 
     saving = threading.Thread(target=save)
     saving.start()
-    up.run(place.settings, [place.agent], stop=stop, on_note=note)
+    following.run(place.settings, [place.agent], stop=stop, on_note=note)
     saving.join()
 
     lines = [text for text in notes if "new.md" in text]

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from memline.producers.backends import IndexReport
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
-from memline.producers.runs.index_run import IndexReport
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
 from memline.workers import context, lifecycle

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from memline.producers.runs import supervisor
-from memline.producers.runs.supervisor import commands, redis_server, run
+from memline.producers.runs.supervisor import redis_server, run
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
+from memline.shared.queue.processes import commands
 
 
 def agent(tmp_path: Path, text: str = "{}") -> AgentSettings:

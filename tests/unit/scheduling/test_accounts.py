@@ -16,11 +16,11 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
+from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import BATCH, Health
 from memline.shared.scheduling.leases import LEASE_S, Request
-from memline.shared.scheduling.results import Failure
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, fail, file_row, lease_all, use
 
 

@@ -15,6 +15,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Ceilings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
+from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import budget, health
 from memline.shared.scheduling.budget import (
@@ -28,7 +29,6 @@ from memline.shared.scheduling.budget import (
     refusal_of,
     spent,
 )
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, backlog, file_row, lease_all
 
 #: 0.02 dollars a million tokens by requests, half of it by batches.

@@ -10,8 +10,8 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
 from memline.shared.index.rows import LearnedCaps
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import fallback, health
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
 
 GEMINI = Identity(provider="gemini", model="g")

@@ -15,12 +15,12 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import BATCH, CLOSED, HALF_OPEN, OPEN, Health, Rules
 from memline.shared.scheduling.leases import LEASE_S, Request
-from memline.shared.scheduling.results import Failure
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     BATCH_RULES,
     MODEL_A,

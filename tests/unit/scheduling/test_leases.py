@@ -8,9 +8,9 @@ from pathlib import Path
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import leases
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     CAPS,
     MODEL_A,

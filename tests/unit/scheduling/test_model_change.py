@@ -8,8 +8,8 @@ from pathlib import Path
 from memline.shared.embedders.choice import Choice
 from memline.shared.index import identities, vectors
 from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import model_change
-from memline.shared.store import IndexWriter
 from tests.support.index_rows import (
     MODEL_A,
     MODEL_B,

@@ -13,10 +13,10 @@ from memline.shared.clock import ManualClock
 from memline.shared.embedders import token_vectors
 from memline.shared.index import identities, token_rows
 from memline.shared.index.rows import Chunk, FileRow, LearnedCaps, VectorRow
+from memline.shared.index_writer import IndexWriter
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.retrieve import QueryVector
 from memline.shared.sources.chunking import split
-from memline.shared.store import IndexWriter
 from tests.support.fake_embedder import FakeEmbedder
 
 DIMS = 32

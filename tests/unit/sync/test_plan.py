@@ -7,7 +7,7 @@ from pathlib import Path
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.index import meta
-from memline.shared.store import IndexWriter
+from memline.shared.index_writer import IndexWriter
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, file_row, lease_all
 

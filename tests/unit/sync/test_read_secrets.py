@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Chunking
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.messages import StoreFiles
 from memline.shared.sources.transcripts.formats import Transcripts
-from memline.shared.sources.transcripts.messages import TranscriptParser
 from memline.shared.sources.transcripts.stores import TranscriptFolder
-from memline.shared.store import IndexWriter
-from memline.shared.sync.read import read_transcript
+from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
+from memline.shared.sync.read_file import read_transcript
 from tests.support.index_rows import MODEL_A, lease_all
 from tests.support.transcripts import opening, said, sessions_folder
 

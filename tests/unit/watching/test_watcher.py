@@ -18,7 +18,7 @@ from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.transcripts.formats import Transcripts
-from memline.shared.sources.transcripts.openclaw import OpenClawTranscripts
+from memline.shared.sources.transcripts.openclaw_files import OpenClawTranscripts
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import said
 

@@ -105,7 +105,7 @@ def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
 
     monkeypatch.setattr(context.limits, "take", take)
     monkeypatch.setattr(
-        "memline.shared.embedders.remote.RemoteEmbedder.embed_documents",
+        "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
         lambda *_: pytest.fail("the provider was asked"),
     )
     late = msgspec.structs.replace(request(identity), until=context.clock.now() + waits_s)

@@ -5,22 +5,49 @@ Nothing here imports one of them: a search comes here to learn which model is me
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from memline.shared import packages
 from memline.shared.embedders.local.model_file import ModelFile
-from memline.shared.errors import ProviderStop
+from memline.shared.errors import ProviderLater, ProviderStop
 from memline.shared.providers import load
 from memline.shared.values import value
 
-if TYPE_CHECKING:
-    from memline.shared.embedders.local.model import LoadedModel
-
 #: What a model is used for.
 EMBEDDING, RERANKING = "embedding", "reranking"
+
+
+class LoadedModel:
+    """A loaded model, freed with its last reference. Any thread may call it; one at a time is served."""
+
+    #: Tokens that one pass takes.
+    window_tokens: int
+
+    def __init__(self) -> None:
+        #: The process that loaded it, and that alone may use and free it.
+        self.pid = os.getpid()
+        self._waiting = threading.Lock()
+        self._running = threading.Lock()
+
+    @contextmanager
+    def _exclusive(self, timeout_s: float) -> Iterator[None]:
+        """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
+        if not self._waiting.acquire(timeout=timeout_s):
+            raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
+        try:
+            if not self._running.acquire(timeout=timeout_s):
+                raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
+        finally:
+            self._waiting.release()
+        try:
+            yield
+        finally:
+            self._running.release()
 
 
 @value

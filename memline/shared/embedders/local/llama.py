@@ -22,7 +22,7 @@ from memline.shared.embedders.local.engines import LLAMA
 from memline.shared.embedders.local.gguf import check_reranker, pooling_of
 from memline.shared.embedders.local.model import MAX_WINDOW_TOKENS, EmbeddingModel, pooled
 from memline.shared.embedders.local.reranker import RankingModel
-from memline.shared.embedders.vectors import FLOAT_BYTES
+from memline.shared.embedders.vector_checks import FLOAT_BYTES
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
 
 if TYPE_CHECKING:

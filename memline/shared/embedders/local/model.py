@@ -10,19 +10,18 @@ import ctypes
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.local.engines import EMBEDDING, engine_of
+from memline.shared.embedders.local.engines import EMBEDDING, LoadedModel, engine_of
 from memline.shared.embedders.local.model_file import FIRST, LAST, PROMPTS
 from memline.shared.embedders.protocol import Embedder, Identity, LateVector
-from memline.shared.embedders.vectors import FLOAT_BYTES, unit_vector
-from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderRefused, ProviderStop
+from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
+from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
 
 if TYPE_CHECKING:
     import numpy
@@ -98,35 +97,7 @@ class LocalEmbedder(Embedder):
         return LateVector(vector, made.tokens)
 
 
-class LoadedModel(ABC):
-    """A loaded model, freed with its last reference. Any thread may call it; one at a time is served."""
-
-    #: Tokens that one pass takes.
-    window_tokens: int
-
-    def __init__(self) -> None:
-        #: The process that loaded it, and that alone may use and free it.
-        self.pid = os.getpid()
-        self._waiting = threading.Lock()
-        self._running = threading.Lock()
-
-    @contextmanager
-    def _exclusive(self, timeout_s: float) -> Iterator[None]:
-        """Wait for the model. The next caller holds `_waiting`, so a question waits for one text alone."""
-        if not self._waiting.acquire(timeout=timeout_s):
-            raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
-        try:
-            if not self._running.acquire(timeout=timeout_s):
-                raise ProviderLater(f"the local model was busy for {timeout_s:g} s")
-        finally:
-            self._waiting.release()
-        try:
-            yield
-        finally:
-            self._running.release()
-
-
-class EmbeddingModel(LoadedModel):
+class EmbeddingModel(LoadedModel, ABC):
     """A loaded model that makes vectors."""
 
     #: Dimensions of the vector of a text.

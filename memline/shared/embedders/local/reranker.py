@@ -13,9 +13,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.embedders.local.engines import RERANKING
-from memline.shared.embedders.local.files import as_of_reranker, reranker_file
-from memline.shared.embedders.local.model import LoadedModel, shared_model
+from memline.shared.embedders.local.downloads import as_of_reranker, reranker_file
+from memline.shared.embedders.local.engines import RERANKING, LoadedModel
+from memline.shared.embedders.local.model import shared_model
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError
 
 

@@ -20,7 +20,7 @@ from memline.shared.sources.discover import Discovery, unlisted_mark
 from memline.shared.sources.outcomes import GONE, Problem, code
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.openclaw import text_of
+from memline.shared.sources.transcripts.openclaw_files import text_of
 from memline.shared.sources.transcripts.stores import (
     OpenTranscript,
     TranscriptFolder,

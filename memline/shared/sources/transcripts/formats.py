@@ -14,10 +14,10 @@ from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import claude_code, openclaw
+from memline.shared.sources.transcripts import claude_code, openclaw_files
 from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat, TranscriptStore
 
-FORMATS = {each.name: each for each in (openclaw.FORMAT, claude_code.FORMAT)}
+FORMATS = {each.name: each for each in (openclaw_files.FORMAT, claude_code.FORMAT)}
 
 
 def transcripts_of(settings: AgentSettings) -> Transcripts | None:
@@ -31,7 +31,7 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
 def format_of(path: str) -> TranscriptFormat:
     """Return the format of the transcript of a ledger path."""
     name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    return FORMATS.get(name if rest else "", openclaw.FORMAT)
+    return FORMATS.get(name if rest else "", openclaw_files.FORMAT)
 
 
 class Transcripts:
@@ -83,5 +83,5 @@ class Transcripts:
 
     def sessions_of(self, key: str) -> set[str]:
         """Return the ids of the sessions that have this key in the original's database."""
-        own = (store for store in self._stores if isinstance(store, openclaw.OpenClawTranscripts))
+        own = (store for store in self._stores if isinstance(store, openclaw_files.OpenClawTranscripts))
         return {session for store in own for session in store.sessions_of(key)}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memline.shared.embedders.local.downloads import engine_named
 from memline.shared.embedders.local.engines import LLAMA, ONNX, engine_of
-from memline.shared.embedders.local.files import engine_named
 from memline.shared.embedders.local.model_file import LAST, MEAN
 from memline.shared.embedders.local.onnx_files import max_tokens, pooling_of, read_head
 from memline.shared.errors import ProviderStop

@@ -11,7 +11,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.sources.transcripts.claude_code import FORMAT, ClaudeCodeTranscripts
-from memline.shared.sources.transcripts.reading import read_transcript
+from memline.shared.sources.transcripts.transcript_slices import read_transcript
 
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from memline.shared.sources.transcripts.messages import TranscriptParser
 from memline.shared.sources.transcripts.noise import assistant_words, user_words
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
+from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 
 METADATA = """Conversation info (untrusted metadata):
 ```json

@@ -13,9 +13,9 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.sources.transcripts import openclaw_rows
-from memline.shared.sources.transcripts.openclaw import OpenClawTranscripts
-from memline.shared.sources.transcripts.reading import TranscriptSlice, read_transcript
+from memline.shared.sources.transcripts.openclaw_files import OpenClawTranscripts
 from memline.shared.sources.transcripts.stores import TranscriptFolder
+from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice, read_transcript
 from tests.support.openclaw_rows import SessionDatabase
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
 

@@ -1,0 +1,141 @@
+"""Back up the indexes of agents into a folder, and put them back, while everything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, IndexNotOurs
+from memline.shared.index import chunks, copies, meta, vectors
+from memline.shared.index.driver import faults, file_id, open_writer, refuse_foreign
+from memline.shared.index.repair import move_aside
+from memline.shared.index_writer import IndexWriter
+from memline.shared.sync import freshness
+from memline.shared.values import value
+
+#: The ending of a backup: the file of an agent is `<agent>.sqlite`.
+SUFFIX = ".sqlite"
+
+
+@value
+class Saved:
+    """One agent's index in a backup, or the index that a backup is put back into."""
+
+    agent: str
+    path: Path
+    files: int
+    chunks: int
+    vectors: int
+    bytes: int = 0
+    #: The workspace the index was made of.
+    workspace: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "agentId": self.agent,
+            "path": str(self.path),
+            "bytes": self.bytes,
+            "files": self.files,
+            "chunks": self.chunks,
+            "vectors": self.vectors,
+            "workspace": self.workspace,
+        }
+
+
+def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
+    """Write the index of each agent that has one into `folder`, a file each; the folder is made.
+
+    A file that is there is replaced when the new one is whole. Raises IndexFaults, and IndexMissing when no
+    agent has an index.
+    """
+    saved = []
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(
+            f"{folder} is a file; a backup is a folder with a file for each agent", hint="name another"
+        )
+    for agent in agents:
+        target = folder / f"{agent.agent}{SUFFIX}"
+        if not agent.index_path.exists():
+            continue
+        if target.exists() and target.samefile(agent.index_path):
+            raise ConfigError(f"{target} is the index itself", hint="name another folder")
+        _refuse_other_files(target)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        size = copies.copy_out(agent.index_path, target)
+        saved.append(_summary(agent.agent, target, size))
+    if not saved:
+        raise IndexMissing("there is no index to back up yet", hint="memline index")
+    return saved
+
+
+def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) -> list[Saved]:
+    """List what can be put back from `path`: a folder of backups, or the file of the agent `one`.
+
+    Raises IndexFaults for a file that is not a whole index of ours.
+    """
+    named = [(agent, path / f"{agent.agent}{SUFFIX}") for agent in agents] if path.is_dir() else [(one, path)]
+    found = [(agent, file) for agent, file in named if file.is_file()]
+    if not found:
+        wanted = f"{SUFFIX}, ".join(agent.agent for agent in agents) + SUFFIX
+        raise ConfigError(f"{path} has no backup of this configuration's agents ({wanted})")
+    return [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]
+
+
+def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -> Saved:
+    """Put a backup in the place of an agent's index; other processes go on with what it holds.
+
+    The backup is checked as a whole first. Vectors that were paid for since it was made are kept as cached
+    ones, open batches stay open, and what was forgotten since stays forgotten. Raises IndexFaults; then the
+    index is as it was.
+    """
+    clock = clock or SystemClock()
+    index = agent.index_path
+    if index.exists() and index.samefile(saved.path):
+        raise ConfigError(f"{saved.path} is the index itself", hint="name a backup")
+    with copies.staged(saved.path, index) as stage:
+        found = file_id(index)
+        try:
+            live = open_writer(index)
+        except IndexCorrupt:
+            move_aside(index, clock.now(), found)
+            live = open_writer(index)
+        with closing(live):
+            with closing(IndexWriter(stage, clock=clock)) as writer:
+                with writer.session() as (connection, _):
+                    copies.carry_over(connection, index)
+                    # On another machine the notes may be in another folder.
+                    meta.put(connection, meta.WORKSPACE, str(agent.workspace))
+                writer.recover()
+            copies.put_in_place(stage, live, index)
+    # What a process that follows the files said of the index before.
+    freshness.forget(agent)
+    return _summary(agent.agent, index, index.stat().st_size)
+
+
+def _refuse_other_files(target: Path) -> None:
+    if target.exists() and target.stat().st_size:
+        with copies.reading_raw(target) as connection, faults(target):
+            try:
+                refuse_foreign(connection, target, oldest=0)
+            except IndexNotOurs as error:
+                raise IndexNotOurs(error.message, hint="name another folder") from error
+
+
+def _summary(agent: str, path: Path, size: int) -> Saved:
+    with copies.reading_raw(path) as connection, faults(path):
+        copies.check_marks(connection, path)
+        return Saved(
+            agent=agent,
+            path=path,
+            files=int(
+                connection.execute("SELECT count(*) FROM files WHERE outcome = 'indexed'").fetchone()[0]
+            ),
+            chunks=chunks.count(connection),
+            vectors=vectors.count_ready(connection),
+            bytes=size,
+            workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
+        )

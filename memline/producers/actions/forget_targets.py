@@ -1,0 +1,156 @@
+"""Say what `memline forget` shall forget: by path, by words, by session, by day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from datetime import date
+
+from memline.shared.clock import SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import ConfigError, PathNotAllowed
+from memline.shared.index import driver
+from memline.shared.index.chunks import TOKENIZER, grams
+from memline.shared.search.dates import day_of_path
+from memline.shared.search.query import Term, analyse, any_of
+from memline.shared.sources.discover import discover
+from memline.shared.sources.excerpt import parse_citation
+from memline.shared.sources.folding import fold
+from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.paths import MemoryPaths, is_transcript
+from memline.shared.sources.reading import read_file
+from memline.shared.sources.transcripts.formats import transcripts_of
+from memline.shared.values import value
+
+#: Lines that together hold what was asked, where no single one does: a sentence that is wrapped.
+MAX_RUN = 3
+
+
+@value
+class Target:
+    """Lines of a note, or a whole transcript."""
+
+    path: str
+    #: 1-based, inclusive; of a transcript 0 for all.
+    first: int = 0
+    last: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
+
+
+def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
+    """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
+    citation = parse_citation(cited)
+    if is_transcript(citation.path):
+        return [Target(path=citation.path)]
+    located = MemoryPaths.of(agent).locate(citation.path)
+    if located is None:
+        raise PathNotAllowed(
+            f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
+        )
+    count = len(lines_of(agent, located.path))
+    first = citation.first or 1
+    last = min(count, first + (citation.lines or count) - 1) if citation.first else count
+    return [Target(path=located.path, first=first, last=last)] if first <= last else []
+
+
+def targets_before(agent: AgentSettings, day: date) -> list[Target]:
+    """List the dated notes and the sessions that ended before a day."""
+    found = []
+    for file in discover(MemoryPaths.of(agent)).files:
+        dated = day_of_path(file.path)
+        if file.problem is None and dated is not None and dated < day:
+            found += targets_of_path(agent, file.path)
+    with driver.reading_if_any(agent.index_path) as reader:
+        if reader is not None:
+            query = (
+                "SELECT path FROM files JOIN transcripts ON file_id = files.id"
+                " WHERE last_day <> '' AND last_day < ? ORDER BY path"
+            )
+            found += [Target(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
+    return found
+
+
+def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
+    """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
+    from memline.shared.flush.flush_plan import folder_of, read_registry
+
+    transcripts = transcripts_of(agent)
+    if transcripts is None:
+        raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")
+    names = [name for name, entry in read_registry(folder_of(agent)).items() if entry.key == key]
+    ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
+    ids = ids or {key.partition(".jsonl")[0]}
+    files = [file.path for file in transcripts.discover().files if file.problem is None]
+    return [Target(path=path) for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+
+
+def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
+    """List the lines of notes, and the whole transcripts, that hold every word of `query` in some form.
+
+    Of a note only what holds the words: each line with all of them, else the shortest runs of lines. The
+    notes are read as they are now; the index only names those to look at, so it must be up to date. No
+    provider is asked.
+    """
+    terms = [term for term in analyse(query).terms if term.is_asked]
+    if not terms:
+        return []
+    everything = " AND ".join(f"({any_of((term.match, *term.spellings))})" for term in terms)
+    paths = (
+        "SELECT DISTINCT path FROM files JOIN chunks ON file_id = files.id"
+        " WHERE chunks.id IN (SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ?) ORDER BY path"
+    )
+    with driver.reading_if_any(agent.index_path) as reader:
+        named = [path for (path,) in reader.execute(paths, (everything,))] if reader else []
+    found = []
+    for path in named:
+        if is_transcript(path):
+            found.append(Target(path=path))
+        else:
+            runs = _runs(_terms_of_lines(lines_of(agent, path), terms), len(terms))
+            found += [Target(path=path, first=first, last=last) for first, last in runs]
+    return found
+
+
+def _terms_of_lines(lines: Sequence[str], terms: Sequence[Term]) -> list[set[int]]:
+    """Return which of the terms each line holds, by the rules of the index."""
+    held: list[set[int]] = [set() for _ in lines]
+    folded = [fold(line) for line in lines]
+    with closing(driver.in_memory()) as connection:
+        columns = "text, heading, path, grams"
+        connection.execute(f"CREATE VIRTUAL TABLE line USING fts5 ({columns}, tokenize = '{TOKENIZER}')")
+        rows = ((number, text, grams(text)) for number, text in enumerate(folded))
+        connection.executemany("INSERT INTO line (rowid, text, grams) VALUES (?, ?, ?)", rows)
+        for place, term in enumerate(terms):
+            match = any_of((term.match, *term.spellings))
+            for (number,) in connection.execute("SELECT rowid FROM line WHERE line MATCH ?", (match,)):
+                if term.literal is None or term.literal.search(folded[number]):
+                    held[number].add(place)
+    return held
+
+
+def _runs(held: Sequence[set[int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """Find the lines (1-based, inclusive) that hold all terms: single ones, else runs that do not overlap."""
+    for length in range(1, MAX_RUN + 1):
+        first, found = 0, False
+        while first + length <= len(held):
+            run = held[first : first + length]
+            # A line without any of them is no part of the sentence: a blank one ends a paragraph.
+            if all(run) and len(set().union(*run)) == wanted:
+                found = True
+                yield first + 1, first + length
+                first += length
+            else:
+                first += 1
+        if found:
+            return
+
+
+def lines_of(agent: AgentSettings, path: str) -> list[str]:
+    """Read the lines of a note as they are now; none when it cannot be read."""
+    located = MemoryPaths.of(agent).locate(path)
+    reading = located and read_file(located.absolute, root=located.anchor, clock=SystemClock())
+    if not reading or reading.outcome not in (INDEXED, EMPTY):
+        return []
+    return reading.text.removesuffix("\n").split("\n") if reading.text else []

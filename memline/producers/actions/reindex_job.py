@@ -1,0 +1,136 @@
+"""Ask for reindexes and control jobs: each is a row of the index, which the store worker works off."""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from typing import Any
+
+from memline.producers.reports.fleet_state import agent_state, eta_s
+from memline.producers.reports.job_reports import NamedJob, Prices
+from memline.shared.batches import outcomes
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import QueueError
+from memline.shared.index import jobs, vectors
+from memline.shared.index_writer import IndexWriter
+from memline.shared.logs import Log
+from memline.shared.queue.cancel import cancel_jobs
+from memline.shared.queue.fleet_workers import Fleet
+from memline.shared.queue.routes import claim
+from memline.shared.sync.plan import plan_of
+
+_LOG = Log("audit")
+
+#: What an operator may do with a job.
+VERBS = ("pause", "resume", "cancel")
+
+
+def start(
+    settings: AgentSettings, url: str, *, force: bool = False, by: str = "", clock: Clock | None = None
+) -> dict[str, Any]:
+    """Write a reindex of an agent down as a job and wake the fleet; texts of cancelled jobs are part of it.
+
+    `by`: who asks, by default this process's user. Raises QueueError without a queue, or when it cannot be
+    reached; then no job is made.
+    """
+    clock = clock or SystemClock()
+    by = by or jobs.asker()
+    with Fleet(url) as fleet:
+        claim(settings)
+        files = plan_of(settings).files(force=force)
+        with closing(IndexWriter.of(settings, clock=clock)) as writer:
+            with writer.transaction() as (connection, _):
+                job = jobs.create(
+                    connection,
+                    jobs.REINDEX,
+                    by=by,
+                    now_ns=clock.now_ns(),
+                    what="all files" if force else "",
+                    files=files,
+                    force=force,
+                )
+            with writer.session() as (connection, _):
+                writer.begin_run()
+                resumed = jobs.take_up_cancelled(connection, job)
+        _LOG.info("audit.reindex", agent=settings.agent, job=job.token, by=by)
+        fleet.wake(settings.agent)
+        missing = fleet.missing_queue()
+    body = {"agentId": settings.agent, "id": job.token, "files": len(files), "takenUp": resumed}
+    return body | {"warning": f"no worker takes messages from the queue {missing!r}" if missing else ""}
+
+
+def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | None = None) -> dict[str, Any]:
+    """Pause, resume or cancel a job (`verb`), and wake the dispatcher; says whether that changed anything.
+
+    With cancel: nothing more of it is read or sent to the provider. What is indexed stays, vectors of
+    requests in flight are kept, live edits go on. Batches that hold nothing else are cancelled at the
+    provider. Its texts stay known as missing; `memline reindex` or `memline index` takes them up.
+    """
+    by = by or jobs.asker()
+    settings = job.settings
+    body = {"agentId": settings.agent, "id": job.job.token, "changed": False}
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        if verb == "cancel":
+            given_up = jobs.cancel(connection, job.job, by=by, now=now)
+            is_changed = given_up is not None
+            files, texts = given_up or (0, 0)
+            batches = outcomes.cancel_idle(connection, now) if is_changed else 0
+            body |= {"files": files, "vectors": texts, "batches": batches}
+        else:
+            act = jobs.pause if verb == "pause" else jobs.resume
+            is_changed = act(connection, job.job, by=by, now=now)
+        after = jobs.by_id(connection, job.job.id)
+        body |= {"changed": is_changed, "state": after.state if after else ""}
+    if is_changed:
+        _LOG.info(f"audit.{verb}", agent=settings.agent, job=job.job.token, by=by)
+        if verb == "cancel" and url:
+            body["messages"] = cancel_jobs(url, settings.agent, [job.job.token])
+        _wake(settings, url)
+    return body
+
+
+def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> dict[str, Any]:
+    """Cancel every open job of an agent, as `change` does, and the texts of an import that is one command."""
+    texts = files = batches = messages = 0
+    tokens: list[str] = []
+    if settings.index_path.exists():
+        with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+            opened = jobs.open_jobs(connection)
+            for job in opened:
+                given_up = jobs.cancel(connection, job, by=jobs.asker(), now=now) or (0, 0)
+                files, texts = files + given_up[0], texts + given_up[1]
+            texts += vectors.change_priority(connection, vectors.BACKFILL, vectors.CANCELLED)
+            batches = outcomes.cancel_idle(connection, now)
+        tokens = [job.token for job in opened]
+        messages = cancel_jobs(url, settings.agent, tokens) if url and tokens else 0
+        _LOG.info("audit.cancel", agent=settings.agent, jobs=tokens, by=jobs.asker())
+    counts = {"vectors": texts, "batches": batches, "messages": messages, "files": files}
+    return {"agentId": settings.agent, "ids": tokens, **counts}
+
+
+def _wake(settings: AgentSettings, url: str) -> None:
+    """Wake the dispatcher of a fleet; without one, or while Redis is away, its next sweep finds the rows."""
+    if url:
+        with suppress(QueueError), Fleet(url) as fleet:
+            fleet.wake(settings.agent)
+
+
+def progress(settings: AgentSettings, prices: Prices | None = None) -> dict[str, Any]:
+    """Report how far files and vectors of an agent are, with the time left. Only reads."""
+    state = agent_state(settings, prices)
+    if state is None:
+        body: dict[str, Any] = {"agentId": settings.agent, "vectors": None, "etaSeconds": None}
+        return body | {"paused": False, "jobs": []}
+    rate = state["vectorsPerSecond"]
+    is_paused = bool(state["providers"]) and state["providers"][0]["state"] == "paused"
+    return {
+        "agentId": settings.agent,
+        # Files whose texts are not counted below yet: without them a reindex that has begun looks complete.
+        # Those of a reindex of all files have not changed, so no look at the disk finds them.
+        "filesBehind": max(plan_of(settings).changes.count, state["filesWaiting"]),
+        "vectors": state["vectors"],
+        "vectorsPerSecond": rate,
+        "etaSeconds": None if is_paused else eta_s(state["vectors"], rate),
+        "paused": is_paused,
+        "jobs": state["jobs"],
+    }

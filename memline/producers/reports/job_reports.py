@@ -1,0 +1,327 @@
+"""Report jobs to the user: reindexes, first imports, model changes and backfills; find one by its id.
+
+The face of jobs for the command line, the HTTP API and pages: `listed` and `named` give `NamedJob`s,
+`report` gives what is shown of them as a `JobReport`. `producers.actions.reindex_job` changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import JobUnknown
+from memline.shared.index import driver, identities, jobs, meta
+from memline.shared.index.accounts import Accounts
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.jobs import Job, Left
+from memline.shared.providers import price_of
+from memline.shared.scheduling import health
+from memline.shared.values import value
+from memline.shared.words import counted, span
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Jobs that are searched for what the user may have meant.
+MAX_KNOWN = 1000
+
+_LIST = "memline jobs ls"
+
+#: Own prices, by model: `prices` of the configuration.
+Prices = Mapping[str, Mapping[str, Any]]
+
+#: What a kind of job is called.
+KINDS = {
+    jobs.IMPORT: "first import",
+    jobs.REINDEX: "reindex",
+    jobs.MODEL: "model change",
+    jobs.BACKFILL: "backfill",
+}
+
+
+class NamedJob(NamedTuple):
+    """A job and the agent it belongs to."""
+
+    settings: AgentSettings
+    job: Job
+
+
+@value
+class JobReport:
+    """What is shown of a job."""
+
+    agent: str
+    id: str
+    #: import, reindex, model or backfill.
+    kind: str
+    #: More about it: the model, or that all files are read.
+    what: str
+    asked_by: str
+    #: Seconds since the epoch.
+    created_at: float
+    ended_at: float | None
+    #: running, paused, cancelled or done.
+    state: str
+    files: int
+    files_done: int
+    #: Texts embedded for it; those it still lacks, and those that failed. More come with the files.
+    texts_done: int
+    texts_left: int
+    texts_failed: int
+    tokens_done: int
+    tokens_left: int
+    #: Texts and tokens of the whole job by what its files have brought so far; None before the first file.
+    texts_expected: int | None
+    tokens_expected: int | None
+    #: Files and texts a second, of all jobs, in the last minute.
+    files_per_second: float
+    texts_per_second: float
+    #: Seconds until it is done, at these rates; older jobs go first. None when nothing moves.
+    eta_s: float | None
+    #: In `currency`: what it has cost, and will have cost by the tokens expected. None without a price.
+    cost: float | None
+    cost_expected: float | None
+    currency: str
+    #: Why a running job does not move, and what to do; empty when it does.
+    reason: str
+    action: str
+    #: (seconds since the epoch, asked/paused/resumed/cancelled/done, by whom)
+    history: tuple[tuple[float, str, str], ...]
+
+    @property
+    def name(self) -> str:
+        """What kind of job it is, with its details, for a reader."""
+        return f"{KINDS[self.kind]} ({self.what})" if self.what else KINDS[self.kind]
+
+    def words(self) -> str:
+        """Say in a line how far it is."""
+        texts = self.texts_done + self.texts_left + self.texts_failed
+        more = ""
+        if self.texts_expected and self.texts_expected > texts:
+            more = f" of about {self.texts_expected} in all"
+        line = f"{self.files_done} of {counted(self.files, 'file')} read, " if self.files else ""
+        line += f"{self.texts_done} of {texts} texts embedded{more}"
+        line += f", {self.texts_failed} failed" if self.texts_failed else ""
+        if self.state == jobs.RUNNING and self.eta_s is not None:
+            line += f", {self.texts_per_second:.0f} a second, about {span(self.eta_s)} left"
+        return line + (f", {self.reason}" if self.reason else "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON contract of a job."""
+        texts = self.texts_done + self.texts_left + self.texts_failed
+        return {
+            "agentId": self.agent,
+            "id": self.id,
+            "kind": self.kind,
+            "what": self.what,
+            "askedBy": self.asked_by,
+            "createdAt": self.created_at,
+            "endedAt": self.ended_at,
+            "state": self.state,
+            "files": {"done": self.files_done, "total": self.files},
+            "texts": {
+                "done": self.texts_done,
+                "left": self.texts_left,
+                "failed": self.texts_failed,
+                "total": texts,
+                "expected": self.texts_expected,
+            },
+            "tokens": {
+                "done": self.tokens_done,
+                "total": self.tokens_done + self.tokens_left,
+                "expected": self.tokens_expected,
+            },
+            "filesPerSecond": self.files_per_second,
+            "textsPerSecond": self.texts_per_second,
+            "etaSeconds": self.eta_s,
+            "cost": {"soFar": self.cost, "expected": self.cost_expected, "currency": self.currency or None},
+            # The same in words.
+            "name": self.name,
+            "progress": self.words(),
+            "reason": self.reason,
+            "action": self.action,
+            "history": [{"at": at, "event": event, "by": by} for at, event, by in self.history],
+        }
+
+
+def listed(
+    agents: Sequence[AgentSettings], *, prices: Prices, now: float, limit: int = 10, only_open: bool = False
+) -> list[JobReport]:
+    """Report the open jobs of these agents and the last `limit` of each, newest first. Raises IndexFaults."""
+    reports: list[JobReport] = []
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                latest = [] if only_open else jobs.latest(reader, limit)
+                known = {job.id: job for job in (*jobs.open_jobs(reader), *latest)}
+                reports += of_index(reader, settings, known.values(), prices=prices, now=now)
+    return sorted(reports, key=lambda report: (-report.created_at, report.id))
+
+
+def ended(agents: Sequence[AgentSettings], *, prices: Prices, limit: int) -> list[JobReport]:
+    """Report the last `limit` jobs of these agents that have ended, newest first, without what they left.
+
+    To count that reads the whole backlog, a million rows of a job that runs beside them. Raises IndexFaults.
+    """
+    reports: list[JobReport] = []
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            rows = jobs.latest(reader, limit) if reader is not None else []
+            for job in rows:
+                if not job.is_open and reader is not None:
+                    identity = identities.by_id(reader, job.identity_id) if job.identity_id else None
+                    reports.append(_report(settings, job, Left(), identity, (0.0, 0.0), prices))
+    return sorted(reports, key=lambda report: (-report.created_at, report.id))[:limit]
+
+
+def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
+    """Return the job that `name` means: its id or the beginning of it.
+
+    Raises JobUnknown when there is none or more than one.
+    """
+    matches: list[NamedJob] = []
+    known: list[str] = []
+    for settings in agents:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is not None:
+                matches += [NamedJob(settings, job) for job in jobs.find(reader, name)]
+                known += [job.token for job in jobs.latest(reader, MAX_KNOWN)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(each.job.token for each in matches[:5])
+        raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), 'job')}: {names}", hint=_LIST)
+    near = get_close_matches(name, known, n=1)
+    raise JobUnknown(f"there is no job {name!r}" + (f"; did you mean {near[0]}?" if near else ""), hint=_LIST)
+
+
+def report(job: NamedJob, *, prices: Prices, now: float) -> JobReport:
+    """Report one job as it is now. Raises JobUnknown when its row was forgotten meanwhile."""
+    with driver.reading(job.settings.index_path) as reader:
+        row = jobs.by_token(reader, job.job.token)
+        if row is None:
+            raise JobUnknown(f"there is no job {job.job.token!r} any more", hint=_LIST)
+        return of_index(reader, job.settings, [row], prices=prices, now=now)[0]
+
+
+def of_index(
+    reader: Connection, settings: AgentSettings, rows: Iterable[Job], *, prices: Prices, now: float
+) -> list[JobReport]:
+    """Report these jobs of an index, in their order."""
+    left = jobs.left(reader)
+    target = identities.target(reader)
+    rates = (
+        round(meta.recent_rate(reader, now, meta.READ_RECENTLY), 2),
+        round(meta.recent_rate(reader, now), 2),
+    )
+    reason, action = _standstill(reader, settings, target)
+    reports = {}
+    # The older jobs go first, so their texts count for the time that a later one takes.
+    ahead = 0.0
+    wanted = {job.id: job for job in rows}
+    for job in sorted({**wanted, **{job.id: job for job in jobs.open_jobs(reader)}}.values(), key=_age):
+        identity = identities.by_id(reader, job.identity_id) if job.identity_id else target
+        one = _report(settings, job, left.get(job.id, Left()), identity, rates, prices)
+        if one.state == jobs.RUNNING:
+            texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
+            ahead += max(texts, one.texts_left)
+            eta_s = None if reason else _eta_s(one, ahead, rates)
+            is_waiting = reason and one.texts_left
+            one = replace(
+                one,
+                eta_s=eta_s,
+                reason=reason if is_waiting else "",
+                action=action if is_waiting else "",
+            )
+        elif one.state == jobs.PAUSED:
+            one = replace(one, reason="paused", action=f"memline jobs resume {one.id}")
+        reports[job.id] = one
+    return [reports[job_id] for job_id in wanted]
+
+
+def _age(job: Job) -> int:
+    return job.id
+
+
+def _report(
+    settings: AgentSettings,
+    job: Job,
+    left: Left,
+    identity: IdentityRow | None,
+    rates: tuple[float, float],
+    prices: Prices,
+) -> JobReport:
+    texts, tokens = job.texts_done + left.texts + left.failed, job.tokens_done + left.tokens
+    texts_expected: int | None = texts
+    tokens_expected: int | None = tokens
+    if left.files:
+        read = job.files_done
+        texts_expected = round(texts * job.files / read) if read else None
+        tokens_expected = round(tokens * job.files / read) if read else None
+    price = None
+    if identity is not None:
+        is_public = not identity.identity.endpoint
+        price = price_of(identity.identity.provider, identity.identity.model, public=is_public, own=prices)
+    cost = expected = None
+    if price is not None:
+        by_request = price.cost(job.tokens_done - job.batch_tokens_done, by_batch=False)
+        by_batch = price.cost(job.batch_tokens_done, by_batch=True) if job.batch_tokens_done else 0.0
+        cost = None if by_request is None or by_batch is None else by_request + by_batch
+        is_by_batch = settings.memory.remote.batch.enabled and price.batch_per_million is not None
+        if tokens_expected is not None and cost is not None:
+            coming = price.cost(max(tokens_expected - job.tokens_done, 0), by_batch=is_by_batch)
+            expected = None if coming is None else cost + coming
+    return JobReport(
+        agent=settings.agent,
+        id=job.token,
+        kind=job.kind,
+        what=job.what,
+        asked_by=job.asked_by,
+        created_at=job.created_ns / 1e9,
+        ended_at=job.ended_at or None,
+        state=job.state,
+        files=job.files,
+        files_done=job.files_done,
+        texts_done=job.texts_done,
+        texts_left=left.texts,
+        texts_failed=left.failed,
+        tokens_done=job.tokens_done,
+        tokens_left=left.tokens,
+        texts_expected=texts_expected,
+        tokens_expected=tokens_expected,
+        files_per_second=rates[0],
+        texts_per_second=rates[1],
+        eta_s=None,
+        cost=cost,
+        cost_expected=expected,
+        currency=price.currency if price else "",
+        reason="",
+        action="",
+        history=tuple(job.events),
+    )
+
+
+def _eta_s(job: JobReport, texts_ahead: float, rates: tuple[float, float]) -> float | None:
+    """Estimate the seconds until a job is done; None when what it waits for does not move."""
+    seconds = 0.0
+    for amount, rate in zip((job.files - job.files_done, texts_ahead), rates, strict=True):
+        if amount and not rate:
+            return None
+        seconds = max(seconds, amount / rate if amount else 0.0)
+    return round(seconds, 1)
+
+
+def _standstill(reader: Connection, settings: AgentSettings, target: IdentityRow | None) -> tuple[str, str]:
+    """Say why no text is sent now, and what to do; two empty texts when texts are sent."""
+    if meta.get(reader, meta.PAUSED, False):
+        return "embedding is paused", "memline queue resume"
+    if target is None:
+        return "", ""
+    with Accounts.opened(reader, settings) as accounts:
+        state = health.read(accounts, target.identity.provider)
+    if state.manual:
+        return f"{target.identity.provider} is paused", "memline queue resume"
+    return (state.reason, state.action) if state.paused else ("", "")

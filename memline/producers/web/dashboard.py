@@ -1,0 +1,379 @@
+"""Serve the dashboard: routes of its pages, actions and static files, login, and the stream of events.
+
+`producers.http.auth.Guard` has looked at the session cookie before: a request of a browser that is logged
+in has its `Access` in the scope. Every answer carries a policy that allows nothing inline and nothing of
+other origins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote
+
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from memline.producers.agents.pool import Pool
+from memline.producers.agents.tools import MemoryTools
+from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
+from memline.producers.http.responses import status_of
+from memline.producers.web import session
+from memline.producers.web.background_runs import Runs
+from memline.producers.web.findings import Findings
+from memline.producers.web.live import LiveFigures
+from memline.producers.web.page import (
+    Action,
+    FormFrame,
+    Page,
+    PageMissing,
+    Redirect,
+    Site,
+    View,
+    require_owner,
+)
+from memline.producers.web.registry import ACTIONS, PAGES
+from memline.producers.web.rendering import ROOT, Renderer, Static
+from memline.shared.config.load import Loaded
+from memline.shared.config.schema import Serve
+from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
+from memline.shared.logs import AUDIT, Log
+
+#: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
+_HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+#: Where a login may lead: a page of ours, so no other site and no other scheme.
+_NEXT = re.compile(rf"{ROOT}/[\w./?=&%+~-]*", re.ASCII)
+
+#: Characters of what an action said that are kept for the next page; a cookie holds 4,096 bytes.
+_DONE_CHARS = 600
+
+#: Seconds after which a stream of events ends, so that the browser asks again with its cookie.
+_STREAM_S = 600.0
+
+#: The header by which the script asks for one block of a page.
+FRAGMENT = "memline-fragment"
+
+_LOG = Log("web")
+_AUDIT = Log(AUDIT)
+
+
+class Dashboard:
+    """The pages of one server, as an application below ROOT."""
+
+    def __init__(
+        self,
+        tools: MemoryTools,
+        serve: Serve,
+        authenticator: Authenticator,
+        pool: Pool,
+        *,
+        loaded: Loaded | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._pool = pool
+        self._authenticator = authenticator
+        self.sessions = session.Sessions(authenticator)
+        self._is_stopping = is_stopping
+        agents = [tools.settings.agents[name] for name in tools.agents]
+        self.live = LiveFigures(
+            tools.settings, agents, with_series=sorted(set(serve.tokens) & set(tools.agents))
+        )
+        self._site = Site(
+            tools=tools,
+            loaded=loaded,
+            live=self.live,
+            findings=Findings(tools.settings, agents, loaded.warnings if loaded else ()),
+            runs=Runs(),
+            is_read_only=serve.read_only,
+        )
+        self._static = Static()
+        self._renderer = Renderer(self._static)
+        self.app = Starlette(
+            routes=[
+                Route("/static/{digest}/{name}", self._send_static, methods=["GET"]),
+                Route("/login", self._show_login, methods=["GET"]),
+                Route("/login", self._log_in, methods=["POST"]),
+                Route("/logout", self._log_out, methods=["POST"]),
+                Route("/events", self._events, methods=["GET"]),
+                *(
+                    Route(page.path, self._page(page), methods=["GET"])
+                    for page in PAGES
+                    if self._is_served(page)
+                ),
+                *(
+                    Route(each.path, self._action(each), methods=["POST"])
+                    for each in ACTIONS
+                    if self._is_served(each)
+                ),
+            ],
+            exception_handlers={
+                MemlineError: self._refuse,
+                HTTPException: self._refuse,
+                Redirect: self._redirect,
+            },
+        )
+        self.app.router.redirect_slashes = False
+
+    def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
+        """Return what a browser with these cookies may do; None when it has to log in."""
+        return self.sessions.access(cookies, address)
+
+    async def follow(self, is_stopping: Callable[[], bool]) -> None:
+        """Read the state while browsers watch, and for the charts, until cancelled."""
+        await self.live.run(is_stopping)
+
+    def _is_served(self, entry: Page | Action) -> bool:
+        return self._site.has_queue or not entry.needs_queue
+
+    def _view(self, request: Request, form: QueryParams | None = None) -> View:
+        """Return the view of a browser that is logged in. Raises Redirect to the login for others."""
+        access: Access | None = request.scope.get(ACCESS)
+        if access is None:
+            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            raise Redirect(f"{ROOT}/login?next={quote(target)}")
+        return View(
+            site=self._site,
+            access=access,
+            query=request.query_params,
+            path=request.path_params,
+            form=form or QueryParams(),
+        )
+
+    def _page(self, page: Page) -> Callable[[Request], Any]:
+        async def show(request: Request) -> Response:
+            view = self._view(request)
+            if page.is_for_all:
+                require_owner(view)
+            fragment = request.headers.get(FRAGMENT, "")
+            form_token = session.form_token(request.cookies)
+            done = unquote(request.cookies.get(session.DONE_COOKIE, ""))
+            text = await self._pool.run(partial(self._draw, page, view, fragment, form_token, done))
+            if text is None:
+                raise PageMissing("there is no such part of the page")
+            response = self._html(request, text, form_token)
+            if done and not fragment:
+                session.put_cookie(response, session.DONE_COOKIE, "", headers=request.headers, max_age_s=0)
+            return response
+
+        return self._guarded(show)
+
+    def _draw(self, page: Page, view: View, fragment: str, form_token: str, done: str) -> str | None:
+        """Read what the page shows and render it, or one block of it. In a thread."""
+        context = {**self._frame(view, page.title, form_token), "done": done, **page.data(view)}
+        if fragment:
+            return self._renderer.fragment(page.template, fragment, context)
+        return self._renderer.page(page.template, context)
+
+    def _frame(self, view: View | None, title: str, form_token: str) -> dict[str, object]:
+        """Return what the layout needs; without a view, where no user is logged in."""
+        pages = [
+            page
+            for page in PAGES
+            if view and page.is_in_nav and self._is_served(page) and (view.is_owner or not page.is_for_all)
+        ]
+        return {
+            "title": title,
+            "nav": pages,
+            "view": view,
+            "form": FormFrame(token=form_token, can_act=bool(view and view.can_act)),
+            "has_login": self.sessions.need_login,
+            "done": "",
+        }
+
+    def _action(self, action: Action) -> Callable[[Request], Any]:
+        async def act(request: Request) -> Response:
+            form = await _read_form(request)
+            view = self._view(request, form)
+            self._check_form(request, form)
+            if action.is_for_all:
+                require_owner(view)
+            if not view.can_act:
+                raise AccessDenied("this server is read-only", hint="start memline serve without --read-only")
+            by = view.access.client
+            try:
+                done = await self._pool.run(partial(action.run, view))
+            except MemlineError as error:
+                _AUDIT.warning(f"audit.{action.verb}", by=by, error=error.message)
+                raise
+            if done.audit is not None:
+                _AUDIT.info(f"audit.{action.verb}", by=by, **done.audit)
+            self._site.findings.forget()
+            self.live.forget()
+            response = RedirectResponse(ROOT + done.page, 303, _HEADERS)
+            words = quote(done.words[:_DONE_CHARS])[:3_000]
+            session.put_cookie(response, session.DONE_COOKIE, words, headers=request.headers, max_age_s=60)
+            return response
+
+        return self._guarded(act)
+
+    def _check_form(self, request: Request, form: QueryParams) -> None:
+        """Raise AccessDenied for a POST that no form of ours sent."""
+        if not session.is_own_form(request.headers, request.cookies, form.get("form_token", "")):
+            raise AccessDenied(
+                "this form is not from this page, or too old", hint="open the page again, and repeat it"
+            )
+
+    async def _show_login(self, request: Request) -> Response:
+        if ACCESS in request.scope:
+            return RedirectResponse(ROOT + "/", 303, _HEADERS)
+        return self._login_page(request, request.query_params.get("next", ""))
+
+    def _login_page(self, request: Request, target: str, error: str = "", status: int = 200) -> Response:
+        form_token = session.form_token(request.cookies)
+        context = {**self._frame(None, "Log in", form_token), "next": target, "error": error}
+        return self._html(request, self._renderer.page("login.html", context), form_token, status)
+
+    async def _log_in(self, request: Request) -> Response:
+        form = await _read_form(request)
+        self._check_form(request, form)
+        target, token = form.get("next", ""), form.get("token", "").strip()
+        address = address_of(request.scope)
+        access = self._authenticator.access_by_token(token, address)
+        wait_s = self._authenticator.wait_s(address, has_access=access is not None, has_token=bool(token))
+        if wait_s or access is None or not self.sessions.need_login:
+            _AUDIT.warning(
+                "audit.login", by=address, error="wrong token" if access is None else "has to wait"
+            )
+            error = (
+                f"Too many wrong tokens: try again in {wait_s:.0f} s."
+                if wait_s
+                else "The token is not known."
+            )
+            return self._login_page(request, target, error, 429 if wait_s else 401)
+        _AUDIT.info("audit.login", by=access.client, address=address)
+        response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
+        session.put_cookie(
+            response,
+            session.SESSION_COOKIE,
+            self.sessions.cookie(access),
+            headers=request.headers,
+            max_age_s=session.SESSION_S,
+        )
+        return response
+
+    async def _log_out(self, request: Request) -> Response:
+        self._check_form(request, await _read_form(request))
+        response = RedirectResponse(ROOT + "/login", 303, _HEADERS)
+        for name in (session.SESSION_COOKIE, session.FORM_COOKIE, session.DONE_COOKIE):
+            session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
+        return response
+
+    async def _send_static(self, request: Request) -> Response:
+        found = self._static.find(request.path_params["digest"], request.path_params["name"])
+        if found is None:
+            raise HTTPException(404, "not found")
+        content, media_type = found
+        caching = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(content, media_type=media_type, headers=_HEADERS | caching)
+
+    async def _events(self, request: Request) -> Response:
+        access: Access | None = request.scope.get(ACCESS)
+        # 204 tells an EventSource not to try again.
+        if access is None:
+            return Response(status_code=204, headers=_HEADERS)
+        if self.live.is_full:
+            raise QueueError("too many browsers watch", hint="close some, or refresh the page by hand")
+        return StreamingResponse(self._stream(access.only), media_type="text/event-stream", headers=_HEADERS)
+
+    async def _stream(self, only: str) -> AsyncIterator[str]:
+        """Yield an event whenever the state differs: the topics that changed, and the figures."""
+        sent_topics: dict[str, object] = {}
+        sent_figures: dict[str, str] = {}
+        left_s = _STREAM_S
+        yield "retry: 3000\n\n"
+        with self.live.watching():
+            while left_s > 0 and not self._is_stopping():
+                snapshot = self.live.latest
+                if snapshot is not None:
+                    topics, figures = snapshot.topics(only), snapshot.figures(only)
+                    changed = [name for name, value in topics.items() if sent_topics.get(name) != value]
+                    news = {name: text for name, text in figures.items() if sent_figures.get(name) != text}
+                    # The page was drawn a moment ago: its first event brings the figures alone.
+                    topics_changed = changed if sent_topics else []
+                    sent_topics, sent_figures = topics, figures
+                    if topics_changed or news:
+                        yield f"data: {json.dumps({'topics': topics_changed, 'figures': news})}\n\n"
+                waited_s = await self.live.next(15.0)
+                left_s -= waited_s
+                if waited_s >= 15.0:
+                    yield ": still here\n\n"
+
+    def _html(self, request: Request, text: str, form_token: str, status: int = 200) -> Response:
+        response = Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
+        if request.cookies.get(session.FORM_COOKIE) != form_token:
+            session.put_cookie(
+                response, session.FORM_COOKIE, form_token, headers=request.headers, max_age_s=None
+            )
+        return response
+
+    async def _redirect(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, Redirect)
+        if request.headers.get(FRAGMENT):
+            return Response(status_code=401, headers=_HEADERS)
+        return RedirectResponse(error.target, 303, _HEADERS)
+
+    async def _refuse(self, request: Request, error: Exception) -> Response:
+        """Answer an error with a page that says what happened and what to do."""
+        if isinstance(error, HTTPException):
+            status, what, hint = error.status_code, error.detail, "the links above lead to what there is"
+        else:
+            assert isinstance(error, MemlineError)
+            status = 404 if isinstance(error, PageMissing) else status_of(error)
+            what, hint = error.message, error.hint
+        return self._error_page(request, status, what, hint)
+
+    def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """Answer at the boundary to the browser: it must not see the inside, and the log must, once."""
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response: Response = await answer(request)
+                return response
+            except (MemlineError, HTTPException, Redirect):
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+                _LOG.exception("request.failed", path=request.url.path, kind=kind)
+                what = f"The request failed unexpectedly ({kind})."
+                return self._error_page(request, 500, what, "look at the log of the server")
+
+        return guarded
+
+    def _error_page(self, request: Request, status: int, what: str, hint: str) -> Response:
+        access: Access | None = request.scope.get(ACCESS)
+        view = View(site=self._site, access=access) if access else None
+        form_token = session.form_token(request.cookies)
+        context: Mapping[str, object] = {
+            **self._frame(view, "Not possible", form_token),
+            "status": status,
+            "what": what,
+            "hint": hint,
+        }
+        return self._html(request, self._renderer.page("error.html", context), form_token, status)
+
+
+async def _read_form(request: Request) -> QueryParams:
+    """Return the fields of a form. Raises BadRequest."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise BadRequest("the body is not that of a form", hint="use the buttons of the page")
+    try:
+        return QueryParams((await request.body()).decode())
+    except ValueError as error:
+        raise BadRequest("the body of the form is not UTF-8", hint="use the buttons of the page") from error

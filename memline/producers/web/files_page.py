@@ -1,0 +1,233 @@
+"""Show the agents, the ledger of their files, and the chunks of a file; index one from the page."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from memline.producers.reports.estimate import estimate
+from memline.producers.web.note_page import file_url, note_url
+from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
+from memline.producers.web.rendering import ROOT
+from memline.shared.errors import BadRequest, IndexMissing, MemlineError
+from memline.shared.index import driver, identities, ledger, vectors
+from memline.shared.index.ledger import FileRecord
+from memline.shared.values import value
+from memline.shared.words import counted
+
+if TYPE_CHECKING:
+    pass
+
+#: Files of a page, and chunks of a file that a page lists.
+PAGE = 100
+CHUNKS = 200
+
+#: What a run may do with an agent: the options of `memline index`.
+_RUNS = ("", "force", "re-embed")
+
+
+@value
+class AgentCard:
+    """What is known of one agent, from its rows and its settings."""
+
+    agent: str
+    workspace: str
+    provider: str
+    index: str
+    vectors: dict[str, int]
+    #: Files by outcome.
+    outcomes: dict[str, int]
+    #: Provider and model of the vectors that are searched; empty without any.
+    identity: str = ""
+    #: Cached vectors, and how many there may be; None: without limit.
+    cached: int = 0
+    max_cached: int | None = None
+    #: Bytes of the index.
+    size: int = 0
+    #: When a file was read last, seconds since the epoch; None: never.
+    last_read: float | None = None
+    #: Why the index cannot be read; empty when it can.
+    error: str = ""
+    #: What the last run that was started here says.
+    run: str = ""
+    files_url: str = ""
+
+
+@value
+class ChunkRow:
+    """A chunk of a file."""
+
+    ordinal: int
+    first: int
+    last: int
+    heading: str
+    text: str
+    #: State of its vector: ready, wanted, leased, failed; empty where nothing embeds.
+    state: str
+    url: str
+
+
+def _agents(view: View) -> Data:
+    return {
+        "cards": [_card(view, settings.agent) for settings in view.agents],
+        "has_queue": view.site.has_queue,
+    }
+
+
+def _card(view: View, name: str) -> AgentCard:
+    settings = view.agent(name)
+    card = AgentCard(
+        agent=name,
+        workspace=str(settings.workspace),
+        provider=settings.memory.provider,
+        index=str(settings.index_path),
+        vectors={},
+        outcomes={},
+        max_cached=settings.memory.cache.max_entries,
+        run=view.site.runs.said(name),
+        files_url=f"{ROOT}/files?{urlencode({'agent': name})}",
+    )
+    figures = view.site.live.read().agents.get(name)
+    if figures is not None and figures.state is not None:
+        states = figures.state["vectors"]
+        card = replace(card, vectors={each: states[each] for each in ("ready", "wanted", "leased", "failed")})
+    try:
+        with driver.reading_if_any(settings.index_path) as reader:
+            if reader is None:
+                return card
+            active = identities.active(reader)
+            size = 0
+            for suffix in ("", "-wal"):
+                with suppress(OSError):
+                    size += os.stat(f"{settings.index_path}{suffix}").st_size
+            last = driver.scalar(reader, "SELECT max(observed_ns) FROM files")
+            return replace(
+                card,
+                identity=f"{active.identity.provider} {active.identity.model}" if active else "",
+                outcomes=ledger.outcome_counts(reader),
+                cached=vectors.count_cached(reader),
+                size=size,
+                last_read=last / 1e9 if last else None,
+            )
+    except MemlineError as error:
+        return replace(card, error=error.message)
+
+
+def _files(view: View) -> Data:
+    settings = view.agent(view.query.get("agent", ""))
+    where = {name: view.query.get(name, "").strip() for name in ("outcome", "source", "path")}
+    first = view.number("first", 0)
+    files: list[FileRecord] = []
+    outcomes: dict[str, int] = {}
+    with driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None:
+            outcome, source, path = where.values()
+            files = ledger.page(
+                reader, outcome=outcome, source=source, path=path, first=first, count=PAGE + 1
+            )
+            outcomes = ledger.outcome_counts(reader)
+    more, files = len(files) > PAGE, files[:PAGE]
+    words = {"agent": settings.agent, **{name: text for name, text in where.items() if text}}
+    urls = {file.path: file_url(settings.agent, file.path) for file in files}
+    before = f"?{urlencode({**words, 'first': max(0, first - PAGE)})}" if first else ""
+    return {
+        "names": [each.agent for each in view.agents],
+        "agent": settings.agent,
+        "where": where,
+        "outcomes": outcomes,
+        "files": files,
+        "urls": urls,
+        "before": before,
+        "after": f"?{urlencode({**words, 'first': first + PAGE})}" if more else "",
+        "words": f"{first + 1:,} to {first + len(files):,}" if files else "",
+        "command": command_line("--agent", settings.agent, "status", "--verbose"),
+    }
+
+
+def _file(view: View) -> Data:
+    settings = view.agent(view.query.get("agent", ""))
+    path, first = view.query.get("path", ""), view.number("first", 0)
+    # By the rules of `memory_get` for an agent's token: the chunks are the text of the note.
+    if not view.is_owner:
+        view.site.tools.get(view.access.caller(settings.agent), {"path": path, "from": 1, "lines": 1})
+    with driver.reading_if_any(settings.index_path) as reader:
+        if reader is None:
+            raise IndexMissing("nothing is indexed yet", hint="memline index")
+        found = ledger.page(reader, path=path, is_exact=True, count=1)
+        if not found:
+            raise PageMissing(f"{path[:200]!r} is not in the index", hint="look at the list of files")
+        target = identities.target(reader)
+        rows = reader.execute(_CHUNKS, (target.id if target else 0, path, first, CHUNKS + 1)).fetchall()
+    more, rows = len(rows) > CHUNKS, rows[:CHUNKS]
+    name = settings.agent
+    chunks = [
+        ChunkRow(
+            ordinal=ordinal, first=start, last=end, heading=heading, text=text, state=state or "",
+            url=note_url(name, path, start, end),
+        )
+        for ordinal, start, end, heading, text, state in rows
+    ]  # fmt: skip
+    here = file_url(name, path)
+    return {
+        "agent": name,
+        "file": found[0],
+        "chunks": chunks,
+        "note": note_url(name, path),
+        "before": f"{here}&first={max(0, first - CHUNKS)}" if first else "",
+        "after": f"{here}&first={first + CHUNKS}" if more else "",
+        "command": command_line("--agent", name, "get", path),
+    }
+
+
+_CHUNKS = (
+    "SELECT ordinal, start_line, end_line, heading, text, (SELECT state FROM vectors WHERE identity_id = ?"
+    " AND vectors.text_hash = chunks.text_hash) FROM chunks"
+    " WHERE file_id = (SELECT id FROM files WHERE path = ?) AND ordinal >= ? ORDER BY ordinal LIMIT ?"
+)
+
+
+def _re_embed(view: View) -> Data:
+    """Show what it costs to pay for every vector again; reading all files may take long."""
+    settings = view.agent(view.query.get("agent", ""))
+    began = time.monotonic()
+    plan = estimate(settings, force=True, re_embed=True, prices=view.site.settings.prices)
+    return {
+        "agent": settings.agent,
+        "plan": plan,
+        "lines": plan.words(),
+        "took_s": time.monotonic() - began,
+        "command": command_line("--agent", settings.agent, "index", "--re-embed"),
+    }
+
+
+def _run(view: View) -> Done:
+    if "agent" not in view.form:
+        raise BadRequest("no agent is named", hint="choose one")
+    what = view.form.get("what", "")
+    if what not in _RUNS:
+        raise BadRequest(f"{what[:80]!r} is not a run", hint=f"one of: {', '.join(filter(None, _RUNS))}")
+    settings = view.agent(view.form["agent"])
+    if view.site.has_queue and what != "re-embed":
+        from memline.producers.actions import reindex_job
+
+        asked = reindex_job.start(settings, view.queue_url, force=what == "force", by=view.access.client)
+        reads = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
+        return Done(words=f"{reads} {asked['warning']}".strip(), page="/agents", audit=None)
+    memory = view.site.tools.memory(settings.agent)
+    view.site.runs.start(memory, force=what == "force", re_embed=what == "re-embed")
+    words = f"{settings.agent} is being indexed; what comes of it is said here."
+    return Done(words=words, page="/agents", audit={"agent": settings.agent, "what": what or "changes"})
+
+
+PAGES = (
+    Page(path="/agents", title="Agents", template="agents.html", data=_agents),
+    Page(path="/files", title="Files", template="files.html", data=_files),
+    Page(path="/file", title="File", template="file.html", data=_file, is_in_nav=False),
+    Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed, is_in_nav=False),
+)
+
+ACTIONS = (Action(path="/index", verb="index", run=_run),)

@@ -1,0 +1,134 @@
+"""Show the overview: what is behind, what is wrong, how the last day went; and the plan of a reindex."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from memline.producers.reports.doctor import Finding
+from memline.producers.reports.estimate import estimate
+from memline.producers.web.page import Action, Data, Done, Page, View, command_line
+from memline.producers.web.rendering import age, number
+from memline.producers.web.series import Chart, draw
+from memline.producers.web.snapshot import AgentFigures
+from memline.shared.errors import BadRequest
+from memline.shared.values import value
+from memline.shared.words import counted
+
+#: Agents of the table: those that are behind come first.
+MOST_AGENTS = 20
+
+#: The order of findings: what does not work comes first.
+_LEVELS = ("problem", "warning", "ok")
+
+
+@value
+class ShownChart:
+    """A chart with its largest and its last value in words."""
+
+    label: str
+    chart: Chart
+    top: str
+    last: str
+
+
+def _overview(view: View) -> Data:
+    only = view.access.only
+    snapshot = view.site.live.read()
+    found = view.site.findings.get()
+    names = [settings.agent for settings in view.agents]
+    findings = found.of(names, with_installation=view.is_owner) if found else []
+    return {
+        "figures": snapshot.figures(only),
+        "agents": sorted(snapshot.of(only), key=_busy_first)[:MOST_AGENTS],
+        "agents_left": max(0, len(names) - MOST_AGENTS),
+        "has_queue": view.is_owner and snapshot.has_queue,
+        "fleet_error": snapshot.fleet_error if view.is_owner else "",
+        "findings": sorted((each for each in findings if each.level != "ok"), key=_rank),
+        "fine": [each.what for each in findings if each.level == "ok"],
+        "found_at": found.at if found else None,
+        "charts": _charts(view, only, snapshot.at),
+    }
+
+
+def _busy_first(agent: AgentFigures) -> tuple[bool, int, str]:
+    return not agent.error, -agent.files_behind - agent.pending - agent.count("failed"), agent.agent
+
+
+def _rank(finding: Finding) -> int:
+    return _LEVELS.index(finding.level)
+
+
+def _charts(view: View, only: str, now: float) -> list[tuple[str, list[ShownChart]]]:
+    """Draw the charts of an hour and of a day; those of queues for a token that opens all."""
+    kinds: list[tuple[str, str, Callable[[float], str], float]] = [
+        ("backlog", "Vectors wanted", number, 10.0),
+        ("rate", "Vectors a second", number, 1.0),
+    ]
+    if not only and view.site.has_queue:
+        kinds.append(("oldest_s", "Oldest message", age, 10.0))
+    if not only:
+        kinds.append(("limited", "Answers 429", number, 10.0))
+    series = view.site.live.series.get(only)
+    if series is None:
+        return []
+    charts = []
+    for span, ring in (("Last hour", series.hour), ("Last 24 hours", series.day)):
+        shown = []
+        for name, label, words, least in kinds:
+            chart = draw(ring.values(now, name), least)
+            last = "–" if chart.last is None else words(chart.last)
+            shown.append(ShownChart(label=label, chart=chart, top=words(chart.top), last=last))
+        charts.append((span, shown))
+    return charts
+
+
+def _plan(view: View) -> Data:
+    """Show what a reindex would do and cost, once it is asked for: reading all files may take long."""
+    force = view.query.get("force") == "1"
+    chosen = view.query.get("agent", "")
+    data: dict[str, object] = {
+        "names": [settings.agent for settings in view.agents],
+        "chosen": chosen or view.access.only or view.access.default_agent,
+        "force": force,
+        "plan": None,
+        "words": [],
+        "took_s": 0.0,
+        "has_queue": view.site.has_queue,
+        "command": "",
+    }
+    if view.query.get("plan") != "1":
+        return data
+    settings = view.agent(chosen)
+    began = time.monotonic()
+    plan = estimate(settings, force=force, prices=view.site.settings.prices)
+    name = "reindex" if view.site.has_queue else "index"
+    return data | {
+        "plan": plan,
+        "words": plan.words(),
+        "took_s": time.monotonic() - began,
+        "command": command_line("--agent", settings.agent, name, "--force" * force),
+    }
+
+
+def _reindex(view: View) -> Done:
+    from memline.producers.actions import reindex_job
+
+    if "agent" not in view.form:
+        raise BadRequest("no agent is named", hint="choose one")
+    settings = view.agent(view.form["agent"])
+    force = view.form.get("force") == "1"
+    asked = reindex_job.start(settings, view.queue_url, force=force, by=view.access.client)
+    words = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
+    if asked["warning"]:
+        words += f" {asked['warning']} (try: memline fleet)"
+    # `reindex.start` writes the audit line.
+    return Done(words=words, page="/", audit=None)
+
+
+PAGES = (
+    Page(path="/", title="Overview", template="overview.html", data=_overview),
+    Page(path="/reindex", title="Plan a reindex", template="reindex.html", data=_plan, is_in_nav=False),
+)
+
+ACTIONS = (Action(path="/reindex", verb="reindex", run=_reindex, needs_queue=True),)

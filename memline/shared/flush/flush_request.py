@@ -1,0 +1,154 @@
+"""Send the flush request: to a chat model over HTTP, or to a program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from memline.shared import programs
+from memline.shared.config.schema import AgentSettings, ProviderEntry
+from memline.shared.embedders.endpoint import Endpoint, normal_url
+from memline.shared.embedders.http import HttpClient
+from memline.shared.embedders.provider_errors import redact_line
+from memline.shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderRefused,
+    ProviderStop,
+)
+from memline.shared.flush import prompts
+from memline.shared.providers import PROVIDERS
+
+#: Characters of an answer without the model's thoughts; a longer one is not a list of what is worth keeping.
+MAX_ANSWER_CHARS = 16_000
+
+#: Bytes that a program writes, with thoughts and complaints.
+MAX_ANSWER_BYTES = 4 << 20
+
+#: What errors call the request: "openai memory flush failed: …".
+WHAT = "memory flush"
+
+_WHERE = "agents.defaults.compaction.memoryFlush"
+
+
+def ask(settings: AgentSettings, system: str, user: str) -> str:
+    """Return the answer of the configured program or model. Raises a ProviderError or ConfigError."""
+    flush = settings.sessions.compaction.memory_flush
+    if flush.command:
+        text = f"{system}\n\n{user}"
+        raw = run_program(flush.command, text, timeout_s=flush.timeout_seconds, max_bytes=MAX_ANSWER_BYTES)
+    else:
+        raw = _ask_model(settings, system, user)
+    answer = prompts.without_thoughts(raw)
+    if answer is None:
+        raise ProviderBrokenAnswer(
+            f"{WHAT} failed: the answer ends while the model is still thinking",
+            hint="let it think less, or give it more tokens to answer",
+        )
+    if len(answer) > MAX_ANSWER_CHARS:
+        raise ProviderRefused(
+            f"{WHAT} failed: an answer of {len(answer)} characters is too long for a note",
+            hint=f"ask for less in {_WHERE}.prompt",
+        )
+    return answer
+
+
+def run_program(command: Sequence[str], text: str, *, timeout_s: float, max_bytes: int) -> str:
+    """Give a program the text and return what it writes to its standard output. Raises a ProviderError."""
+    name = os.path.basename(command[0])
+    ran = programs.run_program(command, text=text, timeout_s=timeout_s, max_bytes=max_bytes)
+    if ran.problem == programs.NOT_STARTED:
+        raise ProviderStop(
+            f"{WHAT} failed: {name} cannot be started: {ran.reason}", hint=f"check {_WHERE}.command"
+        )
+    if ran.problem == programs.TOO_MUCH:
+        raise ProviderRefused(f"{WHAT} failed: {name} answered more than {max_bytes} bytes")
+    if ran.problem:
+        raise ProviderLater(f"{WHAT} failed: {name} gave no answer within {timeout_s:g} s")
+    if ran.status:
+        raise ProviderLater(f"{WHAT} failed: {name} ended with {ran.status}: {redact_line(ran.stderr)}")
+    return ran.stdout
+
+
+def _ask_model(settings: AgentSettings, system: str, user: str) -> str:
+    endpoint, model = endpoint_of(settings)
+    body = {
+        "model": model,
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+    }
+    timeout_s = settings.sessions.compaction.memory_flush.timeout_seconds
+    client = HttpClient(endpoint, timeout_s=timeout_s)
+    try:
+        # Not retried blindly: a request that was received is paid for.
+        answer = client.json(client.post("/chat/completions", body, what=WHAT, once=True))
+    except ProviderError as error:
+        if "memorySearch" in error.hint:
+            # The client's own advice is about embeddings.
+            error.hint = f"check {_WHERE}.model and baseUrl; an address usually ends in /v1"
+        raise
+    finally:
+        client.close()
+    return _content(answer, f"{endpoint.provider} {WHAT} failed")
+
+
+def _content(answer: Any, failed: str) -> str:
+    """Return `choices[0].message.content`, as text or as parts of text; empty: nothing to keep."""
+    try:
+        choice = answer["choices"][0]
+        content = choice["message"]["content"] or ""
+    except (KeyError, IndexError, TypeError):
+        raise ProviderBrokenAnswer(f"{failed}: the answer has no message") from None
+    if not content and choice.get("finish_reason") == "length":
+        raise ProviderBrokenAnswer(f"{failed}: the answer was cut before its text began")
+    if isinstance(content, list):
+        texts = (part.get("text") for part in content if isinstance(part, dict))
+        return "".join(text for text in texts if isinstance(text, str))
+    if not isinstance(content, str):
+        raise ProviderBrokenAnswer(f"{failed}: the message is not text")
+    return content
+
+
+def endpoint_of(settings: AgentSettings) -> tuple[Endpoint, str]:
+    """Return the address of the chat model and its name there. Raises ProviderStop and ConfigError.
+
+    `id/model` means `models.providers.<id>`, unless an address is given. A key of the environment is sent to
+    its provider's own address only.
+    """
+    flush = settings.sessions.compaction.memory_flush
+    name, slash, model = flush.model.partition("/")
+    entry = ProviderEntry()
+    if flush.base_url or not slash:
+        name, model = "" if flush.base_url else "openai", flush.model
+    else:
+        entry = settings.providers.get(name, entry)
+    row = PROVIDERS.get(name)
+    if slash and not (flush.base_url or entry.base_url or (row and row.has_chat)):
+        # No guess: a conversation is sent there.
+        raise ProviderStop(
+            f"{WHAT} failed: models.providers.{name} has no address",
+            hint=f"set {_WHERE}.baseUrl, or models.providers.{name}.baseUrl to a server that speaks"
+            " OpenAI's protocol",
+        )
+    address = flush.base_url or entry.base_url or (row.public_url if row else "")
+    url = normal_url(address, where=f"{_WHERE}.baseUrl")
+    if row and row.bare_path and not urlsplit(url).path:
+        url = urlunsplit(urlsplit(url)._replace(path=row.bare_path))
+    owner = next((each for each in PROVIDERS.values() if each.has_chat and url == each.public_url), None)
+    key = flush.api_key or entry.api_key or (settings.environment_keys.get(owner.name, "") if owner else "")
+    if owner and owner.key_variables and not key:
+        raise ProviderStop(
+            f"{WHAT} failed: no key for {owner.name}'s own address",
+            hint=f"set {_WHERE}.baseUrl to another server, or export {owner.key_variables[0]}=…",
+        )
+    endpoint = Endpoint(
+        provider=name or "chat",
+        base_url=url,
+        public=owner is not None,
+        key=key,
+        headers={k.strip().lower(): v for k, v in {**entry.headers, **flush.headers}.items()},
+        key_places=f"{_WHERE}.apiKey, then models.providers, then the environment (own addresses only)",
+    )
+    return endpoint, model

@@ -1,0 +1,399 @@
+"""Write an agent's index, each change a short transaction.
+
+Any process may write: the store worker, which is the one dispatcher of its index, the batch worker, and
+commands that bring a few files in before they answer. The ledger's `observed_ns`, text hashes and leases
+decide between them, not who came first.
+
+`IndexWriter` has a method where several modules work together. For a single function of `shared.index` or
+`shared.scheduling` open a session: `with writer.session() as (connection, now): …`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memline.shared.batches import claims, outcomes
+from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
+from memline.shared.embedders.protocol import Identity
+from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, signs, token_rows, vectors
+from memline.shared.index.accounts import AccountFile, Accounts
+from memline.shared.index.driver import (
+    BUSY_TIMEOUT_MS,
+    faults,
+    file_id,
+    open_writer,
+    shorten_log,
+    transaction,
+)
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import budget, call_times, embed_results, health, leases, model_change
+from memline.shared.scheduling.budget import Budget, Charge, Refusal
+from memline.shared.scheduling.embed_results import Failure
+from memline.shared.scheduling.health import Health, tighter
+from memline.shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from sqlite3 import Connection
+
+
+class IndexWriter:
+    """Writes one agent's index. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        account_file: Path | None = None,
+        cache_entries: int = 50_000,
+        clock: Clock | None = None,
+        busy_timeout_ms: int = BUSY_TIMEOUT_MS,
+        lease_s: float = leases.LEASE_S,
+    ) -> None:
+        """Open or make the file; see `driver.open_writer` for what it raises.
+
+        `account_file`: None for one beside the index.
+        """
+        self.path = path
+        self.connection: Connection = open_writer(path, busy_timeout_ms=busy_timeout_ms)
+        self._file_id = file_id(path)
+        file = AccountFile(account_file or path.with_name(ACCOUNT_FILE))
+        #: The provider accounts of this index; `shared.scheduling.health` reads and writes them.
+        self.accounts = Accounts(index=self.connection, file=file, name=str(path))
+        #: What this agent may spend; without its settings there is no ceiling.
+        self.budget = Budget(file, run=str(path))
+        self._clock = clock or SystemClock()
+        self._cache_entries = cache_entries
+        self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
+        #: The workspace, and the present file, of an index that had this path and is another workspace's.
+        self.given_back: tuple[str, str] | None = None
+        #: Of the leases it takes.
+        self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
+
+    @classmethod
+    def of(
+        cls, settings: AgentSettings, *, clock: Clock | None = None, busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    ) -> IndexWriter:
+        """Open the index of an agent, by its settings; one of another workspace is moved out of its way.
+
+        Raises IndexOfAnother where the configuration names one file for both, and IndexElsewhere when another
+        index host has it.
+        """
+        memory = settings.memory
+        make = partial(
+            cls,
+            settings.index_path,
+            account_file=settings.account_path,
+            cache_entries=memory.cache.max_entries if memory.cache.enabled else 0,
+            clock=clock,
+            busy_timeout_ms=busy_timeout_ms,
+            lease_s=leases.lease_s(memory.remote.timeout_seconds),
+        )
+        writer = make()
+        try:
+            with writer.session() as (connection, _):
+                ownership.refuse_left(connection, settings.agent)
+                other = ownership.of_another(connection, settings)
+            if other:
+                writer.close()
+                kept = ownership.give_back(settings, other)
+                writer = make()
+                writer.given_back = other, str(kept)
+            with writer.session() as (connection, _):
+                ownership.record(connection, settings)
+            writer.budget = Budget.of(writer.accounts.file, settings)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the file is no longer at its path: moved aside, deleted, built again by another process."""
+        return file_id(self.path) != self._file_id
+
+    def close(self) -> None:
+        shorten_log(self.connection, self.path)
+        self.connection.close()
+        self.accounts.file.close()
+
+    @contextmanager
+    def session(self) -> Iterator[tuple[Connection, float]]:
+        """Give the connection and the time to a block; the driver's errors become IndexFaults."""
+        with faults(self.path):
+            yield self.connection, self._clock.now()
+
+    @contextmanager
+    def transaction(self) -> Iterator[tuple[Connection, float]]:
+        """Give the same as `session`, the whole block in one transaction."""
+        with self.session() as (connection, now), transaction(connection):
+            yield connection, now
+
+    def recover(self) -> None:
+        """After a start: free what dead processes leased, make the signs that are missing."""
+        with self.session() as (connection, now):
+            claims.free_dead(connection, now)
+            with transaction(connection):
+                leases.free(connection, now)
+            self._make_signs(connection)
+
+    def _make_signs(self, connection: Connection) -> None:
+        """Make signs of the vectors that are searched, and of those that will be."""
+        searched = [row for row in (identities.active(connection), identities.target(connection)) if row]
+        for identity_id, dims in {(row.id, row.vector_dims) for row in searched}:
+            signs.make(connection, identity_id, dims)
+
+    def store_file(self, row: FileRow, *, job: str = "") -> str:
+        """Do as `store_files` for one file."""
+        return self.store_files((row,), job=job)[0]
+
+    def store_files(self, rows: Sequence[FileRow], *, job: str = "") -> list[str]:
+        """Make the index agree with files: remove old chunks, store new ones, want their vectors.
+
+        All in one transaction: a commit takes as long as a small file. Returns what changed of each, one of
+        the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
+        files; empty for a live edit.
+        """
+        arrived = 0
+        kinds: list[str] = []
+        with self.transaction() as (connection, now):
+            target = identities.target(connection)
+            priority, job_id = jobs.place_of(connection, job)
+            for row in rows:
+                change = chunks.apply_file(connection, row)
+                if target is not None and change.texts:
+                    texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
+                    cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
+                    if cached:
+                        meta.add(connection, meta.CACHED_TOTAL, cached)
+                vectors.release(connection, change.orphans, now)
+                is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
+                arrived += is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
+                kinds.append(change.kind)
+            if arrived:
+                meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
+        if arrived:
+            # Without a provider, or when all its texts were cached, the last file is the end of a job.
+            with self.session() as (connection, now):
+                jobs.finish_settled(connection, now)
+        return kinds
+
+    def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
+        """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
+        with self.session() as (_, now):
+            model_change.retarget(self.accounts, wanted, base_url, now, "")
+
+    def store_vectors(
+        self, identity: Identity, lease: str, rows: Sequence[VectorRow], learned: LearnedCaps
+    ) -> int:
+        """Store vectors, and search the new model when they complete it; returns how many were new."""
+        with self.session() as (connection, now):
+            stored = embed_results.store_vectors(self.accounts, identity, lease, rows, learned, now)
+            row = identities.by_key(connection, identity.key) if any(row.tokens for row in rows) else None
+            if row is not None:
+                token_rows.reduce(connection, row.id)
+            self._make_signs(connection)
+            model_change.switch_when_complete(connection)
+            jobs.finish_settled(connection, now)
+        return stored
+
+    def record_failure(
+        self, identity: Identity, lease: str, hashes: Sequence[bytes], failure: Failure, learned: LearnedCaps
+    ) -> None:
+        """Record why texts got no vector; see `shared.scheduling.embed_results.record_failure`."""
+        with self.session() as (connection, now):
+            embed_results.record_failure(self.accounts, identity, lease, hashes, failure, learned, now)
+            model_change.switch_when_complete(connection)
+            jobs.finish_settled(connection, now)
+
+    def lease(
+        self,
+        caps: RequestCaps,
+        *,
+        credits: int,
+        only_full: bool,
+        only: Identity | None = None,
+        held: Collection[int] = (),
+    ) -> list[leases.Request]:
+        """Lease the requests to send now; none while the provider has a cooldown or is paused.
+
+        `only`: the identity this process's workers can embed; texts that wait for another are left alone.
+        `held`: priorities whose texts wait for a batch (`plan_batches`).
+        """
+        with self.session() as (connection, now):
+            target = self._target(connection, only)
+            if target is None:
+                return []
+            state = health.read(self.accounts, target.identity.provider)
+            if state.is_stuck(now) or state.retry_at > now:
+                return []
+            caps = replace(
+                caps,
+                max_rows=tighter(tighter(caps.max_rows, state.max_rows), state.shrunk_rows),
+                max_tokens=tighter(caps.max_tokens, state.max_tokens),
+            )
+            if state.failures or state.limited_rows or state.shrunk_rows == 1:
+                # After a failure one request goes ahead of the others, not all of them into the same wall. A
+                # server that is slow with a single text gets one at a time.
+                credits = min(credits, 1)
+            charge = Charge(identity=target.identity, account=self.accounts.of(target.identity.provider))
+            requests: list[leases.Request] = []
+            refusal: Refusal | None = None
+
+            def reserve(token: str, tokens: int) -> bool:
+                nonlocal refusal
+                answer = self.budget.reserve(charge, token, tokens, now)
+                refusal = answer if isinstance(answer, Refusal) else None
+                return refusal is None
+
+            while True:
+                # What the ceilings leave may be less than a request: then it is as large as that.
+                left = self.budget.left(charge, now)
+                if isinstance(left, Refusal):
+                    refusal = left if vectors.is_wanted(connection, target.id) else None
+                    break
+                fitting = replace(caps, max_tokens=max(1, int(min(caps.max_tokens, left))))
+                if state.paused:
+                    probe = leases.lease_probe(
+                        self.accounts, target, fitting, self.holder, now, reserve=reserve
+                    )
+                    requests = [probe] if probe else []
+                    break
+                more = leases.lease(
+                    connection,
+                    target,
+                    fitting,
+                    self.holder,
+                    now,
+                    credits=credits,
+                    only_full=only_full,
+                    held=held,
+                    reserve=reserve,
+                )
+                requests += more
+                if not more or refusal is None:
+                    break
+            if refusal is not None or requests:
+                self._note_ceiling(refusal)
+            return requests
+
+    def _note_ceiling(self, refusal: Refusal | None) -> None:
+        if refusal is not None or meta.get(self.connection, meta.CEILING) is not None:
+            with transaction(self.connection):
+                budget.record_refusal(self.connection, refusal)
+
+    def record_calls(self, identity: Identity, calls: Iterable[tuple[str, int]]) -> None:
+        """Count how the calls of a request ended and how long they took."""
+        account = self.accounts.of(identity.provider)
+        call_times.record(self.accounts.file, account, calls, self._clock.now())
+
+    def settle(self, lease: str, tokens: int | None) -> None:
+        """Set right what a request was counted with, see `shared.scheduling.budget`."""
+        with self.session():
+            self.budget.settle(lease, tokens)
+
+    def begin_run(self) -> None:
+        """Let the ceilings of a run count from now on: a user asked for one."""
+        with self.session() as (_, now):
+            if self.budget.has_ceilings:
+                self.budget.begin_run(now)
+            self._note_ceiling(None)
+
+    def _target(self, connection: Connection, only: Identity | None) -> IdentityRow | None:
+        target = identities.target(connection)
+        is_ours = target is not None and (only is None or only.key == target.identity.key)
+        return target if is_ours and not _is_held(connection) else None
+
+    def retry_in_s(self) -> float:
+        """Return the seconds until a deferred text may be sent; 0 when none is, or an operator must act."""
+        with self.session() as (connection, now):
+            target = identities.target(connection)
+            state = health.read(self.accounts, target.identity.provider) if target else Health()
+            if target is None or state.manual or leases.tokens(connection):
+                # While a request is in flight, its answer triggers the next one.
+                return 0.0
+            due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
+        return max(due - now, 0.0)
+
+    def sweep(self) -> None:
+        """Free expired leases, try failed texts again, prune the cache, finish what dead commands began."""
+        with self.session() as (connection, now):
+            target = identities.target(connection)
+            with transaction(connection):
+                leases.free(connection, now)
+                ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+                if target is not None:
+                    vectors.retry_failed(connection, target.id, due_before=now)
+            model_change.switch_when_complete(connection)
+            model_change.cache_retired(connection)
+            self._make_signs(connection)
+            if target is None or not vectors.is_pending(connection, target.id):
+                self.budget.end_run()
+                self._note_ceiling(None)
+            jobs.move_misplaced(connection)
+            jobs.finish_settled(connection, now)
+        self.prune_cache()
+
+    def prune_cache(self) -> None:
+        """Keep as many of the vectors that no chunk needs as `cache` allows."""
+        with self.session() as (connection, now):
+            vectors.prune_cache(connection, self._cache_entries, now)
+
+    def retry_all(self, *, is_asked: bool = True) -> None:
+        """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""
+        with self.transaction() as (connection, now):
+            target = identities.target(connection)
+            if target is not None:
+                vectors.retry_failed(connection, target.id, due_before=None)
+                if is_asked:
+                    health.retry(self.accounts, target.identity.provider, now)
+            claims.poll_now(connection, now)
+
+    def plan_batches(self, rules: BatchRules | None, *, only: Identity, has_pending_files: bool) -> BatchPlan:
+        """Make the batches there are texts and places for; see `shared.batches.planning`.
+
+        `rules`: None when no text goes by batch. `only`: as in `lease`.
+        """
+        with self.session() as (connection, now):
+            target = self._target(connection, only)
+            # A probe of the provider is a request.
+            if rules is None or target is None or health.read(self.accounts, target.identity.provider).paused:
+                return BatchPlan()
+            return self._batch_planner.plan(target, rules, has_pending_files=has_pending_files, now=now)
+
+    def take_due_batches(self) -> tuple[Sequence[str], float | None]:
+        """Take the batches that a worker should work on now; also seconds until the next one, None: never."""
+        with self.session() as (connection, now):
+            if meta.get(connection, meta.MOVING):
+                return (), None
+            is_paused = bool(meta.get(connection, meta.PAUSED, False))
+            due, next_due = claims.take_due(connection, now, is_paused=is_paused)
+        return due, None if next_due is None else max(next_due - now, 0.0)
+
+    def sweep_batches(self, chosen: Identity | None = None, *, has_worker: bool = True) -> None:
+        """Free the batches of dead processes, end those without a use, forget the oldest closed ones.
+
+        `chosen`: the identity of the settings, also while a fallback is active. Without a worker, batches
+        that no worker has begun with are closed.
+        """
+        with self.session() as (connection, now):
+            claims.free_dead(connection, now)
+            outcomes.cancel_unwanted(connection, chosen, now)
+            if not has_worker:
+                for token in outcomes.recall(self.accounts, now):
+                    self.budget.settle(token, 0)
+            with transaction(connection):
+                outcomes.prune(connection)
+
+
+def _is_held(connection: Connection) -> bool:
+    """Tell whether an operator lets no text be sent: paused, or about to move to another index host."""
+    return bool(meta.get(connection, meta.PAUSED, False) or meta.get(connection, meta.MOVING))

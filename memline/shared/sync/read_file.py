@@ -1,0 +1,203 @@
+"""Read one path: what is on the disk now, as the row the ledger will have of it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings, Chunking
+from memline.shared.index import ledger
+from memline.shared.index.ledger import LedgerEntry
+from memline.shared.index.rows import FileRow
+from memline.shared.sources import outcomes
+from memline.shared.sources.chunking import Chunk, split
+from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
+from memline.shared.sources.discover import problem_at
+from memline.shared.sources.forgetting import without
+from memline.shared.sources.front_matter import About, about
+from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
+from memline.shared.sources.reading import read_file
+from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
+
+if TYPE_CHECKING:
+    from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice
+
+
+class FileReader:
+    """Reads files of one agent, whatever their source."""
+
+    def __init__(self, settings: AgentSettings, *, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._notes = MemoryPaths.of(settings)
+
+    def read(
+        self,
+        path: str,
+        *,
+        entry: LedgerEntry | None,
+        force: bool = False,
+        forgotten: Collection[bytes] = (),
+    ) -> Iterator[FileRow]:
+        """Read the file of a ledger path: one row, of a long transcript several.
+
+        `entry` is the row the ledger has of it, `forgotten` the hashes of lines that are left out. Never
+        raises for what is on the disk.
+        """
+        if not is_transcript(path):
+            yield self._read_note(path, entry, force, forgotten)
+            return
+        transcripts, chunking = transcripts_of(self._settings), self._settings.memory.chunking
+        yield from read_transcript(
+            path,
+            transcripts=transcripts,
+            chunking=chunking,
+            entry=entry,
+            force=force,
+            forgotten=forgotten,
+            clock=self._clock,
+        )
+
+    def _read_note(
+        self, path: str, entry: LedgerEntry | None, force: bool, forgotten: Collection[bytes]
+    ) -> FileRow:
+        """Read a note and split it, unless its content is the one in the ledger.
+
+        Whatever is wrong becomes the outcome of the row. A path that is not a memory file (any more) has the
+        outcome `removed`, so nothing outside the memory is ever read.
+        """
+        row = FileRow(path=path, source=MEMORY, outcome=ledger.REMOVED, observed_ns=self._clock.now_ns())
+        chunking = self._settings.memory.chunking
+        if MEMORY not in self._settings.memory.sources:
+            return row
+        located = self._notes.locate(path)
+        try:
+            reading = located and read_file(located.absolute, root=located.anchor, clock=self._clock)
+            if not reading or reading.outcome == outcomes.GONE:
+                # A link, folder or name that a walk reports, or the file was removed.
+                problem = problem_at(self._notes, path)
+                return replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
+            digest = chunking_digest(chunking.tokens, chunking.overlap)
+            before = entry and (entry.outcome, entry.hash, entry.chunking, entry.source)
+            said = About()
+            if reading.outcome != outcomes.INDEXED:
+                chunks: tuple[Chunk, ...] | None = ()
+            elif not force and before == (
+                reading.outcome,
+                reading.sha256,
+                digest,
+                MEMORY,
+            ):
+                chunks = None
+            else:
+                text = without(reading.text, forgotten)
+                lines = text.split("\n")
+                said = about(lines, front_matter_end(lines))
+                chunks = tuple(split(text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap))
+            return FileRow(
+                path=path,
+                source=MEMORY,
+                outcome=reading.outcome,
+                reason=reading.reason,
+                size=reading.size,
+                mtime_ns=reading.mtime_ns,
+                ctime_ns=reading.ctime_ns,
+                hash=reading.sha256,
+                observed_ns=reading.observed_ns,
+                chunks=chunks,
+                chunking=digest,
+                names="\n".join(said.names),
+                # The long-term note is about what holds, whatever its day.
+                day="" if path in LONG_TERM else said.day,
+            )
+        except Exception as error:
+            # A bug must not take the other files of the message with it; the ledger keeps what happened.
+            return replace(row, outcome=outcomes.FAILED, reason=f"{type(error).__name__}: {error}")
+
+
+def read_transcript(
+    path: str,
+    *,
+    transcripts: Transcripts | None,
+    chunking: Chunking,
+    entry: LedgerEntry | None,
+    force: bool,
+    forgotten: Collection[bytes] = (),
+    clock: Clock,
+) -> Iterator[FileRow]:
+    """Read what is new of the transcript of a ledger path; all of it when the ledger has other content.
+
+    A long one comes in several rows, each continuing the one before; only the last says that the file was
+    read to its end. Without transcripts (the agent may see none) the path is `removed`. Never raises
+    for what is on the disk.
+    """
+    # 8 ms, which a search that stores a changed note does not pay.
+    from memline.shared.sources.transcripts import transcript_slices
+
+    observed_ns = clock.now_ns()
+    located = transcripts.locate(path) if transcripts else None
+    digest = transcript_digest(chunking.tokens, chunking.overlap)
+    row = FileRow(path=path, source=SESSIONS, outcome=ledger.REMOVED, observed_ns=observed_ns)
+    if transcripts is None or located is None:
+        problem = transcripts.problem_at(path) if transcripts else None
+        yield replace(row, outcome=problem.outcome, reason=problem.reason) if problem else row
+        return
+    is_usable = entry is not None and (entry.chunking, entry.source) == (digest, SESSIONS)
+    try:
+        slices = transcript_slices.read_transcript(
+            partial(transcripts.open, path),
+            format=format_of(path),
+            known=entry.progress if entry and is_usable and not force else None,
+            known_digest=entry.hash if entry else "",
+            max_tokens=chunking.tokens,
+            overlap_tokens=chunking.overlap,
+            forgotten=forgotten,
+            clock=clock,
+        )
+        for number, part in enumerate(slices):
+            # Each is newer than the one before, and all are older than any later read.
+            yield _slice_row(replace(row, observed_ns=observed_ns + number, chunking=digest), part, entry)
+    except Exception as error:
+        # A bug must not take the other files of the message with it; the ledger keeps what happened. Where,
+        # not the words of the error: they may quote the transcript before its secrets were redacted.
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
+        reason = f"{type(error).__name__} in {where}"
+        yield replace(row, outcome=outcomes.FAILED, reason=reason, observed_ns=clock.now_ns())
+
+
+def _slice_row(row: FileRow, part: TranscriptSlice, entry: LedgerEntry | None) -> FileRow:
+    if not part.digest:
+        return replace(row, outcome=part.outcome, reason=part.reason, chunking="")
+    row = replace(
+        row,
+        outcome=part.outcome,
+        reason=part.reason,
+        size=part.size if part.is_last else part.progress.consumed,
+        mtime_ns=part.mtime_ns if part.is_last else ledger.PARTIALLY_READ,
+        ctime_ns=part.ctime_ns,
+        hash=part.digest,
+    )
+    # A slice that begins within a message builds on its own bytes too, but not on those of the ledger.
+    if (
+        entry is not None
+        and part.base == part.digest == entry.hash
+        and entry.outcome == part.outcome
+        and entry.mtime_ns != ledger.PARTIALLY_READ
+    ):
+        # Nothing but half a line, or another time.
+        return replace(row, chunks=None)
+    return replace(
+        row,
+        chunks=part.chunks,
+        progress=part.progress,
+        base=part.base,
+        keeps=part.keeps,
+        is_partial=not part.is_last,
+    )

@@ -1,0 +1,51 @@
+"""An entry in a note, and where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memline.producers.actions.append_entry import MAX_HEADING_CHARS, append
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import AccessDenied, BadRequest
+from memline.shared.search.agent_view import chat_of
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> AgentSettings:
+    return AgentSettings(
+        agent="main", workspace=tmp_path, index_path=tmp_path / "i.sqlite", state_dir=tmp_path
+    )
+
+
+def test_an_entry_goes_into_the_log_of_today_and_cites_its_lines(settings: AgentSettings) -> None:
+    first = append(settings, "Ada prefers tea.", heading="People", clock=ManualClock())
+    second = append(settings, "Bob\nprefers coffee.", heading="People", clock=ManualClock())
+
+    note = (settings.workspace / first.path).read_text()
+    lines = note.splitlines()
+    assert note.count("## People") == 1
+    assert lines[first.start_line - 1] == first.text
+    assert lines[second.start_line - 1 : second.end_line] == second.text.splitlines()
+    assert second.citation == f"{second.path}#L{second.start_line}-L{second.end_line}"
+    assert second.to_json()["bytes"] == len(note.encode())
+
+
+def test_the_long_term_note_keeps_the_spelling_that_is_there(settings: AgentSettings) -> None:
+    (settings.workspace / "memory.md").write_text("# Facts\n")
+
+    assert append(settings, "x", target="longTerm", clock=ManualClock()).path == "memory.md"
+
+
+def test_a_group_does_not_write_the_long_term_note(settings: AgentSettings) -> None:
+    chat = chat_of("agent:main:discord:group:1")
+
+    with pytest.raises(AccessDenied, match="group"):
+        append(settings, "x", target="longTerm", chat=chat, clock=ManualClock())
+
+
+def test_a_heading_that_is_too_long_is_refused(settings: AgentSettings) -> None:
+    with pytest.raises(BadRequest, match="heading has"):
+        append(settings, "x", heading="h" * (MAX_HEADING_CHARS + 1), clock=ManualClock())

@@ -1,0 +1,133 @@
+"""What an agent reads when a session starts: which notes, in which order, within which budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import validate
+
+from memline.producers.agents.calls import ANSWERS
+from memline.producers.agents.session_context import session_context
+from memline.shared.clock import ManualClock
+from memline.shared.config.load import Options, load
+from memline.shared.config.schema import AgentSettings
+from memline.shared.search.agent_view import chat_of
+
+#: 2026-02-10, 23:30 in UTC: the next day in Berlin.
+CLOCK = ManualClock(1_770_766_200.0)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    workspace = tmp_path / "notes"
+    (workspace / "memory").mkdir(parents=True)
+    (workspace / "MEMORY.md").write_text("# Facts\n\nWhole cents.\n")
+    for day in ("2026-02-08", "2026-02-09", "2026-02-10", "2026-02-11"):
+        (workspace / "memory" / f"{day}.md").write_text(f"- log of {day}\n")
+    return workspace
+
+
+def agent(workspace: Path, **defaults: Any) -> AgentSettings:
+    file = workspace.parent / "c.json5"
+    defaults = {"workspace": str(workspace), "userTimezone": "UTC", **defaults}
+    file.write_text(json.dumps({"agents": {"defaults": defaults}}))
+    return load(Options(config=file)).agent()
+
+
+def context(workspace: Path, *, private: bool = False, key: str = "", **defaults: Any) -> dict[str, Any]:
+    found = session_context(agent(workspace, **defaults), chat_of(key), is_private=private, clock=CLOCK)
+    validate(found, ANSWERS["context"])
+    return found
+
+
+def paths(found: dict[str, Any]) -> list[str]:
+    return [part["path"] for part in found["parts"]]
+
+
+def test_a_session_starts_with_the_logs_of_yesterday_and_today(workspace: Path) -> None:
+    found = context(workspace)
+
+    assert paths(found) == ["memory/2026-02-09.md", "memory/2026-02-10.md"]
+    assert found["text"] == (
+        "<!-- memory/2026-02-09.md -->\n- log of 2026-02-09\n\n"
+        "<!-- memory/2026-02-10.md -->\n- log of 2026-02-10"
+    )
+    assert (found["date"], found["truncated"]) == ("2026-02-10", False)
+
+
+def test_the_long_term_note_is_for_private_sessions_alone(workspace: Path) -> None:
+    assert paths(context(workspace, private=True))[0] == "MEMORY.md"
+    assert "MEMORY.md" not in paths(context(workspace))
+
+
+@pytest.mark.parametrize(
+    "key", ["agent:main:discord:group:1", "agent:main:slack:channel:1", "agent:main:subagent:7"]
+)
+def test_a_group_or_a_helper_of_one_is_never_private_whoever_says_so(workspace: Path, key: str) -> None:
+    found = context(workspace, private=True, key=key)
+
+    assert (found["private"], "Whole cents" in found["text"]) == (False, False)
+
+
+def test_the_day_is_the_one_of_the_users_time_zone(workspace: Path) -> None:
+    found = context(workspace, userTimezone="Europe/Berlin")
+
+    assert paths(found) == ["memory/2026-02-10.md", "memory/2026-02-11.md"]
+
+
+def test_without_any_note_there_is_nothing_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+
+    found = context(tmp_path / "notes", private=True)
+
+    assert (found["parts"], found["text"]) == ([], "")
+
+
+def test_a_link_in_the_place_of_a_log_is_not_read(workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("secret")
+    (workspace / "memory" / "2026-02-10.md").unlink()
+    (workspace / "memory" / "2026-02-10.md").symlink_to(tmp_path / "secret.md")
+
+    assert paths(context(workspace)) == ["memory/2026-02-09.md"]
+
+
+def test_of_a_long_log_the_end_is_kept_and_of_the_long_term_note_the_beginning(workspace: Path) -> None:
+    lines = [f"- entry {number}" for number in range(500)]
+    (workspace / "MEMORY.md").write_text("\n".join(lines))
+    (workspace / "memory" / "2026-02-10.md").write_text("\n".join(lines))
+
+    found = context(workspace, private=True, memorySearch={"context": {"maxChars": 1_000}})
+
+    long_term, _, today = found["parts"]
+    assert long_term["text"].startswith("- entry 0\n") and "[cut here: " in long_term["text"].splitlines()[-1]
+    assert today["text"].endswith("- entry 499") and today["text"].startswith("[cut here: ")
+    assert "memory_get memory/2026-02-10.md" in today["text"]
+    assert (found["truncated"], long_term["truncated"], today["chars"]) == (True, True, len("\n".join(lines)))
+    assert len(found["text"]) <= 1_000
+
+
+def test_a_short_part_leaves_its_room_to_the_long_ones(workspace: Path) -> None:
+    (workspace / "memory" / "2026-02-10.md").write_text("x" * 5_000)
+
+    found = context(workspace, memorySearch={"context": {"maxChars": 2_000}})
+
+    assert found["parts"][0]["truncated"] is False
+    assert len(found["text"]) > 1_900
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(sizes=st.tuples(*[st.integers(0, 400)] * 3), budget=st.integers(1, 1_500))
+def test_the_budget_holds_whatever_the_notes_are(
+    workspace: Path, sizes: tuple[int, int, int], budget: int
+) -> None:
+    for name, size in zip(("MEMORY.md", "memory/2026-02-09.md", "memory/2026-02-10.md"), sizes, strict=True):
+        (workspace / name).write_text("word\n" * size)
+
+    found = context(workspace, private=True, memorySearch={"context": {"maxChars": budget}})
+
+    assert len(found["text"]) <= budget

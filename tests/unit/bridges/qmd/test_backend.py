@@ -1,0 +1,273 @@
+"""One memory, whichever of the two backends answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import validate
+
+from memline.producers.agents.calls import ANSWERS
+from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.memory import Memory
+from memline.shared.clock import ManualClock
+from memline.shared.errors import ConfigError
+from memline.shared.search.results import Answer
+from tests.support.process import end, memline, running_memline
+from tests.support.qmd import row
+from tests.support.workspace import until
+from tests.unit.bridges.qmd.conftest import Place
+
+NOTE = "memory-dir-main/2026-02-10.md"
+CENTS = "memory-root-main/MEMORY.md"
+
+
+@pytest.fixture
+def opened(place: Place) -> Iterator[Callable[..., Memory]]:
+    """Memories of one-shot commands unless `long_lived` is said."""
+    made: list[Memory] = []
+
+    def opened(*, long_lived: bool = False, clock: ManualClock | None = None, **qmd: Any) -> Memory:
+        settings = place.settings(**qmd)
+        made.append(Memory.of(settings, settings.agents["main"], long_lived=long_lived, clock=clock))
+        return made[-1]
+
+    yield opened
+    for memory in made:
+        memory.close()
+
+
+def finds(place: Place, *rows: Any) -> None:
+    place.qmd.does(search={"stdout": json.dumps(rows)})
+
+
+def test_qmd_answers_in_the_shape_of_every_answer(place: Place, opened: Callable[..., Memory]) -> None:
+    finds(place, row(NOTE), row(CENTS))
+
+    answer = opened().search("the question", max_results=1)
+
+    assert [hit.citation for hit in answer.hits] == ["memory/2026-02-10.md#L1"]
+    said = answer.to_json()
+    assert (said["backend"], said["mode"], said["fallback"]) == ("qmd", "keyword", None)
+    (call,) = place.qmd.calls("search")
+    assert call["args"] == [
+        *("search", "the question", "--json", "-n", "1", "-c", "memory-root-main", "-c", "memory-dir-main")
+    ]
+
+
+def test_more_hits_than_the_limit_are_never_asked_for(place: Place, opened: Callable[..., Memory]) -> None:
+    finds(place, *(row(NOTE, text=f"@@ -{line},1 @@\nx") for line in range(1, 9)))
+
+    answer = opened(limits={"maxResults": 3}).search("q", max_results=50)
+
+    assert len(answer.hits) == 3
+    assert place.qmd.calls("search")[0]["args"][4] == "3"
+
+
+@pytest.mark.parametrize("question", ["--help", "-n 99", "a\0b\nc", "x" * 200_000])
+def test_no_question_is_an_option_or_too_long(
+    place: Place, opened: Callable[..., Memory], question: str
+) -> None:
+    opened().search(question)
+
+    asked = place.qmd.calls("search")[0]["args"][1]
+    assert not asked.startswith("-") and len(asked) < 10_000
+
+
+def test_a_version_without_the_option_is_asked_with_query(
+    place: Place, opened: Callable[..., Memory]
+) -> None:
+    place.qmd.does(
+        search={"stderr": "error: unknown option '-c'", "status": 1},
+        query={"stdout": json.dumps([row(NOTE)])},
+    )
+
+    answer = opened().search("q")
+
+    assert (answer.backend, answer.mode, len(answer.hits)) == ("qmd", "hybrid", 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ({"status": 2, "stderr": "no such table"}, "qmd search failed (code 2): no such table"),
+        ({"stdout": "nonsense"}, "qmd search returned invalid JSON"),
+        ({"stdout": ""}, "stdout empty"),
+        ({"python": "os.kill(os.getpid(), signal.SIGKILL)"}, "qmd search failed (code -9)"),
+        ({"python": "while True: print('[' * 99999)"}, "wrote more than"),
+        ({"python": "print(json.dumps([{'snippet': 'x' * 2_000_000}]))"}, "wrote more than"),
+    ],
+)
+def test_whatever_fails_the_builtin_index_answers_and_says_why(
+    place: Place, opened: Callable[..., Memory], plan: dict[str, Any], why: str
+) -> None:
+    place.qmd.does(search=plan)
+
+    answer = opened().search("cents")
+
+    assert [hit.path for hit in answer.hits] == ["MEMORY.md"]
+    assert answer.backend == "builtin"
+    assert (
+        answer.fallback is not None and answer.fallback["from"] == "qmd" and why in answer.fallback["reason"]
+    )
+    assert why in answer.warning and answer.action
+
+
+def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened: Callable[..., Memory]) -> None:
+    memory = opened(command="no-such-qmd")
+
+    answer, status = memory.search("cents"), memory.status().details["status"]
+
+    assert answer.backend == "builtin" and answer.hits and "@tobilu/qmd" in answer.action
+    assert status["backend"] == "qmd"
+    assert (
+        status["fallback"]
+        == answer.fallback
+        == {
+            "from": "qmd",
+            "reason": "qmd cannot be run: 'no-such-qmd' is not on the PATH",
+        }
+    )
+
+
+def test_qmd_is_tried_again_after_a_minute(place: Place, opened: Callable[..., Memory]) -> None:
+    clock = ManualClock()
+    place.qmd.does(search={"status": 1})
+    memory = opened(clock=clock)
+
+    def ask() -> Answer:
+        return memory.search("cents")
+
+    assert [ask().backend, ask().backend] == ["builtin", "builtin"]
+    finds(place, row(CENTS))
+    clock.advance(59)
+    # Another command knows as well.
+    assert (ask().backend, opened(clock=clock).search("cents").backend) == ("builtin", "builtin")
+    assert len(place.qmd.calls("search")) == 1
+    clock.advance(1)
+    assert (ask().backend, ask().fallback) == ("qmd", None)
+    assert memory.status().details["status"]["fallback"] is None
+
+
+def test_a_wrong_date_is_the_question_s_fault_alone(place: Place, opened: Callable[..., Memory]) -> None:
+    with pytest.raises(ConfigError):
+        opened().search("q", since="someday")
+
+    assert place.qmd.calls() == []
+
+
+def test_a_source_is_searched_alone(place: Place, opened: Callable[..., Memory]) -> None:
+    answer = opened().search("q", source="sessions")
+
+    assert answer.backend == "qmd" and "no collection" in answer.notice
+    assert place.qmd.calls("search") == []
+
+
+def test_a_one_shot_question_updates_only_when_nothing_was_ever_read(
+    place: Place, opened: Callable[..., Memory]
+) -> None:
+    opened().search("q")
+    (place.notes / "memory" / "new.md").write_text("new")
+
+    answer = opened().search("q")
+
+    assert len(place.qmd.calls("update")) == 1
+    assert answer.stale and answer.behind.files == 1
+
+
+def test_a_process_that_stays_answers_with_the_builtin_index_until_the_first_update(
+    place: Place, opened: Callable[..., Memory], tmp_path: Path
+) -> None:
+    go_on = tmp_path / "go-on"
+    place.qmd.does(update={"python": f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)"})
+    finds(place, row(CENTS))
+    memory = opened(long_lived=True)
+
+    first = memory.search("cents")
+    go_on.touch()
+    until(lambda: memory.search("cents").backend == "qmd")
+
+    assert first.backend == "builtin" and first.hits
+    assert first.fallback == {"from": "qmd", "reason": "qmd reads the notes for the first time"}
+
+
+def test_the_first_question_waits_for_the_first_update_where_that_is_said(
+    place: Place, opened: Callable[..., Memory]
+) -> None:
+    place.qmd.does(update={"python": "time.sleep(0.8)"})
+
+    assert opened(long_lived=True, update={"waitForBootSync": True}).search("q").backend == "qmd"
+
+
+def test_index_updates_both_and_waits_for_vectors(place: Place, opened: Callable[..., Memory]) -> None:
+    memory = opened(searchMode="query")
+
+    report = memory.index()
+
+    assert (report.files["added"], report.provider, report.warning) == (2, "none", "")
+    assert [len(place.qmd.calls(name)) for name in ("update", "embed")] == [1, 1]
+    status = memory.status()
+    assert (status.summary["provider"], status.mode, status.files, status.stale) == (
+        "qmd",
+        "hybrid",
+        2,
+        False,
+    )
+    assert status.details["status"]["qmd"]["embeddedAt"]
+
+
+def test_index_says_what_qmd_could_not_do(place: Place, opened: Callable[..., Memory]) -> None:
+    place.qmd.does(update={"status": 1, "stderr": "disk I/O error"})
+
+    report = opened().index()
+
+    assert report.files["added"] == 2 and "disk I/O error" in report.warning and not report.failed
+
+
+def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
+    finds(place, row(CENTS, text="w" * 600), row(NOTE, text="w" * 600))
+    tools = MemoryTools(place.settings(limits={"maxInjectedChars": 700}), ("main",))
+    tools.memory("main").index()
+
+    owner = tools.search(Caller(agent="main"), {"query": "q"})
+    group = tools.search(Caller(agent="main", session_key="agent:main:discord:group:1"), {"query": "q"})
+    tools.close()
+
+    validate(owner, ANSWERS["search"])
+    assert (owner["backend"], owner["truncated"]) == ("qmd", True)
+    assert owner["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
+    assert group["results"] == [] and group["disabled"] and "chat" in group["warning"]
+
+
+def test_up_updates_at_the_start_and_after_changes_and_ends_what_runs(place: Place, tmp_path: Path) -> None:
+    place.settings(update={"debounceMs": 0}, searchMode="query")
+    place.qmd.does(
+        embed={"python": f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"}
+    )
+    note, seen = str(place.notes / "memory" / "new.md"), str(tmp_path / "seen")
+    place.qmd.does(update={"python": f"if os.path.exists({note!r}): open({seen!r}, 'w')"})
+    options = ("--config", str(place.folder / "c.json5"), "--home", str(place.folder / "home"))
+
+    with running_memline(*options, "up") as up:
+        until((tmp_path / "pid").exists)
+        (place.notes / "memory" / "new.md").write_text("new")
+        until((tmp_path / "seen").exists)
+        end(up)
+
+    assert up.returncode == 0
+    until(lambda: not Path("/proc", (tmp_path / "pid").read_text()).exists())
+
+
+def test_the_command_line_does_not_ask_a_fleet(place: Place) -> None:
+    finds(place, row(NOTE))
+    place.settings()
+    options = ("--config", str(place.folder / "c.json5"), "--home", str(place.folder / "home"))
+
+    ran = memline(*options, "search", "q", "--json", env={"MEMLINE_QUEUE_URL": "redis://127.0.0.1:1/0"})
+    shown = memline(*options, "status")
+
+    assert ran.json["backend"] == "qmd" and ran.status == 0
+    assert "Backend:     qmd search in" in shown.stdout

@@ -1,0 +1,88 @@
+"""What connects an MCP client: the words of its file, and those of docs/mcp.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.bridges import clients
+from memline.producers.bridges.clients import CLIENTS, Server
+from memline.shared.config import config_file
+from memline.shared.errors import ConfigError
+from tests.support.process import ROOT
+
+SERVER = Server("memline", ("--workspace", "/home/you/notes", "mcp"))
+
+
+def parsed(text: str, *, is_toml: bool) -> Any:
+    return tomllib.loads(text) if is_toml else config_file.parse(text, where="f")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
+    client = CLIENTS[name]
+    language = "toml" if client.is_toml else "json5" if name == "openclaw" else "json"
+    blocks = re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / "mcp.md").read_text("utf-8"), re.DOTALL)
+
+    assert parsed(client.snippet("memline", SERVER), is_toml=client.is_toml) in [
+        parsed(block, is_toml=client.is_toml) for block in blocks
+    ]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_server_is_put_beside_others_once(name: str) -> None:
+    client = CLIENTS[name]
+    text = client.changed("", "other", Server("other", ()), where="f")
+
+    changed = client.changed(text, "memline", SERVER, where="f")
+
+    servers = parsed(changed, is_toml=client.is_toml)
+    for part in client.place:
+        servers = servers[part]
+    assert servers == {"other": {"command": "other", "args": []}, "memline": client.values(SERVER)}
+    assert client.changed(changed, "memline", SERVER, where="f") == changed
+
+
+def test_codex_hands_the_key_on_by_its_name_beside_other_variables() -> None:
+    server = SERVER._replace(key_variable="OPENAI_API_KEY")
+    text = '[mcp_servers.memline]\nenv_vars = ["PROXY"]\n'
+
+    changed = CLIENTS["codex"].changed(text, "memline", server, where="f")
+
+    assert tomllib.loads(changed)["mcp_servers"]["memline"]["env_vars"] == ["PROXY", "OPENAI_API_KEY"]
+    assert "OPENAI_API_KEY" not in CLIENTS["cursor"].snippet("memline", server)
+
+
+@pytest.mark.parametrize("name", ["", "a b", 'x"]', "ü", "a.b", "a" * 65])
+def test_a_name_that_clients_do_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="cannot be the name"):
+        CLIENTS["codex"].changed("", name, SERVER, where="f")
+
+
+def test_the_command_is_the_one_that_was_typed_links_and_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real").write_text("#!/bin/sh\n")
+    (tmp_path / "real").chmod(0o755)
+    (tmp_path / "memline").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["memline", "setup", "claude"])
+
+    assert clients.own_command() == os.path.abspath("memline")
+
+
+def test_without_a_script_the_command_is_that_of_the_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memline").write_text("#!/bin/sh\n")
+    (tmp_path / "memline").chmod(0o755)
+    monkeypatch.setattr(sys, "argv", ["-c"])
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    assert clients.own_command() == str(tmp_path / "memline")

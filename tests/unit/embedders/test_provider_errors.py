@@ -1,0 +1,409 @@
+"""Answers of real providers: the kind of error each is, the time to wait, and what of it is shown."""
+
+from __future__ import annotations
+
+import json
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from memline.shared.embedders.provider_errors import (
+    MAX_SHOWN_CHARS,
+    MAX_WAIT_S,
+    QuotaDetails,
+    classify,
+    parse_retry_after,
+    quota_details,
+    redact_line,
+)
+from memline.shared.errors import ProviderTooBig
+
+
+def openai_error(message: str, code: str = "") -> str:
+    return json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": code}})
+
+
+def google(message: str, status: str) -> str:
+    return json.dumps({"error": {"code": 0, "message": message, "status": status}})
+
+
+RATE = openai_error(
+    "Rate limit reached for text-embedding-3-small in organization org-x on tokens per min (TPM): Limit "
+    "1000000, Used 999000, Requested 20000. Please try again in 600ms. Visit https://platform.openai.com/"
+    "account/rate-limits to learn more. You can increase your rate limit by adding a payment method to your "
+    "account at https://platform.openai.com/account/billing.",
+    "rate_limit_exceeded",
+)
+QUOTA = openai_error(
+    "You exceeded your current quota, please check your plan and billing details.", "insufficient_quota"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (429, "", "later"),
+        (429, RATE, "later"),
+        (429, QUOTA, "stop"),
+        (403, QUOTA, "stop"),
+        (402, "Payment Required", "stop"),
+        (
+            429,
+            '{"error":{"message":"Request too large for x on tokens per min: Limit 4, Requested 9"}}',
+            "too_big",
+        ),
+        (400, '{"error":{"message":"litellm.RateLimitError: Rate limit exceeded"}}', "later"),
+        (401, "nope", "stop"),
+        (403, "<html>Forbidden</html>", "stop"),
+        (400, '{"error":{"message":"API key not valid. Please pass a valid API key."}}', "stop"),
+        (404, "404 page not found", "stop"),
+        (404, '{"error":"model \\"x\\" not found, try pulling it first"}', "stop"),
+        (400, openai_error("The model `x` does not exist or you do not have access to it."), "stop"),
+        (400, openai_error("This model does not support specifying dimensions."), "stop"),
+        (307, "", "stop"),
+        (405, "", "stop"),
+        (408, "", "later"),
+        (409, "", "later"),
+        (424, "", "later"),
+        (425, "", "later"),
+        (499, "", "later"),
+        (500, "oops", "later"),
+        (503, "<html>cloudflare</html>", "later"),
+        (529, "", "later"),
+        (400, openai_error("'$.input' is invalid."), "refused"),
+        (422, '{"detail":"bad text"}', "refused"),
+        (400, google("User location is not supported for the API use.", "FAILED_PRECONDITION"), "stop"),
+        (400, google("API key expired. Please renew the API key.", "INVALID_ARGUMENT"), "stop"),
+        (403, google("Your API key was reported as leaked.", "PERMISSION_DENIED"), "stop"),
+        (404, google("models/x is not found for API version v1beta", "NOT_FOUND"), "stop"),
+        (429, google("Resource has been exhausted (e.g. check quota).", "RESOURCE_EXHAUSTED"), "later"),
+        (429, google("Your prepayment credits are depleted.", "RESOURCE_EXHAUSTED"), "stop"),
+        (429, google("Your project has exceeded its monthly spending cap.", "RESOURCE_EXHAUSTED"), "stop"),
+        (429, f"[{google('slow down', 'RESOURCE_EXHAUSTED')}]", "later"),
+        (503, google("The model is overloaded.", "UNAVAILABLE"), "later"),
+        (400, google("* EmbedContentRequest.content contains an empty Part.", "INVALID_ARGUMENT"), "refused"),
+        (400, google("* Request.model: unexpected model name format", "INVALID_ARGUMENT"), "stop"),
+        (400, google("Invalid value at 'output_dimensionality'", "INVALID_ARGUMENT"), "stop"),
+        (400, google("Request payload size exceeds the limit: 36000 bytes.", "INVALID_ARGUMENT"), "too_big"),
+        (401, '{"detail":"Provided API key is invalid."}', "stop"),
+        (400, '{"detail":"Provided API key is invalid."}', "stop"),
+        (400, '{"detail":"Model x is not supported. Supported models are [...]"}', "stop"),
+        (400, '{"detail":"Input cannot contain empty strings or empty lists"}', "refused"),
+        (413, "", "too_big"),
+        (400, '{"error":"the input length exceeds the context length"}', "too_big"),
+        (400, openai_error("the request exceeds the available context size, try increasing it"), "too_big"),
+        (500, openai_error("the request exceeds the available context size, try increasing it"), "too_big"),
+        (
+            500,
+            '{"error":{"message":"input is too large to process. increase the physical batch size"}}',
+            "too_big",
+        ),
+    ],
+)
+def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
+    assert classify("openai", status, {}, body).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("message", "rows", "tokens"),
+    [
+        ("embeddings api input limit exceeded: max 100, got 256", 100, None),
+        ("batch size is invalid, it should not be larger than 10.", 10, None),
+        ("input array max 16", 16, None),
+        (
+            "Invalid 'input': array too long. Expected an array with maximum length 2048, but got an array "
+            "with length 3000 instead.",
+            2048,
+            None,
+        ),
+        ("batch size 64 > maximum allowed batch size 32", 32, None),
+        ("The batch size limit is 1,000. Your batch size is 1200.", 1000, None),
+        ("at most 100 requests can be in one batch", 100, None),
+        ("invalid request: total number of texts must be at most 96, received 200 texts", 96, None),
+        ("List should have at most 96 items after validation, not 128", 96, None),
+        (
+            "This model's maximum context length is 8192 tokens, however you requested 10000 tokens (10000 "
+            "in your prompt; 0 for the completion). Please reduce your prompt.",
+            None,
+            8192,
+        ),
+        (
+            "Invalid 'input': maximum request size is 300,000 tokens; requested 312,440, max 300,000 tokens",
+            None,
+            300000,
+        ),
+        ("Requested 312440 tokens, max 300000 tokens per request", None, 300000),
+        ("The max allowed tokens per submitted batch is 120000. Your batch has 150000 tokens.", None, 120000),
+        ("Validation: `inputs` must have less than 512 tokens. Given: 600", None, 512),
+        ("Too many tokens in batch. Max is 16384 got 17555", None, 16384),
+        (
+            "The example at index 0 in your batch has too many tokens and does not fit into the model's "
+            "context window of 32000 tokens. Please lower the number of tokens in the listed example(s).",
+            None,
+            None,
+        ),
+        ("max input length is 2048", None, None),
+        ("Payload too large", None, None),
+    ],
+)
+def test_caps_are_read_from_the_words(message: str, rows: int | None, tokens: int | None) -> None:
+    error = classify("openai", 400, {}, openai_error(message))
+
+    assert isinstance(error, ProviderTooBig)
+    assert (error.max_rows, error.max_tokens) == (rows, tokens)
+
+
+def test_a_rate_limit_carries_the_time_to_wait() -> None:
+    error = classify("openai", 429, {"Retry-After": "60"}, RATE)
+    in_words = classify("openai", 429, {}, RATE)
+
+    assert error.retry_after_s == 60
+    assert in_words.retry_after_s == pytest.approx(0.6)
+
+
+def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit() -> None:
+    body = '{"error":{"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED"}}'
+
+    assert classify("gemini", 429, {"retry-after": "30"}, body).kind == "later"
+    assert classify("gemini", 429, {}, body).kind == "stop"
+
+
+def test_a_text_quoted_by_the_answer_decides_nothing() -> None:
+    body = json.dumps(
+        {"detail": [{"msg": "bad text", "loc": ["body"], "input": "rate limit, too many tokens"}]}
+    )
+
+    assert classify("openai", 422, {}, body).kind == "refused"
+
+
+def test_the_message_names_provider_status_and_body() -> None:
+    error = classify("openai", 500, {}, "  it\n broke ")
+
+    assert error.message == "openai embeddings failed: 500 it broke"
+    assert error.status == 500
+
+
+def test_a_quota_of_a_minute_comes_back_whatever_its_code_is_called() -> None:
+    details = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "EmbedContentRequestsPerMinute"}]}]
+    body = json.dumps({"error": {"message": "Quota exceeded", "details": details}})
+
+    assert classify("gemini", 429, {}, body).kind == "later"
+    assert classify("gemini", 429, {}, body.replace("PerMinute", "PerDay")).kind == "stop"
+
+
+def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None:
+    body = '{"detail":"you have reduced rate limits of 3 RPM and 10K TPM"}'
+
+    small = classify("voyage", 429, {}, body, sent_bytes=8_000)
+    large = classify("voyage", 429, {}, body, sent_bytes=80_000)
+    unknown = classify("voyage", 429, {}, body)
+
+    assert (small.kind, small.retry_after_s) == ("later", 20)
+    assert isinstance(large, ProviderTooBig)
+    assert large.max_tokens == 5000
+    assert unknown.kind == "later"
+
+
+def test_an_api_that_is_switched_off_is_told_from_a_bad_key() -> None:
+    body = google(
+        "Generative Language API has not been used in project 1 before or it is disabled.", "DENIED"
+    )
+
+    assert "allow the gemini API" in classify("gemini", 403, {}, body, key_hint="look in X").hint
+
+
+def test_a_wrong_address_is_compared_with_the_usual_one() -> None:
+    assert "ends in /v1beta" in classify("gemini", 404, {}, "page not found").hint
+    assert "ends in /v1;" in classify("openai", 404, {}, "page not found").hint
+
+
+def test_hints_say_what_to_do() -> None:
+    key = classify("openai", 401, {}, "", key_hint="look in X")
+    quota = classify("openai", 429, {}, QUOTA)
+    model = classify("openai", 404, {}, openai_error("The model `x` does not exist.", "model_not_found"))
+    moved = classify("openai", 301, {"location": "https://new.example/v1?token=abcdef"}, "")
+
+    assert key.hint == "look in X"
+    assert "top up the openai account" in quota.hint
+    assert "memorySearch.model" in model.hint
+    assert "https://new.example/v1" in moved.hint
+    assert "abcdef" not in moved.hint
+
+
+def test_an_answer_nested_without_end_is_classified_by_its_status() -> None:
+    deep = "[" * 5000 + '"too many tokens"' + "]" * 5000
+
+    assert classify("openai", 400, {}, f'{{"error": {deep}}}').kind == "refused"
+    assert classify("openai", 400, {}, '{"error": [["too many tokens"]]}').kind == "too_big"
+
+
+NOW = 1_750_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "text", "expected"),
+    [
+        ({}, "", None),
+        ({"retry-after": "60"}, "", 60),
+        ({"retry-after": "1.5"}, "", 1.5),
+        ({"retry-after": "-3"}, "", 0),
+        ({"retry-after": "1e12"}, "", MAX_WAIT_S),
+        ({"retry-after": "nan"}, "", None),
+        ({"retry-after": "soon"}, "", None),
+        ({"retry-after": formatdate(NOW + 90, usegmt=True)}, "", 90),
+        ({"retry-after": formatdate(NOW - 90, usegmt=True)}, "", 0),
+        ({"retry-after-ms": "250", "retry-after": "60"}, "", 0.25),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "6m0s"}, "", 360),
+        ({"x-ratelimit-remaining-tokens": "9", "x-ratelimit-reset-tokens": "6m0s"}, "", None),
+        ({}, "Please try again in 20ms. Visit https://example.com", 0.02),
+        ({}, "Please try again in 1h2m3.5s.", 3723.5),
+        ({}, "Please retry after 8 seconds.", 8),
+        ({}, "try again in 5 minutes", 300),
+        ({}, "try again later", None),
+        ({}, "reduced rate limits of 3 RPM and 10K TPM", 20),
+        ({}, "a rate of 120 requests per minute", 0.5),
+        ({}, "rate limits of 0 RPM", None),
+    ],
+)
+def test_the_time_to_wait_is_read_in_every_form(
+    headers: dict[str, str], text: str, expected: float | None
+) -> None:
+    assert parse_retry_after(headers, text, now=NOW) == (
+        None if expected is None else pytest.approx(expected)
+    )
+
+
+def test_a_field_of_the_body_counts_before_its_words_and_behind_the_headers() -> None:
+    assert parse_retry_after({}, "try again in 5 s", now=NOW, body_s=34) == 34
+    assert parse_retry_after({"retry-after": "7"}, "", now=NOW, body_s=34) == 7
+
+
+def test_a_date_is_measured_by_the_clock_of_the_server() -> None:
+    headers = {
+        "date": formatdate(NOW - 3600, usegmt=True),
+        "retry-after": formatdate(NOW - 3600 + 45, usegmt=True),
+    }
+
+    assert parse_retry_after(headers, "", now=NOW) == 45
+
+
+RPC = "type.googleapis.com/google.rpc."
+MINUTE = "EmbedContentRequestsPerMinutePerUserPerProjectPerModel-FreeTier"
+TOKENS = "EmbedContentInputTokensPerModelPerMinute-FreeTier"
+DAY = "EmbedContentRequestsPerDayPerUserPerProjectPerModel-FreeTier"
+
+
+def violated(*quotas: str, value: str = "100") -> dict[str, Any]:
+    return {
+        "@type": RPC + "QuotaFailure",
+        "violations": [{"quotaId": quota, "quotaValue": value} for quota in quotas],
+    }
+
+
+def status(*details: Any) -> dict[str, Any]:
+    return {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": list(details)}}
+
+
+RETRY = {"@type": RPC + "RetryInfo", "retryDelay": "34.074824224s"}
+
+
+def error_info(quota: str, value: str = "150") -> dict[str, Any]:
+    """The details that Google's gateway gives in place of a `QuotaFailure`."""
+    return {
+        "@type": RPC + "ErrorInfo",
+        "reason": "RATE_LIMIT_EXCEEDED",
+        "domain": "googleapis.com",
+        "metadata": {"quota_limit": quota, "quota_limit_value": value},
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "details"),
+    [
+        (
+            status(violated(MINUTE), RETRY),
+            QuotaDetails(wait_s=34.074824224, is_short=True, max_requests=100),
+        ),
+        (status(violated(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
+        ([status(violated(MINUTE))], QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
+        (status(violated(TOKENS)), QuotaDetails(wait_s=60, is_short=True, max_tokens=100)),
+        (status(violated(MINUTE, value="many")), QuotaDetails(wait_s=60, is_short=True)),
+        (status(violated(DAY), RETRY), QuotaDetails(wait_s=34.074824224, is_daily=True)),
+        (status(violated(MINUTE, DAY)), QuotaDetails(wait_s=60, is_daily=True)),
+        (status(violated(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
+        (status({"violations": [{"description": "limit per day"}]}), QuotaDetails(is_daily=True)),
+        (status(RETRY), QuotaDetails(wait_s=34.074824224)),
+        (status({"retryDelay": "soon"}), QuotaDetails()),
+        (status(error_info(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=150)),
+        (status(error_info(DAY)), QuotaDetails(is_daily=True)),
+        (status(error_info(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
+        (status({"metadata": "x"}), QuotaDetails()),
+    ],
+)
+def test_details_name_the_quota(answer: Any, details: QuotaDetails) -> None:
+    assert quota_details(answer) == details
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        "x",
+        [],
+        [1],
+        {},
+        {"error": "x"},
+        {"error": {"details": "x"}},
+        status("x"),
+        status({"violations": 1}),
+    ],
+)
+def test_an_answer_of_any_other_shape_has_no_quota(answer: Any) -> None:
+    assert quota_details(answer) == QuotaDetails()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "key my-own-secret-value",
+        "Incorrect API key provided: sk-proj-ab12*****wxyz.",
+        "Authorization: Bearer abcdef123456",
+        "https://example.com/v1?key=abcdef123456&x=1",
+        "AIzaSyA1234567890abcdef",
+        "AQ.SyA1234567890abcdef",
+        "pa-SyA1234567890abcdef",
+    ],
+)
+def test_keys_are_redacted(text: str) -> None:
+    text_shown = redact_line(text, ["my-own-secret-value"])
+
+    assert "***" in text_shown
+    for part in ("my-own", "wxyz", "abcdef", "SyA123"):
+        assert part not in text_shown
+
+
+def test_a_secret_at_the_cut_does_not_survive_in_part() -> None:
+    secret = "0123456789abcdef"
+    text = "x" * (MAX_SHOWN_CHARS - 5) + secret
+
+    assert "0123" not in redact_line(text, [secret])
+
+
+def test_a_providers_words_are_on_one_line_and_cut() -> None:
+    text_shown = redact_line("a\n  b " + "c" * 1000)
+
+    assert text_shown.startswith("a b ccc")
+    assert len(text_shown) == MAX_SHOWN_CHARS + 1
+
+
+@pytest.mark.parametrize(("quota", "kind", "wait_s"), [(MINUTE, "later", 60), (DAY, "stop", None)])
+def test_a_quota_of_a_minute_in_an_error_info_is_a_rate_limit(
+    quota: str, kind: str, wait_s: float | None
+) -> None:
+    body = status(error_info(quota))
+    body["error"]["message"] = "You exceeded your current quota, please check your plan and billing details."
+
+    error = classify("gemini", 429, {}, json.dumps(body))
+
+    assert (error.kind, error.retry_after_s) == (kind, wait_s)

@@ -1,0 +1,187 @@
+"""What holds for every provider behind HTTP, each against a misbehaving server of its own protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.embedders.remote_embedder import RemoteEmbedder
+from memline.shared.embedders.request import embed
+from memline.shared.errors import (
+    ProviderBrokenAnswer,
+    ProviderError,
+    ProviderLater,
+    ProviderRefused,
+    ProviderStop,
+    ProviderTooBig,
+)
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fake_embedder import FakeEmbedder
+from tests.support.gemini_server import GeminiServer
+from tests.support.voyage_server import VoyageServer
+from tests.unit.embedders.conftest import KEY, Connect
+
+TEXTS = ["alpha notes", "beta plan", "会議 gamma"]
+
+SERVERS = {"openai": EmbeddingServer, "gemini": GeminiServer, "voyage": VoyageServer}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A provider and an embedder that is connected to it."""
+
+    name: str
+    server: EmbeddingServer
+    embedder: RemoteEmbedder
+
+
+@pytest.fixture(params=SERVERS)
+def site(request: pytest.FixtureRequest, connect: Connect) -> Iterator[Site]:
+    with SERVERS[request.param](key=KEY) as server:
+        embedder = connect(server.url, provider=request.param)
+        yield Site(name=request.param, server=server, embedder=embedder)
+
+
+def test_vectors_come_in_the_order_of_the_texts(site: Site) -> None:
+    assert site.embedder.embed_documents(TEXTS) == FakeEmbedder().embed_documents(TEXTS)
+    assert site.embedder.embed_query("beta", timeout_s=5) == FakeEmbedder().embed_query("beta", timeout_s=60)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "hint"),
+    [
+        ("401", ProviderStop, "key"),
+        ("403-quota", ProviderStop, "then run: memline index"),
+        ("429-quota", ProviderStop, "then run: memline index"),
+        ("404-model", ProviderStop, "memorySearch.model"),
+        ("redirect:http://127.0.0.1:9/v1", ProviderStop, "http://127.0.0.1:9/v1"),
+        ("429", ProviderLater, ""),
+        ("error-in-200:429", ProviderLater, ""),
+        ("max-rows:2", ProviderTooBig, ""),
+        ("max-tokens:5", ProviderTooBig, ""),
+        ("max-text-tokens:2", ProviderTooBig, ""),
+        ("max-bytes:10", ProviderTooBig, ""),
+        ("refuse:beta", ProviderRefused, ""),
+        ("html", ProviderBrokenAnswer, "memorySearch.remote.baseUrl"),
+        ("truncated", ProviderBrokenAnswer, ""),
+        ("error-in-200", ProviderBrokenAnswer, ""),
+        ("bad-gzip", ProviderBrokenAnswer, ""),
+        ("short", ProviderBrokenAnswer, ""),
+        ("long", ProviderBrokenAnswer, ""),
+        ("nan", ProviderBrokenAnswer, ""),
+        ("nan:beta", ProviderBrokenAnswer, ""),
+        ("zero", ProviderBrokenAnswer, ""),
+    ],
+)
+def test_kind_of_error_and_what_to_do(site: Site, fault: str, kind: type[ProviderError], hint: str) -> None:
+    site.server.control({"fault": fault})
+
+    with pytest.raises(kind) as caught:
+        site.embedder.embed_documents(TEXTS)
+
+    assert type(caught.value) is kind
+    assert hint in caught.value.hint
+    assert caught.value.message.startswith(f"{site.name} embeddings failed: ")
+    assert KEY not in f"{caught.value!r} {caught.value.hint}"
+    assert len(site.server.requests) == 1
+
+
+def test_caps_are_read_from_the_answer(site: Site) -> None:
+    site.server.control({"script": ["max-rows:2", "max-tokens:5"]})
+
+    with pytest.raises(ProviderTooBig) as rows:
+        site.embedder.embed_documents(TEXTS)
+    with pytest.raises(ProviderTooBig) as tokens:
+        site.embedder.embed_documents(TEXTS)
+
+    assert (rows.value.max_rows, rows.value.max_tokens) == (2, None)
+    assert (tokens.value.max_rows, tokens.value.max_tokens) == (None, 5)
+
+
+def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site: Site) -> None:
+    site.server.control({"fault": "429:34"})
+
+    with pytest.raises(ProviderLater) as caught:
+        site.embedder.embed_documents(TEXTS)
+
+    assert caught.value.retry_after_s == 34
+    assert len(site.server.requests) == 1
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "close"])
+def test_a_short_trouble_is_tried_again_at_once(site: Site, clock: ManualClock, fault: str) -> None:
+    site.server.control({"script": [fault, fault, "ok"]})
+    started = clock.now()
+
+    assert len(site.embedder.embed_documents(TEXTS)) == 3
+    assert len(site.server.requests) == 3
+    assert 0.6 <= clock.now() - started <= 4
+
+
+def test_a_server_that_hangs_is_given_up_at_the_time_limit(site: Site) -> None:
+    site.server.control({"fault": "hang"})
+
+    with pytest.raises(ProviderLater, match=r"no answer within 0\.3 s"):
+        site.embedder.embed_query("x", timeout_s=0.3)
+
+    assert len(site.server.requests) == 1
+
+
+def test_dimensions_must_stay_those_of_the_first_answer(site: Site) -> None:
+    site.embedder.embed_documents(TEXTS)
+    site.server.control({"fault": "wrong-dims"})
+
+    with pytest.raises(ProviderBrokenAnswer, match="383 dimensions; expected 384"):
+        site.embedder.embed_query("x", timeout_s=60)
+
+
+def test_a_first_answer_of_other_dimensions_does_not_spoil_those_after_it(site: Site) -> None:
+    site.server.control({"script": ["wrong-dims"]})
+    site.embedder.embed_documents(TEXTS)
+
+    with pytest.raises(ProviderBrokenAnswer, match="384 dimensions; expected 383"):
+        site.embedder.embed_documents(TEXTS)
+
+    assert len(site.embedder.embed_documents(TEXTS)) == 3
+
+
+def test_dimensions_that_are_ignored_are_an_error_with_a_way_out(site: Site, connect: Connect) -> None:
+    short = connect(site.server.url, provider=site.name, output_dimensionality=256)
+    site.server.control({"fault": "wrong-dims"})
+
+    with pytest.raises(ProviderBrokenAnswer) as caught:
+        short.embed_documents(TEXTS)
+
+    assert "outputDimensionality" in caught.value.hint
+
+
+def test_one_refused_text_does_not_fail_its_neighbours(site: Site) -> None:
+    site.server.control({"fault": "refuse:POISON"})
+    texts = [f"note {number}" for number in range(7)] + ["POISON"]
+
+    outcome = embed(site.embedder, texts)
+
+    assert [index for index, _ in outcome.failures] == [7]
+    assert None not in outcome.vectors[:7]
+
+
+def test_a_text_with_half_a_character_is_sent_all_the_same(site: Site) -> None:
+    assert len(site.embedder.embed_documents(["broken \ud800 text"])) == 1
+
+
+def test_nothing_is_asked_for_no_texts(site: Site) -> None:
+    assert site.embedder.embed_documents([]) == []
+    assert not site.server.requests
+
+
+def test_a_wrong_key_is_never_shown(site: Site, connect: Connect) -> None:
+    wrong = "AIzaWrong-but-secret-0123456789"
+
+    with pytest.raises(ProviderStop) as caught:
+        connect(site.server.url, provider=site.name, remote={"api_key": wrong}).embed_documents(TEXTS)
+
+    assert wrong not in f"{caught.value!r} {caught.value.hint}"
+    assert f"check the {site.name} key" in caught.value.hint

@@ -1,0 +1,142 @@
+"""What is said of jobs: progress, rate, time left and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.producers.reports import job_reports as reports
+from memline.producers.reports.job_reports import JobReport, named
+from memline.shared.errors import JobUnknown
+from memline.shared.index import jobs, meta
+from memline.shared.index.jobs import Job
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import health
+from memline.shared.scheduling.health import Health
+from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, make_job
+from tests.support.workspace import Place
+
+#: A dollar for a thousand tokens.
+PRICES: dict[str, dict[str, Any]] = {"openai/a": {"perMillion": 1_000}}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(folder=tmp_path / "user")
+
+
+@pytest.fixture
+def writer(place: Place) -> Iterator[IndexWriter]:
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        yield writer
+
+
+def shown(place: Place, now: float = 1_000.0) -> list[JobReport]:
+    """The reports of all jobs, the oldest first."""
+    return reports.listed([place.agent], prices=PRICES, now=now)[::-1]
+
+
+def rates(writer: IndexWriter, *, files: int, texts: int, now: float = 1_000.0) -> None:
+    """So many files and texts were brought in the ten seconds before `now`."""
+    with writer.transaction() as (connection, _):
+        meta.put(connection, meta.EMBEDDED_RECENTLY, None)
+        meta.put(connection, meta.READ_RECENTLY, None)
+        meta.count_recent(connection, files, now - 10, meta.READ_RECENTLY)
+        meta.count_recent(connection, texts, now - 10)
+
+
+def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer, *(f"{number}.md" for number in range(10)), now_ns=1)
+    writer.store_file(file_row("0.md", "apples and pears", "plums and dates"), job=job.token)
+    answer(writer, lease_all(writer))
+    writer.store_file(file_row("1.md", "figs and limes", "kiwis and nuts"), job=job.token)
+    rates(writer, files=2, texts=20)
+
+    (report,) = shown(place)
+
+    assert (report.files_done, report.files) == (2, 10)
+    assert (report.texts_done, report.texts_left, report.texts_expected) == (2, 2, 20)
+    assert (report.files_per_second, report.texts_per_second) == (0.2, 2.0)
+    assert report.eta_s == 40.0, "eight files at a file in five seconds"
+    assert report.tokens_expected == 5 * (report.tokens_done + report.tokens_left)
+    assert report.cost == pytest.approx(report.tokens_done / 1_000)
+    assert report.cost_expected == pytest.approx(report.tokens_expected / 1_000)
+    assert report.words() == (
+        "2 of 10 files read, 2 of 4 texts embedded of about 20 in all, 2 a second, about 40 s left"
+    )
+
+
+def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter) -> None:
+    for number in range(2):
+        job = make_job(writer, f"{number}.md", now_ns=number + 1)
+        texts = (f"text {number} {each}" for each in range(10))
+        writer.store_file(file_row(f"{number}.md", *texts, at=9), job=job.token)
+    rates(writer, files=0, texts=10)
+
+    assert [report.eta_s for report in shown(place)] == [10.0, 20.0]
+
+
+def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer, "a.md", now_ns=1)
+    assert (shown(place)[0].eta_s, shown(place)[0].texts_expected) == (None, None)
+    writer.store_file(file_row("a.md", "apples"), job=job.token)
+    rates(writer, files=1, texts=10)
+
+    def stopped(was: Health) -> Health:
+        return health.after_stop(was, health.REQUEST_RULES, "bad key", "set the key", 1_000.0, probe="")
+
+    health.update(writer.accounts, "openai", health.REQUESTS, 1_000.0, stopped)
+
+    (report,) = shown(place)
+
+    assert (report.eta_s, report.reason, report.action) == (None, "bad key", "set the key")
+    assert report.words().endswith("bad key")
+
+
+def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer, "a.md")
+    with writer.session() as (connection, now):
+        jobs.pause(connection, job, by="me", now=now)
+
+    (report,) = shown(place)
+
+    assert (report.state, report.action) == ("paused", f"memline jobs resume {job.token}")
+
+
+def test_what_went_by_batch_has_the_price_of_batches(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer, "a.md")
+    with writer.transaction() as (connection, _):
+        target = connection.execute("SELECT id FROM identities").fetchone()[0]
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=False)
+        jobs.add_done(connection, {job.id: (1, 1_000)}, target, by_batch=True)
+    prices = {"openai/a": {"perMillion": 1_000, "batchPerMillion": 500}}
+
+    (report,) = reports.listed([place.agent], prices=prices, now=1.0)
+
+    assert report.cost == 1.5
+
+
+def test_an_unknown_id_names_the_nearest_one(place: Place, writer: IndexWriter) -> None:
+    job = make_job(writer)
+    wrong = job.token[:-1] + "x"
+
+    with pytest.raises(JobUnknown, match=f"there is no job '{wrong}'; did you mean {job.token}"):
+        named([place.agent], wrong)
+
+
+def test_a_beginning_of_several_ids_names_them(
+    place: Place, writer: IndexWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = iter(("5f3a0000", "5f3a1111"))
+    monkeypatch.setattr(jobs.secrets, "token_hex", lambda _: next(tokens))
+    made: list[Job] = [make_job(writer), make_job(writer)]
+
+    with pytest.raises(JobUnknown, match="'5f3a' is the beginning of 2 jobs"):
+        named([place.agent], "5f3a")
+
+    assert named([place.agent], "5f3a1").job == made[1]

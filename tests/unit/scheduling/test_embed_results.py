@@ -1,0 +1,159 @@
+"""Answers that are not plain successes: workers of another model, dimensions that contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from memline.shared.clock import ManualClock
+from memline.shared.index import identities, meta, vectors
+from memline.shared.index.rows import LearnedCaps, VectorRow
+from memline.shared.index.vectors import Backlog
+from memline.shared.index_writer import IndexWriter
+from memline.shared.providers import RequestCaps
+from memline.shared.scheduling import health
+from memline.shared.scheduling.embed_results import MAX_CONTRADICTIONS, Failure
+from memline.shared.scheduling.leases import Request
+from tests.support.index_rows import (
+    MODEL_A,
+    backlog,
+    fail,
+    file_row,
+    lease_all,
+    vector,
+    vector_of,
+)
+
+ONE = RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100)
+THREE, FOUR = vector(1, 0, 0), vector(0, 1, 0, 0)
+
+
+@pytest.fixture
+def five_texts(writer: IndexWriter) -> IndexWriter:
+    """An index with five texts that wait for their vectors."""
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(5))))
+    return writer
+
+
+def send(writer: IndexWriter, credits: int = 1) -> list[Request]:
+    return writer.lease(ONE, credits=credits, only_full=False)
+
+
+def bring(writer: IndexWriter, request: Request, made: bytes) -> None:
+    rows = [VectorRow(hash=text.hash, vector=made) for text in request.texts]
+    writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+
+
+def test_a_definite_no_stops_the_provider_at_once_with_a_hint(
+    five_texts: IndexWriter,
+) -> None:
+    (request,) = send(five_texts)
+
+    fail(five_texts, request, "stop")
+
+    state = health.read(five_texts.accounts, "openai")
+    assert (state.paused, state.reason, state.action) == (True, "it was stop", "do something")
+    assert send(five_texts) == []
+    assert backlog(five_texts) == Backlog(wanted=5)
+
+
+def test_a_first_answer_of_wrong_dimensions_is_corrected_by_the_next_two(
+    five_texts: IndexWriter, clock: ManualClock
+) -> None:
+    wrong, right, third = send(five_texts, credits=3)
+    bring(five_texts, wrong, THREE)
+    bring(five_texts, right, FOUR)
+    clock.advance(100)
+    after_two = backlog(five_texts)
+
+    bring(five_texts, third, FOUR)
+    while requests := send(five_texts):
+        bring(five_texts, requests[0], FOUR)
+        clock.advance(100)
+
+    assert after_two == Backlog(wanted=4, leased=1)
+    assert backlog(five_texts) == Backlog(ready=5)
+    target = identities.target(five_texts.connection)
+    assert target is not None and target.vector_dims == 4
+    assert meta.get(five_texts.connection, meta.FIRST_ANSWER) is None
+
+
+def test_dimensions_that_were_confirmed_are_not_doubted_again(
+    five_texts: IndexWriter, clock: ManualClock
+) -> None:
+    one, two, three = send(five_texts, credits=3)
+    bring(five_texts, one, FOUR)
+    bring(five_texts, two, FOUR)
+
+    bring(five_texts, three, THREE)
+
+    assert backlog(five_texts) == Backlog(wanted=3, ready=2)
+
+
+def test_a_server_that_never_agrees_with_itself_is_not_paid_for_ever(
+    five_texts: IndexWriter, clock: ManualClock
+) -> None:
+    five_texts.store_file(file_row("b.md", *(f"more {n}" for n in range(100))))
+
+    for number in range(60):
+        for request in send(five_texts):
+            bring(five_texts, request, THREE if number % 2 else FOUR)
+        clock.advance(100)
+
+    assert meta.get(five_texts.connection, meta.FIRST_ANSWER) is None
+    assert backlog(five_texts).ready > MAX_CONTRADICTIONS
+
+
+def test_a_refused_text_fails_alone_with_its_reason(wanting: IndexWriter, clock: ManualClock) -> None:
+    (request,) = lease_all(wanting)
+    refused = Failure(kind="refused", error="not this one")
+    wanting.record_failure(request.identity, request.lease, [request.texts[0].hash], refused, LearnedCaps())
+    wanting.store_vectors(
+        request.identity,
+        request.lease,
+        [VectorRow(hash=request.texts[1].hash, vector=vector_of("pears"))],
+        LearnedCaps(),
+    )
+
+    assert backlog(wanting) == Backlog(ready=1, failed=1)
+    target = identities.target(wanting.connection)
+    assert target is not None
+    assert [row[1:] for row in vectors.failures(wanting.connection, target.id, 10)] == [
+        ("not this one", "a.md")
+    ]
+    assert wanting.connection.execute("SELECT count(*) FROM leases").fetchone()[0] == 0
+
+
+def test_broken_answers_are_tried_again_and_then_counted_as_failed(
+    wanting: IndexWriter, clock: ManualClock
+) -> None:
+    for _ in range(vectors.MAX_ATTEMPTS):
+        assert backlog(wanting).failed == 0
+        (request,) = lease_all(wanting)
+        fail(wanting, request, "broken")
+        clock.advance(60)
+
+    assert backlog(wanting) == Backlog(failed=2)
+
+
+def test_vectors_of_other_dimensions_are_never_stored(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+    rows = [
+        VectorRow(hash=request.texts[0].hash, vector=vector(1, 0, 0, 0)),
+        VectorRow(hash=request.texts[1].hash, vector=vector(1, 0)),
+    ]
+
+    wanting.store_vectors(request.identity, request.lease, rows, LearnedCaps())
+
+    assert backlog(wanting) == Backlog(ready=1, wanted=1)
+
+
+def test_caps_learned_from_an_answer_bound_the_next_requests(wanting: IndexWriter) -> None:
+    wanting.store_file(file_row("b.md", "one", "two", "three"))
+    first = wanting.lease(
+        RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100), credits=1, only_full=False
+    )
+    rows = [VectorRow(hash=text.hash, vector=vector_of(text.text)) for text in first[0].texts]
+    wanting.store_vectors(MODEL_A, first[0].lease, rows, LearnedCaps(max_rows=3))
+
+    assert [len(request.texts) for request in lease_all(wanting)] == [3, 1]
