@@ -149,7 +149,7 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
         place = Place(folder=folder / "user", memory=remote(provider.url, maxRows=ROWS, **batch))
         place.configure(sync={"watchDebounceMs": 200})
         (place.workspace / "memory").mkdir()
-        with Fleet(place, redis.url, MEMLINE_LEASE_SECONDS=f"{LEASE_S:g}") as fleet:
+        with Fleet(place, redis.url, lease_s=LEASE_S) as fleet:
             chaos = Chaos(fleet, redis, provider, dice)
             more = ["embed-2", "batch"] if batches else ["embed-2"]
             chaos.labels = [*LINES, *more]

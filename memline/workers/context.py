@@ -46,11 +46,10 @@ class Context:
         limits: Limits | None = None,
         in_flight: InFlightRequests | None = None,
         owner: str = "",
-        lease_s: float | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
-        """`owner` and `lease_s`: of the leases that the store worker takes; by default this process, and what
-        the time limit of a request needs. Without `limits` and `in_flight` those of one process."""
+        """`owner`: of the leases that the store worker takes; by default this process. Without `limits` and
+        `in_flight` those of one process."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
@@ -65,7 +64,7 @@ class Context:
         self.sweep_timer = SweepTimer(
             lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now()))
         )
-        self._owner, self._lease_s = owner or current_owner(), lease_s
+        self._owner = owner or current_owner()
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
@@ -134,7 +133,7 @@ class Context:
             self._writers.pop(agent).close()
         if agent not in self._writers:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
-            writer.holder = Holder(owner=self._owner, lease_s=self._lease_s or writer.holder.lease_s)
+            writer.holder = Holder(owner=self._owner, lease_s=writer.holder.lease_s)
             writer.recover()
             with writer.session() as (_, now):
                 fallback.start(writer.accounts, self.choice(agent), self.fallback(agent), now)

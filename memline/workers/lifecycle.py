@@ -18,7 +18,6 @@ import dramatiq
 from dramatiq.middleware import Middleware
 
 from memline.shared import logs
-from memline.shared.config import environment
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
@@ -93,7 +92,6 @@ def run(
         limits=RedisLimits(url, retry),
         in_flight=RedisRequests(url),
         owner=FLEET_OWNER,
-        lease_s=environment.lease_s(),
         stopping=stop,
     )
     use(context)

@@ -142,7 +142,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_changes_nothing_and
     texts = write_notes(notes, 0, NOTES)
     provider.control({"latency_ms": 150})
     # Long enough for an answer on a loaded machine: a lease that ends early is sent again.
-    with Fleet(notes, redis_server.url, MEMLINE_LEASE_SECONDS="12") as fleet:
+    with Fleet(notes, redis_server.url, lease_s=12) as fleet:
         fleet.up("embed-2")
         fleet.until(lambda: len(provider.requests) > 8, "the backfill")
 

@@ -47,7 +47,8 @@ class Fleet:
     A context manager; every process it started is ended at the end.
     """
 
-    def __init__(self, place: Place, url: str, **variables: str) -> None:
+    def __init__(self, place: Place, url: str, *, lease_s: float | None = None, **variables: str) -> None:
+        """`lease_s`: seconds of a lease; None for what the time limit of a request needs."""
         self.place = place
         self.url = url
         self._variables = variables
@@ -57,7 +58,9 @@ class Fleet:
         for folder in (self._bin, self._logs):
             folder.mkdir(exist_ok=True)
         # The commands of an installation: of these sources, run by this interpreter.
-        self._command("memline", "from memline.producers.start import main; main()")
+        short = f"from memline.shared.scheduling import leases; leases.lease_s = lambda _: {lease_s}; "
+        start = "from memline.producers.start import main; main()"
+        self._command("memline", short * (lease_s is not None) + start)
 
     def __enter__(self) -> Fleet:
         return self

@@ -33,6 +33,9 @@ from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
+#: Searches at a time.
+CALLS_AT_ONCE = 4
+
 #: Headers in which MCP clients say what other clients say as parameters.
 AGENT_HEADER = "x-memline-agent"
 SESSION_HEADER = "x-memline-session-key"
@@ -73,7 +76,7 @@ class Api:
     ) -> None:
         """`is_stopping` says that the server has to end, so that streams of events do."""
         self._tools = tools
-        self._pool = Pool(serve.threads, timeout_s=serve.timeout_seconds)
+        self._pool = Pool(CALLS_AT_ONCE, timeout_s=serve.timeout_seconds)
         authenticator = Authenticator(serve, default_agent=default_agent)
         self._pages = dashboard(tools, serve, authenticator, self._pool)
         self._is_stopping = is_stopping

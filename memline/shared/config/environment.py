@@ -25,7 +25,6 @@ QUEUE_NAME = "MEMLINE_QUEUE_NAME"
 QUEUE_HOST = "MEMLINE_QUEUE_HOST"
 LOG_LEVEL = "MEMLINE_LOG_LEVEL"
 LOG_FORMAT = "MEMLINE_LOG_FORMAT"
-LEASE_SECONDS = "MEMLINE_LEASE_SECONDS"
 HF_URL = "MEMLINE_HF_URL"
 SERVE_TOKEN = "MEMLINE_SERVE_TOKEN"
 ALIVE_FILE = "MEMLINE_ALIVE_FILE"
@@ -212,18 +211,6 @@ def expand(text: str, env: Environment, missing: list[str]) -> str:
 
     # Compiled for texts with a reference only: 1 ms.
     return re.sub(_REFERENCE, replace, text) if "${" in text else text
-
-
-def lease_s(env: Environment = os.environ) -> float | None:
-    """Return the seconds a request may be in flight, for `shared.scheduling.leases`; None: it decides."""
-    text = value(env, LEASE_SECONDS)
-    if not text:
-        return None
-    if not re.fullmatch(r"\d{1,6}(\.\d+)?", text) or float(text) <= 0:
-        raise ConfigError(
-            f"{LEASE_SECONDS}: {text!r} is not a valid number of seconds", hint=f"{LEASE_SECONDS}=300"
-        )
-    return float(text)
 
 
 def hf_url(env: Environment = os.environ) -> str:

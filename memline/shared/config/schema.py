@@ -78,7 +78,6 @@ class Batch(Block):
     poll_interval_ms: int = key(2000, low=0, high=86_400_000, doc="first interval between two polls")
     timeout_minutes: int = key(60, low=1, high=10_080, doc="give up on a batch after this long")
     failure_limit: int = key(2, low=1, high=1000, doc="batches that fail in a row until requests take over")
-    cool_down_minutes: int = key(30, low=0, high=10_080, doc="first cooldown after that; it doubles")
 
 
 class Remote(Block):
@@ -435,7 +434,6 @@ class Serve(Block):
     requests_per_minute: int = key(0, low=0, doc="requests of one client in any minute; 0: no limit")
     max_body_bytes: int = key(65_536, low=1_024, high=16_777_216, doc="size of a request at most")
     timeout_seconds: int = key(30, low=1, high=3_600, doc="time limit of a request")
-    threads: int = key(4, low=1, high=64, doc="searches at a time")
     read_only: bool = key(False, doc="whether the dashboard refuses every action")
 
 

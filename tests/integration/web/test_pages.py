@@ -137,12 +137,13 @@ class Tags(HTMLParser):
 
 def test_the_configuration_has_origins_and_no_secret(opened: Opener) -> None:
     browser = opened(
-        blocks={"models": {"providers": {"openai": {"apiKey": "sk-very-secret"}}}, "agentz": 1}, threads=3
+        blocks={"models": {"providers": {"openai": {"apiKey": "sk-very-secret"}}}, "agentz": 1},
+        maxBodyBytes=70_000,
     )
 
     page = browser.shows("/configuration", set="1")
 
-    assert "serve.threads Value: 3" in page.replace("serve.threads 3", "serve.threads Value: 3")
+    assert "serve.maxBodyBytes 70000" in page.replace("serve.maxBodyBytes Value: ", "serve.maxBodyBytes ")
     assert "sk-very-secret" not in page and "config.json5" in page
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from contextlib import closing
-
 import pytest
 
 from memline.shared.errors import QueueError
@@ -42,15 +40,6 @@ def test_an_index_that_was_replaced_is_opened_anew(context: Context) -> None:
 
     assert new is not old and new.path.exists()
     assert context.writer("main") is new
-
-
-@pytest.mark.parametrize(("explicit", "lease_s"), [(None, 300.0), (7.0, 7.0)])
-def test_a_lease_is_as_long_as_the_time_limit_needs_unless_an_operator_says_how_long(
-    context: Context, explicit: float | None, lease_s: float
-) -> None:
-    told = Context(context.settings, clock=context.clock, lease_s=explicit)
-    with closing(told):
-        assert told.writer("main").holder.lease_s == lease_s
 
 
 def test_the_first_error_that_ends_the_work_is_the_one_that_is_told(context: Context) -> None:
