@@ -8,7 +8,7 @@ BIN = .venv/bin
 # Test processes at a time. Most tests of whole processes wait, so there are twice as many as processors.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 # Long tests first, and a process that has none left takes some from its neighbour: the end comes for all at once.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
 
 .PHONY: help demo check test lint bench clean
 
