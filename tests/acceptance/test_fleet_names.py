@@ -8,7 +8,7 @@ import dramatiq
 import pytest
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import dead_letters, hosts
+from memline.shared.queue import hosts, message_list
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.redis_broker import FailMessages, FleetBroker
 from tests.support.fleet import Fleet
@@ -102,9 +102,9 @@ def test_a_message_of_another_fleet_is_refused_with_both_names(redis_server: Red
 
     worker = dramatiq.Worker(ours, queues={"chunk"}, worker_timeout=200)
     worker.start()
-    until(lambda: dead_letters.letters(ours.url) != [])
+    until(lambda: message_list.listed(ours.url, message_list.Filter()) != [])
     worker.stop()
 
-    (letter,) = dead_letters.letters(ours.url)
+    (letter,) = message_list.listed(ours.url, message_list.Filter())
     assert "'memline:theirs'" in letter.error and "'memline:ours'" in letter.error
-    assert dead_letters.letters(theirs.url) == []
+    assert message_list.listed(theirs.url, message_list.Filter()) == []

@@ -21,9 +21,10 @@ from dramatiq.brokers import redis as dramatiq_redis
 
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import TextRow
-from memline.shared.queue import dead_letters, depth, message_list, redis_broker, redis_client
+from memline.shared.queue import depth, message_list, redis_broker, redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.in_flight import RedisRequests
+from memline.shared.queue.message_list import Filter
 from memline.shared.queue.messages import EmbedTexts, encode
 from memline.shared.queue.redis_broker import FailMessages, FleetBroker, SkipRevoked
 from memline.shared.queue.redis_client import RetryPolicy
@@ -256,7 +257,7 @@ def test_a_message_that_fails_is_retried_later_and_a_dead_letter_with_its_error_
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead_letters.letters(redis_server.url)
+    (letter,) = message_list.listed(redis_server.url, Filter())
     assert (letter.id, letter.actor, letter.agent) == ("message-1", "work", "main")
     assert letter.error == "RuntimeError: the disk is on fire"
     assert process.got == [1, 1, 1, 1]
@@ -293,7 +294,7 @@ def test_a_message_for_an_actor_that_is_not_there_is_a_dead_letter_with_its_erro
     with process.working():
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead_letters.letters(process.broker.url)
+    (letter,) = message_list.listed(process.broker.url, Filter())
     assert "burn" in letter.error
 
 
@@ -332,7 +333,7 @@ def test_what_a_task_sends_while_redis_is_away_arrives_when_it_is_back_and_the_t
         until(lambda: process.got == [1, 2])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert dead_letters.letters(lasting_redis.url) == []
+    assert message_list.listed(lasting_redis.url, Filter()) == []
 
 
 def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next_one(
@@ -360,7 +361,7 @@ def test_a_task_that_cannot_send_before_its_process_must_end_is_left_to_the_next
     with second.working():
         until(lambda: second.got == [1])
 
-    assert dead_letters.letters(lasting_redis.url) == []
+    assert message_list.listed(lasting_redis.url, Filter()) == []
 
 
 def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
@@ -393,7 +394,7 @@ def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(proc
         until(lambda: sorted(process.got) == [0, 2])
         until(lambda: embed_queue(process).dead == 1)
 
-    (letter,) = dead_letters.letters(process.broker.url)
+    (letter,) = message_list.listed(process.broker.url, Filter())
     assert letter.id == "message-1" and "cannot be decoded" in letter.error
     assert embed_queue(process).in_flight == 0
 
@@ -409,7 +410,7 @@ def test_dead_letters_are_put_back_and_dropped(process: Process) -> None:
     dropped = message_list.drop(url, "dead", [("embed", "message-2")])
 
     assert (moved, dropped) == (1, 1)
-    assert [letter.id for letter in dead_letters.letters(url)] == ["message-0"]
+    assert [letter.id for letter in message_list.listed(url, Filter())] == ["message-0"]
     assert embed_queue(process).waiting == 1
 
 
@@ -708,7 +709,7 @@ def test_messages_are_taken_and_acknowledged_again_when_a_full_server_has_room(
         until(lambda: process.got == [0, 1, 2, 3])
         until(lambda: embed_queue(process).in_flight == 0)
 
-    assert dead_letters.letters(redis_server.url) == []
+    assert message_list.listed(redis_server.url, Filter()) == []
 
 
 def test_what_is_taken_of_a_minute_is_told(redis_server: RedisServer) -> None:

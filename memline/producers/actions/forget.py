@@ -120,7 +120,7 @@ def forget(
     erase.drop_account_errors(agent.account_path)
     files, out_of_reach = _clean_home(agent, hashes, {each for each in needles if len(each) >= _MIN_NEEDLE})
     if queue_address and needles:
-        from memline.shared.queue.dead_letters import drop_with
+        from memline.shared.queue.message_list import drop_with
 
         # By the hash its vector too, and by the path what is too short to be looked for.
         named = {target.path.encode() for target in targets}

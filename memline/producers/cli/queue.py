@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,14 +16,13 @@ from memline.shared.queue.hosts import SHARED
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
-    from memline.shared.queue.dead_letters import DeadLetter
-    from memline.shared.queue.message_list import Filter
+    from memline.shared.queue.message_list import Filter, StoredMessage
 
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
 
-#: Dead messages of a page.
-PAGE = 50
+#: Messages of a page, and of a group of dead ones.
+PAGE, SHOWN = 50, 5
 
 #: Words of `--fail-if`, and where their value is in the report.
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
@@ -39,31 +38,15 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     ),
 }
 
-_GLOB = "Glob over queue, index host, actor, agent, error and id"
-_MATCH = click.option("--match", help=f"{_GLOB}.  [default: *]")
-
-#: Options of `message_list.Filter`; the agent is that of `--agent`.
-_FILTERS = {
-    "queue": "Messages of this queue.",
-    "actor": "Messages of this actor.",
-    "path": "Messages about a file whose path holds this.",
-    "error": "Messages whose error holds this.",
-}
-
-
-def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose messages."""
-    for name, text in reversed(_FILTERS.items()):
-        function = click.option(f"--{name}", default="", help=text)(function)
-    return function
-
-
 _STATE = click.option(
     "--state",
     type=click.Choice(["dead", "delayed", "waiting"]),
     default="dead",
     help="Dead, to be retried, or waiting for a worker.  [default: dead]",
 )
+_QUEUE = click.option("--queue", default="", help="Messages of this queue.")
+_GROUP = click.option("--group", default="", help="Dead messages with this error: a group of `queue dead`.")
+_MATCH = click.option("--match", default="", help="Glob over queue, index host, actor, agent, error and id.")
 _IDS = click.option("--id", "ids", multiple=True, help="Only messages of these ids.")
 
 #: What is paused and resumed.
@@ -80,8 +63,8 @@ _MODE = click.option(
     "memline queue --watch",
     "memline queue --json",
     "memline queue --fail-if 'oldest>300' --fail-if 'workers<3'",
-    "memline queue dead --match 'embed*'",
-    "memline queue requeue --match '*locked*'",
+    "memline queue dead",
+    "memline queue requeue --group 3fa2c1d8",
     "memline queue pause",
     cls=click.Group,
     invoke_without_command=True,
@@ -129,155 +112,144 @@ def queue(
 
 @command(
     "memline queue dead",
+    "memline queue dead --group 3fa2c1d8",
     "memline queue dead --match '*disk*' --json",
-    "memline queue dead --limit 20 --page 3",
     parent=queue,
     json=True,
 )
+@_QUEUE
+@_GROUP
 @_MATCH
-@click.option(
-    "--limit", type=click.IntRange(min=1), help=f"Messages of a page.  [default: {PAGE}; with --json all]"
-)
-@click.option("--page", type=click.IntRange(min=1), help="Which page.  [default: 1]")
-def dead(
-    invocation: Invocation, match: str | None, limit: int | None, page: int | None, as_json: bool
-) -> None:
-    """List messages that failed, with their last error, a page at a time: of each queue oldest first."""
-    has_pages = not as_json or limit is not None or page is not None
-    limit, page = limit or PAGE, page or 1
-    first = (page - 1) * limit
-    # One more tells whether there is another page.
-    _, letters = _dead_letters(invocation, match or "*", first=first, count=limit + 1 if has_pages else None)
-    shown = letters[:limit] if has_pages else letters
-    lines = [
-        f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {span(each.age_s)} ago\n    {each.error}"
-        for each in shown
-    ]
-    print_result(
-        [letter.to_json() for letter in shown],
-        as_json,
-        lines or [f"No dead messages{f' on page {page}' if page > 1 else ''}."],
-    )
-    if len(shown) < len(letters):
-        echo(f"There are more: --page {page + 1}", err=True)
+@click.option("--limit", type=click.IntRange(min=1), help=f"Of each group.  [default: {SHOWN}; as JSON all]")
+def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str) -> None:
+    """List messages that failed, by their last error: the largest group first, in a group the oldest."""
+    from memline.shared.queue import message_list
+
+    groups = message_list.groups(*_meant(invocation, **where))
+    if as_json:
+        # Since it failed, and the whole error: a list of messages says since it was sent.
+        print_json(
+            [
+                {**each.to_json(), "error": each.error, "ageSeconds": each.dead_s}
+                for group in groups
+                for each in group.messages[:limit]
+            ]
+        )
+        return
+    for group in groups:
+        newest, oldest = map(span, group.ages_s)
+        since = f"{newest} ago" if newest == oldest else f"{newest} to {oldest} ago"
+        echo(f"group {group.id}: {counted(len(group.messages), 'message')}, {since}\n    {group.error}")
+        shown = group.messages[: limit or (None if where["group"] else SHOWN)]
+        for each in shown:
+            echo(_line(each))
+        if len(shown) < len(group.messages):
+            echo(f"and {len(group.messages) - len(shown)} more: memline queue dead --group {group.id}")
+    if not groups:
+        echo("No dead messages.")
 
 
 @command(
     "memline queue messages",
-    "memline queue messages --state waiting --queue chunk --path memory/",
-    "memline queue messages --error 'disk' --json",
+    "memline queue messages --state waiting --queue chunk",
+    "memline queue messages --state delayed --json",
     parent=queue,
     json=True,
 )
 @_STATE
-@filtered
+@_QUEUE
 @click.option("--limit", type=click.IntRange(1, 500), default=PAGE, show_default=True, help="Of a page.")
 @click.option("--after", "cursor", default="", help="Where the page before said that the next one begins.")
-def messages(
-    invocation: Invocation, state: str, limit: int, cursor: str, as_json: bool, **where: str
-) -> None:
-    """List messages, a page at a time: dead ones, delayed ones (to be retried), or those that wait."""
-    from memline.producers.reports.fleet_state import queue_url
+def messages(invocation: Invocation, limit: int, cursor: str, as_json: bool, **where: str) -> None:
+    """Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones."""
     from memline.shared.queue import message_list
 
-    chosen = _filter(invocation, state, where)
-    page = message_list.page(queue_url(invocation.settings), chosen, cursor=cursor, limit=limit)
-    found = [message.to_json() for message in page.messages]
-    lines = [
-        f"{each['id']}  {each['queue']}/{each['actor']}  {each['agent']}  {each['path']}  {_when(each)}"
-        + f"\n    {each['error']}" * bool(each["error"])
-        for each in found
-    ]
+    page = message_list.page(*_meant(invocation, **where), cursor=cursor, limit=limit)
+    counts = {queue: count for queue, count in page.counts.items() if count}
+    lines = [", ".join(f"{queue}: {count} {where['state']}" for queue, count in counts.items())] * bool(
+        counts
+    )
+    for each in page.messages:
+        lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
     print_result(
-        {"messages": found, "after": page.cursor or None}, as_json, lines or [f"No {state} messages here."]
+        {
+            "counts": counts,
+            "messages": [each.to_json() for each in page.messages],
+            "after": page.cursor or None,
+        },
+        as_json,
+        lines or [f"No {where['state']} messages here."],
     )
     if page.cursor and not as_json:
-        echo(f"There may be more: --after {page.cursor}", err=True)
+        echo(f"There are more: --after {page.cursor}", err=True)
 
 
 @command(
     "memline queue requeue",
-    "memline queue requeue --match 'store'",
-    "memline queue requeue --queue store --error 'disk is full'",
-    "memline queue requeue --state delayed",
+    "memline queue requeue --group 3fa2c1d8",
+    "memline queue requeue --state delayed --queue store",
     parent=queue,
     json=True,
 )
-@_MATCH
 @click.option("--state", type=click.Choice(["dead", "delayed"]), default="dead", help="[default: dead]")
-@filtered
+@_QUEUE
+@_GROUP
+@_MATCH
 @_IDS
-def requeue(invocation: Invocation, match: str | None, as_json: bool, **where: Any) -> None:
+def requeue(invocation: Invocation, as_json: bool, **where: Any) -> None:
     """Put dead messages back on their queues. Safe: every actor may run twice."""
-    from memline.shared.queue import message_list
-
-    count = message_list.requeue(*_chosen(invocation, match, **where))
+    count = _change("requeue", invocation, **where)
     print_result({"requeued": count}, as_json, [f"{counted(count, 'message')} put back on the queues."])
 
 
 @command(
+    "memline queue drop --group 3fa2c1d8",
     "memline queue drop --match '*unknown agent*'",
-    "memline queue drop --state waiting --queue chunk --path drafts/",
+    "memline queue drop --state waiting --queue chunk",
     parent=queue,
     json=True,
 )
-@_MATCH
 @_STATE
-@filtered
+@_QUEUE
+@_GROUP
+@_MATCH
 @_IDS
-def drop(invocation: Invocation, match: str | None, as_json: bool, **where: Any) -> None:
+def drop(invocation: Invocation, as_json: bool, **where: Any) -> None:
     """Remove dead messages for good, or with --state others. What they were about is in the rows.
 
-    Name which: with --match '*' all dead ones.
+    Name which: with --match '*' all of them.
     """
-    from memline.shared.queue import message_list
-
-    if match is None and not where["ids"] and not any(where[name] for name in _FILTERS):
-        raise click.UsageError("name the messages: --match GLOB, --id, --queue, --actor, --path or --error")
-    count = message_list.drop(*_chosen(invocation, match, **where))
+    if not any(where[name] for name in ("queue", "group", "match", "ids")):
+        raise click.UsageError("name the messages: --group, --id, --queue or --match GLOB")
+    count = _change("drop", invocation, **where)
     print_result({"dropped": count}, as_json, [f"{counted(count, 'message')} removed."])
 
 
-def _chosen(
-    invocation: Invocation, match: str | None, *, state: str, ids: tuple[str, ...], **where: str
-) -> tuple[str, str, list[tuple[str, str]]]:
-    """Return the URL of the queue, and state, queue and id of the messages that the options mean."""
+def _meant(invocation: Invocation, **where: Any) -> tuple[str, Filter]:
+    """Return the URL of the queue, and which messages the options mean."""
     from memline.producers.reports.fleet_state import queue_url
-    from memline.shared.queue import message_list
-
-    if match is not None or not (ids or any(where.values()) or state != "dead"):
-        if ids or any(where.values()) or state != "dead":
-            raise click.UsageError("--match goes over all fields of dead messages: use it alone")
-        url, letters = _dead_letters(invocation, match or "*")
-        return url, state, [(letter.queue, letter.id) for letter in letters]
-    url, chosen = queue_url(invocation.settings), _filter(invocation, state, where)
-    found = message_list.matching(url, chosen)
-    return url, state, [each for each in found if not ids or each[1] in ids]
-
-
-def _filter(invocation: Invocation, state: str, where: Mapping[str, str]) -> Filter:
     from memline.shared.queue.message_list import Filter
 
-    return Filter(state=state, agent=invocation.options.agent or "", **where)
+    return queue_url(invocation.settings), Filter(agent=invocation.options.agent or "", **where)
 
 
-def _when(message: dict[str, Any]) -> str:
-    if message["deadSeconds"] is not None:
-        return f"{span(message['deadSeconds'])} ago"
-    if message["retryInSeconds"] is not None:
-        return f"again in {span(message['retryInSeconds'])}"
-    return "" if message["ageSeconds"] is None else f"sent {span(message['ageSeconds'])} ago"
+def _change(verb: str, invocation: Invocation, **where: Any) -> int:
+    """Requeue or drop the messages that the options mean; returns how many were still there."""
+    from memline.shared.queue import message_list
+
+    url, meant = _meant(invocation, **where)
+    change = message_list.requeue if verb == "requeue" else message_list.drop
+    return change(url, meant.state, [(each.queue, each.id) for each in message_list.listed(url, meant)])
 
 
-def _dead_letters(
-    invocation: Invocation, match: str, *, first: int = 0, count: int | None = None
-) -> tuple[str, list[DeadLetter]]:
-    """Return the URL of the queue, and of the dead messages that match `count` from the one at `first` on."""
-    from memline.producers.reports.fleet_state import queue_url
-    from memline.shared.queue.dead_letters import letters
-
-    url = queue_url(invocation.settings)
-    return url, letters(url, match=match, first=first, count=count)
+def _line(each: StoredMessage) -> str:
+    when = "" if each.age_s is None else f"sent {span(each.age_s)} ago"
+    if each.dead_s is not None:
+        when = f"{span(each.dead_s)} ago"
+    if each.retry_in_s is not None:
+        when = f"again in {span(each.retry_in_s)}"
+    more = f" and {len(each.paths) - 1} more" * (len(each.paths) > 1)
+    return f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {''.join(each.paths[:1])}{more}  {when}"
 
 
 @command("memline queue drain build-7:4211", parent=queue, json=True)

@@ -1,8 +1,9 @@
-"""Show dead, delayed and waiting messages, and requeue or drop those selected or all that match."""
+"""Show dead messages by their error, delayed and waiting ones, and requeue or drop one, a group or all."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
@@ -17,7 +18,7 @@ from memline.shared.words import counted
 PAGE = 50
 
 #: Names of a filter in an address and a form, as the options of the command.
-_FIELDS = ("state", "queue", "actor", "agent", "path", "error")
+_FIELDS = ("state", "queue", "agent", "group")
 
 #: Messages that one form may select: more than a page shows, less than a body holds.
 _MAX_SELECTED = 500
@@ -28,7 +29,7 @@ _VERBS = {"requeue": ("put back on the queues", (DEAD, DELAYED)), "drop": ("remo
 
 def _filter(given: Mapping[str, str]) -> Filter:
     """Read a filter from an address or a form. Raises BadRequest."""
-    fields = {name: given.get(name, "").strip() for name in _FIELDS}
+    fields: dict[str, Any] = {name: given.get(name, "").strip() for name in _FIELDS}
     fields["state"] = fields["state"] or DEAD
     if fields["state"] not in STATES:
         raise BadRequest(
@@ -37,7 +38,7 @@ def _filter(given: Mapping[str, str]) -> Filter:
     return Filter(**fields)
 
 
-def _words(where: Filter) -> dict[str, str]:
+def _words(where: Filter) -> dict[str, Any]:
     """Return the fields of a filter that are set, for an address, a form and a command."""
     fields = {name: getattr(where, name) for name in _FIELDS}
     return {name: text for name, text in fields.items() if text}
@@ -46,29 +47,42 @@ def _words(where: Filter) -> dict[str, str]:
 def _command(verb: str, where: Filter) -> str:
     agent = ["--agent", where.agent] if where.agent else []
     fields = {name: text for name, text in _words(where).items() if name != "agent"}
+    if verb == "dead":
+        fields.pop("state")
+    elif verb == "drop" and not (where.queue or where.group):
+        fields["match"] = "*"
     return command_line(
         *agent, "queue", verb, *(part for name, text in fields.items() for part in (f"--{name}", text))
     )
 
 
+def _commands(where: Filter) -> list[tuple[str, str]]:
+    """List what can be done with these messages, each verb with its command."""
+    return [(verb, _command(verb, where)) for verb in _allowed(where)]
+
+
 def _messages(view: View) -> Data:
     where = _filter(view.query)
     found = message_list.page(view.queue_url, where, cursor=view.query.get("after", ""), limit=PAGE)
-    words = _words(where)
+    is_later, words = bool(view.query.get("after")), _words(where)
+    groups = message_list.groups(view.queue_url, where) if where.state == DEAD and not is_later else []
     after = urlencode({**words, "after": found.cursor}) if found.cursor else ""
     return {
         "where": where,
         "words": words,
         "states": STATES,
         "queues": sorted({*QUEUES, *filter(None, [where.queue])}),
+        "counts": {queue: count for queue, count in found.counts.items() if count},
+        "groups": [(each, _commands(Filter(**{**words, "group": each.id}))) for each in groups],
         "messages": found.messages,
         "after": f"{ROOT}/messages?{after}" if after else "",
-        "is_later": bool(view.query.get("after")),
+        "is_later": is_later,
         "first": f"{ROOT}/messages?{urlencode(words)}",
-        "all": {
-            verb: f"{ROOT}/messages/all?{urlencode({**words, 'verb': verb})}" for verb in _allowed(where)
-        },
-        "command": _command("messages", where),
+        "verbs": _allowed(where),
+        "total": sum(found.counts.values()),
+        # How many an agent has is not known without reading all.
+        "all": [] if where.agent or where.group else _commands(where),
+        "command": _command("dead" if where.state == DEAD else "messages", where),
     }
 
 
@@ -85,32 +99,12 @@ def _message(view: View) -> Data:
             f"there is no {where.state} message {name[:80]!r} on this queue", hint="it was taken, or removed"
         )
     return {
-        "details": found,
-        "message": found.message,
+        "message": found,
         "verbs": [
             (verb, command_line("queue", verb, "--state", where.state, "--queue", queue, "--id", name))
             for verb in _allowed(where)
         ],
     }
-
-
-def _all(view: View) -> Data:
-    """Count all that match, to be confirmed."""
-    where, verb = _filter(view.query), view.query.get("verb", "")
-    _check(verb, where)
-    return {
-        "where": where,
-        "words": _words(where),
-        "verb": verb,
-        "count": len(message_list.matching(view.queue_url, where)),
-        "back": f"{ROOT}/messages?{urlencode(_words(where))}",
-        "command": _command(verb, where),
-    }
-
-
-def _check(verb: str, where: Filter) -> None:
-    if verb not in _allowed(where):
-        raise BadRequest(f"{verb[:80]!r} is not possible with {where.state} messages", hint="requeue or drop")
 
 
 def _requeue(view: View) -> Done:
@@ -123,26 +117,28 @@ def _drop(view: View) -> Done:
 
 def _change(view: View, verb: str) -> Done:
     where = _filter(view.form)
-    _check(verb, where)
+    if verb not in _allowed(where):
+        raise BadRequest(f"{verb} is not possible with {where.state} messages", hint="drop them")
     if view.form.get("all") == "1":
-        # No more than were confirmed: those that failed since then come last.
-        confirmed = view.form.get("count", "")
-        if not confirmed.isascii() or not confirmed.isdecimal() or len(confirmed) > 9:
-            raise BadRequest("the count was not confirmed", hint="open the page of the messages again")
-        chosen = message_list.matching(view.queue_url, where, limit=int(confirmed))
+        # No more than the page showed: those that failed since then come last.
+        shown = view.form.get("count", "")
+        if not shown.isascii() or not shown.isdecimal() or len(shown) > 9:
+            raise BadRequest("how many there were is not said", hint="open the page of the messages again")
+        found = message_list.listed(view.queue_url, where, limit=int(shown))
+        chosen = [(each.queue, each.id) for each in found]
     else:
         chosen = []
         for each in view.form.getlist("message")[:_MAX_SELECTED]:
             queue, _, name = each.partition(" ")
             chosen.append((queue, name))
         if not chosen:
-            raise BadRequest("no message is selected", hint="select some, or all that match")
+            raise BadRequest("no message is selected", hint="select some, or all of a group")
     change = message_list.requeue if verb == "requeue" else message_list.drop
     count = change(view.queue_url, where.state, chosen)
     words = f"{counted(count, 'message')} {_VERBS[verb][0]}."
     if count < len(chosen):
         words += f" {counted(len(chosen) - count, 'other')} had been taken or removed meanwhile."
-    page = f"/messages?{urlencode(_words(where))}"
+    page = f"/messages?{urlencode({**_words(where), 'group': ''})}"
     # What the messages are about stays out of the log.
     audit = {"state": where.state, "queue": where.queue, "count": count, "asked": len(chosen)}
     return Done(words=words, page=page, audit=audit)
@@ -154,15 +150,6 @@ PAGES = (
         title="Messages",
         template="messages.html",
         data=_messages,
-        is_for_all=True,
-        needs_queue=True,
-    ),
-    Page(
-        path="/messages/all",
-        title="All messages that match",
-        template="messages_all.html",
-        data=_all,
-        is_in_nav=False,
         is_for_all=True,
         needs_queue=True,
     ),

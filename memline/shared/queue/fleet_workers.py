@@ -8,8 +8,8 @@ from contextlib import suppress
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis
-from memline.shared.queue.dead_letters import errors_since
 from memline.shared.queue.hosts import queue_of
+from memline.shared.queue.message_list import errors_since
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import send

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
-from memline.shared.queue import dead_letters, redis_client
+from memline.shared.queue import message_list, redis_client
 from memline.shared.queue.cancel import cancel
 from memline.shared.queue.hosts import known, queue_of
 from memline.shared.queue.redis_client import key, own_host
@@ -147,7 +146,7 @@ class RedisRequests:
             pipe.hkeys(key(self._client, f"{self._store}.msgs"))
             *is_there, stored = pipe.execute()
         # An answer that is retried has left the order of the queue: it may lie behind this sweep.
-        answered = {_token(raw_id) for raw_id in stored}
+        answered = {message_list.lease_of(raw_id) for raw_id in stored}
         absent = [
             token
             for token, there in zip(leases, is_there, strict=True)
@@ -165,9 +164,7 @@ class RedisRequests:
         errors: dict[str, str] = {}
         with redis_client.translated(self._url):
             for queue in ("embed", self._store) if leases else ():
-                dead: Any = self._client.zrange(key(self._client, f"{queue}.XQ"), 0, -1, withscores=True)
-                ours = [entry for entry in dead if _token(entry[0]) in leases]
-                for letter in dead_letters.read(self._client, queue, ours):
+                for letter in message_list.dead_letters_of(self._client, queue, leases):
                     errors[letter.id.partition(".")[0]] = letter.error
         return errors
 
@@ -206,8 +203,3 @@ InFlightRequests = InProcessRequests | RedisRequests
 def rows_per_request(max_rows: int, credits: int) -> int:
     """Shrink a provider's cap of rows when so many credits would put too much into Redis."""
     return max(1, min(max_rows, MAX_ROWS_IN_FLIGHT // credits))
-
-
-def _token(raw_id: bytes) -> str:
-    """Give the lease that a request or an answer to it is named after (`shared.queue.routes.send`)."""
-    return raw_id.decode().partition(".")[0]

@@ -1,15 +1,19 @@
-"""List the messages of the queues a page at a time, and requeue or drop them.
+"""List the messages of the queues, group dead letters by their error, and requeue or drop them.
 
-A message is `waiting` (no worker has taken it), `delayed` (it failed and waits for its retry) or `dead`.
-Redis itself reads and filters them, so that neither 20,000 messages nor the notes in one of them cross the
-wire for a page of fifty. `shared.queue.redis_broker` names the keys. What changes a message is one script: of
-a worker that takes it and an operator who drops it one is first, and the other finds nothing.
+A message is `waiting` (no worker has taken it), `delayed` (it failed and waits for its retry) or `dead`: a
+dead letter, which dramatiq keeps for a week. `shared.queue.redis_broker` names the keys. What changes a
+message is one script: of a worker that takes it and an operator who drops it one is first, and the other
+finds nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,14 +30,13 @@ if TYPE_CHECKING:
 WAITING, DELAYED, DEAD = "waiting", "delayed", "dead"
 STATES = (DEAD, DELAYED, WAITING)
 
-#: Messages that one call of the script examines, and their bytes: Redis does nothing else meanwhile.
-_EXAMINED = 500
-_EXAMINED_BYTES = 4 * 1024 * 1024
+#: Messages read from Redis at a time. One with files that were read has their text, some hundred kB.
+_READ = 100
 
 #: Messages that are examined for one page; behind them the page ends, and the next one goes on.
 MAX_EXAMINED = 5_000
 
-#: Messages that one call changes.
+#: Messages that one call changes: Redis does nothing else meanwhile.
 _CHANGED = 100
 
 #: Characters of an error, and of a path, in a list.
@@ -45,81 +48,10 @@ FAILURE_OPTIONS = ("error", "first_error", "first_failed_at", "trace", "retries"
 #: Where the messages of a state are: the ending of the key with their ids, and of that with their content.
 _KEYS = {WAITING: ("", ".msgs"), DELAYED: (".delayed", ".msgs"), DEAD: (".XQ", ".XQ.msgs")}
 
-#: Reads the messages from a rank on, and gives those that match. Answers with the next rank, -1 behind the
-#: last, and the `_FIELDS` of each message, or only its id.
-_SELECT = """
-local state, first, room = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local examined, bytes, shown = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local actor, agent, path, words = ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+#: What differs between two errors of a group: quoted words, paths, hashes, long numbers.
+_OWN_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b[0-9a-f]{8,}\b|\d{4,}")
 
-local function has(text, part)
-    return part == '' or (type(text) == 'string' and string.find(text, part, 1, true) ~= nil)
-end
-local function text_of(any) return type(any) == 'string' and any or '' end
-
--- The paths of a message: of files to look at, of files that were read, or the name of a transcript.
-local function paths_of(about)
-    local paths = {}
-    if type(about.paths) == 'table' then paths = about.paths end
-    if type(about.files) == 'table' then
-        for i, file in ipairs(about.files) do paths[i] = type(file) == 'table' and file.path or '' end
-    end
-    if type(about.session) == 'string' then paths = {about.session} end
-    return paths
-end
-
-local found, left = {}, 0
-if state == 'waiting' then
-    for _, id in ipairs(redis.call('LRANGE', KEYS[1], first, first + examined - 1)) do
-        table.insert(found, id)
-        table.insert(found, '0')
-    end
-else
-    found = redis.call('ZRANGE', KEYS[1], first, first + examined - 1, 'WITHSCORES')
-end
-local answer, rank, read = {}, first, 0
-for i = 1, #found, 2 do
-    if #answer >= room or read > bytes then break end
-    rank = rank + 1
-    local raw = redis.call('HGET', KEYS[2], found[i])
-    local is_known, message = false, nil
-    if raw then
-        read = read + #raw
-        is_known, message = pcall(cmsgpack.unpack, raw)
-    end
-    if not is_known or type(message) ~= 'table' then message = {} end
-    local options = type(message.options) == 'table' and message.options or {}
-    local about = type(message.args) == 'table' and message.args[1] or {}
-    if type(about) ~= 'table' then about = {} end
-    local error = text_of(options.error)
-    if raw and (not is_known or message.actor_name == nil) and error == '' then
-        error = 'the message cannot be decoded'
-    end
-    local paths, match = paths_of(about), path == ''
-    local shown_path = text_of(paths[1])
-    if not match then
-        for _, each in ipairs(paths) do
-            if has(each, path) then match, shown_path = true, each break end
-        end
-    end
-    match = match and (actor == '' or message.actor_name == actor) and (agent == '' or about.agent == agent)
-    match = match and (has(error, words) or has(options.first_error, words))
-    if raw and match and ARGV[11] == 'ids' then
-        table.insert(answer, found[i])
-    elseif raw and match then
-        table.insert(answer, {
-            found[i], found[i + 1], text_of(message.actor_name), text_of(about.agent),
-            string.sub(shown_path, 1, shown), string.sub(error, 1, shown), tostring(#paths), tostring(#raw),
-            tostring(tonumber(options.retries) or 0),
-            string.format('%.0f', tonumber(message.message_timestamp) or 0),
-        })
-    end
-end
-local is_last = #found < 2 * examined and rank == first + #found / 2
-return {is_last and -1 or rank, answer}
-"""
-
-_FIELDS = ("id", "at_ms", "actor", "agent", "path", "error", "paths", "bytes", "retries", "sent_ms")
+_UNREADABLE = "the message cannot be decoded"
 
 #: Puts dead letters back on their queue with new content: id, content, id, content, …
 _REQUEUE_DEAD = """
@@ -167,6 +99,59 @@ return count
 """
 
 
+class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a queue, as far as it says what it is."""
+
+    id: str
+    queue: str
+    state: str
+    actor: str = ""
+    agent: str = ""
+    #: Of files to look at, of files that were read, or the name of a transcript.
+    paths: tuple[str, ...] = ()
+    #: The last error, and the first with its moment (s since the epoch); the traceback's end of the last.
+    error: str = ""
+    first_error: str = ""
+    first_failed_at: float | None = None
+    trace: str = ""
+    retries: int = 0
+    bytes: int = 0
+    #: Since it was sent; None when it does not say.
+    age_s: float | None = None
+    #: Since it became a dead letter, or until its retry.
+    dead_s: float | None = None
+    retry_in_s: float | None = None
+
+    @property
+    def host(self) -> str:
+        """The index host of the queue; empty where the fleet has one, and for a queue of all."""
+        return hosts.split(self.queue)[1]
+
+    @property
+    def group(self) -> str:
+        """The name of the group of its error: of dead letters that failed alike."""
+        return hashlib.sha256(_OWN_WORDS.sub("*", self.error).encode()).hexdigest()[:8]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "queue": self.queue,
+            "indexHost": self.host,
+            "state": self.state,
+            "actor": self.actor,
+            "agent": self.agent,
+            "path": self.paths[0][:_SHOWN_CHARS] if self.paths else "",
+            "paths": len(self.paths),
+            "error": self.error[:_SHOWN_CHARS],
+            "group": self.group if self.state == DEAD else None,
+            "retries": self.retries,
+            "bytes": self.bytes,
+            "ageSeconds": self.age_s,
+            "deadSeconds": self.dead_s,
+            "retryInSeconds": self.retry_in_s,
+        }
+
+
 @value
 class Filter:
     """Which messages are meant; an empty field means all."""
@@ -174,12 +159,12 @@ class Filter:
     state: str = DEAD
     #: A role, for its queues on all index hosts, or the name of one queue.
     queue: str = ""
-    actor: str = ""
     agent: str = ""
-    #: Part of a path of a file that the message is about.
-    path: str = ""
-    #: Part of its last error, or of its first.
-    error: str = ""
+    #: Of the error (`StoredMessage.group`).
+    group: str = ""
+    ids: tuple[str, ...] = ()
+    #: A glob over queue, index host, actor, agent, error and id.
+    match: str = ""
 
     def queues(self, client: Redis) -> list[str]:
         """List the queues that are meant, on all index hosts. Raises BadRequest for one that cannot exist."""
@@ -188,101 +173,103 @@ class Filter:
         _check(self.queue)
         return hosts.queues(client, [self.queue]) if self.queue in QUEUES else [self.queue]
 
-
-class ListedMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One message of a list."""
-
-    id: str
-    queue: str
-    #: The index host of the queue; empty where the fleet has one, and for a queue of all.
-    index_host: str
-    state: str
-    actor: str
-    agent: str
-    #: The path that matches, else the first; how many it is about.
-    path: str
-    paths: int
-    #: The last error, cut.
-    error: str
-    retries: int
-    bytes: int
-    #: Since it was sent; None when it does not say.
-    age_seconds: float | None
-    #: Since it became a dead letter, or until its retry.
-    dead_seconds: float | None
-    retry_in_seconds: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
-
-
-class MessageDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is known of one message beyond the list."""
-
-    message: ListedMessage
-    error: str
-    first_error: str
-    #: The end of the traceback of the last error.
-    trace: str
-    #: Seconds since the epoch; None: it has not failed.
-    first_failed_at: float | None
-    paths: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
+    def means(self, message: StoredMessage) -> bool:
+        words = (message.queue, message.host, message.actor, message.agent, message.error, message.id)
+        return (
+            (not self.agent or message.agent == self.agent)
+            and (not self.ids or message.id in self.ids)
+            and (not self.group or message.group == self.group)
+            and (not self.match or any(fnmatchcase(word, self.match) for word in words))
+        )
 
 
 @value
 class Page:
     """Some messages of a list, in order."""
 
-    messages: tuple[ListedMessage, ...]
+    messages: tuple[StoredMessage, ...]
     #: Where the next page begins; empty behind the last.
     cursor: str
+    #: Queue -> how many messages of the state it has, whichever are meant.
+    counts: dict[str, int]
+
+
+@value
+class Group:
+    """Dead letters that failed alike."""
+
+    id: str
+    #: The error of the first of them; others may name another file.
+    error: str
+    messages: tuple[StoredMessage, ...]
+
+    def of(self, field: str) -> list[str]:
+        """List what the messages of the group say in a field, each once."""
+        return sorted({getattr(each, field) for each in self.messages} - {""})
+
+    @property
+    def ages_s(self) -> tuple[float, float]:
+        """Since the newest and the oldest of them failed."""
+        ages = [each.dead_s or 0.0 for each in self.messages]
+        return min(ages), max(ages)
 
 
 def page(url: str, where: Filter, *, cursor: str = "", limit: int = 50) -> Page:
-    """List the messages that match: of each queue the oldest first, or in the order of their retry.
+    """List messages: of each queue the oldest first, or in the order of their retry; and count them.
 
     At most `MAX_EXAMINED` are examined, so a page may hold fewer than `limit`, or none, and not be the last.
     Raises BadRequest for a cursor that is not one of a page before.
     """
-    found: list[ListedMessage] = []
+    found: list[StoredMessage] = []
     with redis_client.connected(url) as client:
         queues = where.queues(client)
         name, _, rank = cursor.partition(".") if cursor else (queues[0], "", "0")
         if name not in queues or not rank.isdecimal() or len(rank) > 9:
             raise BadRequest(f"{cursor[:80]!r} is not a place in this list", hint="begin with the first page")
-        at, first, examined = queues.index(name), int(rank), 0
-        select = client.register_script(_SELECT)
-        while at < len(queues) and len(found) < limit and examined < MAX_EXAMINED:
-            more, behind = _select(client, select, where, queues[at], first, limit - len(found))
-            now = time.time()
-            # Bytes: an error that was cut may end in the middle of a letter.
-            rows = ([part.decode("utf-8", "replace") for part in each] for each in more)
-            briefs = (dict(zip(_FIELDS, row, strict=True)) for row in rows)
-            found += [_listed(queues[at], where.state, brief, now) for brief in briefs]
-            examined += _EXAMINED if behind < 0 else behind - first
-            at, first = (at + 1, 0) if behind < 0 else (at, behind)
-    return Page(messages=tuple(found), cursor=f"{queues[at]}.{first}" if at < len(queues) else "")
+        first, examined, cursor = queues.index(name), 0, ""
+        ranks = dict.fromkeys(queues, 0) | {name: int(rank)}
+        stored = (
+            (f"{queue}.{behind}", message)
+            for queue in queues[first:]
+            for behind, message in _stored(client, queue, where.state, ranks[queue])
+        )
+        for following, message in stored:
+            if len(found) == limit or examined == MAX_EXAMINED:
+                break
+            examined, cursor = examined + 1, following
+            found += [message] if message and where.means(message) else []
+        else:
+            cursor = ""
+        pipe = client.pipeline(transaction=False)
+        for queue in queues:
+            name = f"{key(client, queue)}{_KEYS[where.state][0]}"
+            pipe.llen(name) if where.state == WAITING else pipe.zcard(name)
+        counts = dict(zip(queues, pipe.execute(), strict=True))
+    return Page(messages=tuple(found), cursor=cursor, counts=counts)
 
 
-def matching(url: str, where: Filter, *, limit: int | None = None) -> list[tuple[str, str]]:
-    """Return (queue, id) of all messages that match, or of the first `limit`, in the order of `page`."""
-    found: list[tuple[str, str]] = []
+def listed(url: str, where: Filter, *, limit: int | None = None) -> list[StoredMessage]:
+    """Read all messages that are meant, or the first `limit`, in the order of `page`."""
     with redis_client.connected(url) as client:
-        select = client.register_script(_SELECT)
-        for queue in where.queues(client):
-            first = 0
-            while first >= 0 and (limit is None or len(found) < limit):
-                more, first = _select(client, select, where, queue, first, _EXAMINED, only_ids=True)
-                found += [(queue, raw_id.decode("utf-8", "replace")) for raw_id in more]
-    return found[:limit]
+        stored = (
+            message
+            for queue in where.queues(client)
+            for _, message in _stored(client, queue, where.state)
+            if message and where.means(message)
+        )
+        return list(islice(stored, limit))
 
 
-def details(url: str, state: str, queue: str, message_id: str) -> MessageDetails | None:
+def groups(url: str, where: Filter) -> list[Group]:
+    """Group the dead letters that are meant by their error, the largest group first."""
+    found: dict[str, list[StoredMessage]] = {}
+    for message in listed(url, where):
+        found.setdefault(message.group, []).append(message)
+    made = [Group(id=name, error=each[0].error, messages=tuple(each)) for name, each in found.items()]
+    return sorted(made, key=lambda group: (-len(group.messages), group.id))
+
+
+def details(url: str, state: str, queue: str, message_id: str) -> StoredMessage | None:
     """Read one message as it is now; None when it is not in that state any more."""
     _check(queue)
     ids, contents = _KEYS[state]
@@ -293,39 +280,26 @@ def details(url: str, state: str, queue: str, message_id: str) -> MessageDetails
         else:
             at = client.zscore(f"{base}{ids}", message_id)
         raw: Any = client.hget(f"{base}{contents}", message_id)
-    if at is None or raw is None:
-        return None
-    try:
-        message = msgspec.msgpack.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
-        message = {}
-    options = message.get("options")
-    options = options if isinstance(options, dict) else {}
-    about = _first(message.get("args"))
-    files = [each.get("path", "") for each in _list(about.get("files")) if isinstance(each, dict)]
-    paths = [str(each) for each in (*_list(about.get("paths")), *files)]
-    paths += [about["session"]] if isinstance(about.get("session"), str) else []
-    error = str(options.get("error", "")) or ("" if message.get("actor_name") else _UNREADABLE)
-    brief = {
-        "id": message_id,
-        "at_ms": at,
-        "actor": str(message.get("actor_name", "")),
-        "agent": str(about.get("agent", "")),
-        "path": paths[0] if paths else "",
-        "error": error,
-        "paths": len(paths),
-        "bytes": len(raw),
-        "retries": _number(options.get("retries")),
-        "sent_ms": _number(message.get("message_timestamp")),
-    }
-    return MessageDetails(
-        message=_listed(queue, state, brief, time.time()),
-        error=error,
-        first_error=str(options.get("first_error", "")) or error,
-        trace=str(options.get("trace", "")),
-        first_failed_at=_number(options.get("first_failed_at")) / 1000 or None,
-        paths=paths,
-    )
+    return None if at is None or raw is None else _read(queue, state, message_id, at, raw)
+
+
+def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[str]:
+    """Read the errors of an agent's dead letters of a queue since a moment (seconds since the epoch)."""
+    name = f"{key(client, queue)}.XQ"
+    dead: Any = client.zrangebyscore(name, since * 1000, "+inf", start=0, num=_READ, withscores=True)
+    return [each.error for each in _contents(client, queue, DEAD, dead) if each and each.agent == agent]
+
+
+def dead_letters_of(client: Redis, queue: str, tokens: Collection[str]) -> Iterator[StoredMessage]:
+    """Read the dead letters of a queue that are named after one of these leases."""
+    dead: Any = client.zrange(f"{key(client, queue)}.XQ", 0, -1, withscores=True)
+    ours = [entry for entry in dead if lease_of(entry[0]) in tokens]
+    return filter(None, _contents(client, queue, DEAD, ours))
+
+
+def lease_of(message_id: bytes) -> str:
+    """Give the lease that a request or an answer to it is named after (`shared.queue.routes.send`)."""
+    return message_id.decode("utf-8", "replace").partition(".")[0]
 
 
 def requeue(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
@@ -333,7 +307,7 @@ def requeue(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
     done = 0
     with redis_client.connected(url) as client:
         dead, delayed = client.register_script(_REQUEUE_DEAD), client.register_script(_RETRY_NOW)
-        for queue, ids in _groups(chosen):
+        for queue, ids in _by_queue(chosen):
             base = key(client, queue)
             keys = [f"{base}{ending}" for ending in _KEYS[state]]
             if state == DELAYED:
@@ -354,65 +328,99 @@ def drop(url: str, state: str, chosen: Sequence[tuple[str, str]]) -> int:
     done = 0
     with redis_client.connected(url) as client:
         script = client.register_script(_DROP)
-        for queue, ids in _groups(chosen):
+        for queue, ids in _by_queue(chosen):
             keys = [f"{key(client, queue)}{ending}" for ending in _KEYS[state]]
             done += int(script(keys=keys, args=["LREM" if state == WAITING else "ZREM", *ids]))
     return done
 
 
-_UNREADABLE = "the message cannot be decoded"
+def drop_with(url: str, needles: Collection[bytes]) -> int:
+    """Remove the dead letters whose message holds one of these bytes; returns how many."""
+    dropped = 0
+    with redis_client.connected(url) as client:
+        for queue in hosts.queues(client, QUEUES):
+            base = key(client, queue)
+            stored: Any = client.hscan_iter(f"{base}.XQ.msgs", count=_READ)
+            for letter, content in stored:
+                if any(each in content for each in needles):
+                    client.zrem(f"{base}.XQ", letter)
+                    client.hdel(f"{base}.XQ.msgs", letter)
+                    dropped += 1
+    return dropped
 
 
-# What could be decoded may be anything.
+def _stored(
+    client: Redis, queue: str, state: str, first: int = 0
+) -> Iterator[tuple[int, StoredMessage | None]]:
+    """Read the messages of a queue from a rank on, each with the next rank; None: it was taken meanwhile."""
+    name = f"{key(client, queue)}{_KEYS[state][0]}"
+    while True:
+        found: Any
+        if state == WAITING:
+            found = [(raw_id, 0.0) for raw_id in client.lrange(name, first, first + _READ - 1)]
+        else:
+            found = client.zrange(name, first, first + _READ - 1, withscores=True)
+        yield from enumerate(_contents(client, queue, state, found), first + 1)
+        if len(found) < _READ:
+            return
+        first += _READ
+
+
+def _contents(
+    client: Redis, queue: str, state: str, found: Sequence[tuple[bytes, float]]
+) -> Iterator[StoredMessage | None]:
+    """Read the messages of these ids, each with the moment of its state (ms since the epoch)."""
+    ids = [raw_id for raw_id, _ in found]
+    stored: Any = client.hmget(f"{key(client, queue)}{_KEYS[state][1]}", ids) if ids else ()
+    for (raw_id, at_ms), raw in zip(found, stored, strict=True):
+        yield None if raw is None else _read(queue, state, raw_id.decode("utf-8", "replace"), at_ms, raw)
+
+
+def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> StoredMessage:
+    """Make what is known of a message; what could be decoded may be anything."""
+    now = time.time()
+    try:
+        message = msgspec.msgpack.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        message = {}
+    options = message.get("options")
+    options = options if isinstance(options, dict) else {}
+    about = next(iter(_list(message.get("args"))), None)
+    about = about if isinstance(about, dict) else {}
+    files = [each.get("path", "") for each in _list(about.get("files")) if isinstance(each, dict)]
+    paths = [str(each) for each in (*_list(about.get("paths")), *files)]
+    paths += [about["session"]] if isinstance(about.get("session"), str) else []
+    error = str(options.get("error", "")) or ("" if message.get("actor_name") else _UNREADABLE)
+    sent_s = _number(message.get("message_timestamp")) / 1000
+    return StoredMessage(
+        id=message_id,
+        queue=queue,
+        state=state,
+        actor=str(message.get("actor_name", "")),
+        agent=str(about.get("agent", "")),
+        paths=tuple(paths),
+        error=error,
+        first_error=str(options.get("first_error", "")) or error,
+        first_failed_at=_number(options.get("first_failed_at")) / 1000 or None,
+        trace=str(options.get("trace", "")),
+        retries=int(_number(options.get("retries"))),
+        bytes=len(raw),
+        age_s=round(max(0.0, now - sent_s), 1) if sent_s else None,
+        dead_s=round(max(0.0, now - at_ms / 1000), 1) if state == DEAD else None,
+        retry_in_s=round(max(0.0, at_ms / 1000 - now), 1) if state == DELAYED else None,
+    )
 
 
 def _list(any_: object) -> list[Any]:
     return any_ if isinstance(any_, list) else []
 
 
-def _first(arguments: object) -> dict[str, Any]:
-    found = next(iter(_list(arguments)), None)
-    return found if isinstance(found, dict) else {}
-
-
 def _number(any_: object) -> float:
     return any_ if isinstance(any_, int | float) else 0
 
 
-def _select(
-    client: Redis, select: Any, where: Filter, queue: str, first: int, room: int, *, only_ids: bool = False
-) -> tuple[list[Any], int]:
-    """Read the messages of a queue that match, from a rank on: their `_FIELDS`, or ids; and the next rank."""
-    keys = [f"{key(client, queue)}{ending}" for ending in _KEYS[where.state]]
-    limits = [where.state, first, room, _EXAMINED, _EXAMINED_BYTES, _SHOWN_CHARS]
-    fields = [where.actor, where.agent, where.path, where.error, "ids" if only_ids else ""]
-    behind, found = select(keys=keys, args=[*limits, *fields])
-    return found, int(behind)
-
-
-def _listed(queue: str, state: str, brief: Mapping[str, Any], now: float) -> ListedMessage:
-    """Make what is shown of a message; `brief` has the `_FIELDS`."""
-    sent_s, at_s = float(brief["sent_ms"]) / 1000, float(brief["at_ms"]) / 1000
-    return ListedMessage(
-        id=brief["id"],
-        queue=queue,
-        index_host=hosts.split(queue)[1],
-        state=state,
-        actor=brief["actor"],
-        agent=brief["agent"],
-        path=brief["path"],
-        paths=int(brief["paths"]),
-        error=brief["error"],
-        retries=int(brief["retries"]),
-        bytes=int(brief["bytes"]),
-        age_seconds=round(max(0.0, now - sent_s), 1) if sent_s else None,
-        dead_seconds=round(max(0.0, now - at_s), 1) if state == DEAD else None,
-        retry_in_seconds=round(max(0.0, at_s - now), 1) if state == DELAYED else None,
-    )
-
-
-def _groups(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Group messages (queue, id) by queue, at most `_CHANGED` at a time."""
+def _by_queue(chosen: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Gather messages (queue, id) by queue, at most `_CHANGED` at a time."""
     by_queue: dict[str, list[str]] = {}
     for queue, message_id in chosen:
         _check(queue)

@@ -107,15 +107,15 @@ def test_a_pause_is_of_a_mode_and_an_agent_and_is_taken_back(
     assert browser.post("/queues/pause", provider="no").status_code == 400
 
 
-def test_messages_are_filtered_and_a_selection_is_requeued(
+def test_a_selection_of_dead_messages_is_requeued(
     browser: Browser, stored: StoredMessages, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     stored.put(DEAD, "chunk", "one", files("deep/a.md"), error="OSError: disk is full")
     stored.put(DEAD, "chunk", "two", files("b.md", agent="work"), error="ValueError: no")
 
-    page = browser.shows("/messages", error="disk")
-    assert "deep/a.md" in page and "b.md" not in page and "memline queue messages --state dead" in page
+    page = browser.shows("/messages", agent="main")
+    assert "deep/a.md" in page and "b.md" not in page and "memline --agent main queue dead" in page
 
     done = browser.post("/messages/requeue", state="dead", message=["chunk one", "chunk gone"])
 
@@ -125,26 +125,38 @@ def test_messages_are_filtered_and_a_selection_is_requeued(
     assert "deep/a.md" not in str(line)
 
 
-def test_all_that_match_are_dropped_once_their_count_is_confirmed(
+def test_a_group_of_dead_messages_with_one_error_is_dropped_as_it_was_shown(
     browser: Browser, stored: StoredMessages
 ) -> None:
     for number in range(60):
-        stored.put(DEAD, "chunk", f"m{number:02}", files(f"{number}.md"), ago_s=600 - number, error="disk")
+        stored.put(DEAD, "chunk", f"m{number:02}", files("a.md"), ago_s=600 - number, error=f"no '{number}'")
     stored.put(DEAD, "store", "other", files("a.md"), error="else")
 
-    confirm = browser.get("/messages/all", verb="drop", state="dead", error="disk")
-    assert "60 messages" in text_of(confirm) and "memline queue drop --state dead --error disk" in text_of(
-        confirm
-    )
-    fields = dict(
-        re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', confirm.text.partition("<main")[2])
-    )
-    # One more fails after it was counted: it was not confirmed.
-    stored.put(DEAD, "chunk", "late", files("a.md"), ago_s=-1, error="disk")
+    page = browser.get("/messages")
+    (form,) = [each for each in page.text.split("<form") if "Drop 60 messages" in each]
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+    assert f"memline queue drop --state dead --group {fields['group']}" in text_of(page)
+    assert "chunk: 60 dead, store: 1 dead." in text_of(page)
+    assert "other" not in browser.get("/messages", group=fields["group"]).text.partition("<table")[2]
+    # One more fails after the page was shown.
+    stored.put(DEAD, "chunk", "late", files("a.md"), ago_s=-1, error="no 'late'")
     done = browser.post("/messages/drop", **{**fields, "form_token": browser.form_token()})
 
     assert "60 messages removed." in text_of(done)
     assert stored.names() == ["late", "other"]
+
+
+def test_all_waiting_messages_of_a_queue_are_dropped(browser: Browser, stored: StoredMessages) -> None:
+    for number in range(60):
+        stored.put(WAITING, "chunk", f"m{number:02}", files(f"{number}.md"))
+    stored.put(WAITING, "store", "other", files("a.md"))
+
+    page = text_of(browser.get("/messages", state="waiting", queue="chunk"))
+    assert "Drop all 60" in page and "memline queue drop --state waiting --queue chunk" in page
+    done = browser.post("/messages/drop", state="waiting", queue="chunk", all="1", count="60")
+
+    assert "60 messages removed." in text_of(done)
+    assert stored.names(WAITING) == ["other"]
 
 
 @pytest.mark.parametrize(
@@ -219,8 +231,7 @@ def test_hostile_messages_are_text(browser: Browser, stored: StoredMessages, tex
     for page in (
         browser.get("/messages"),
         browser.get("/messages", state="waiting"),
-        browser.get("/messages", error=text, path=text, agent=text, actor=text),
-        browser.get("/messages/all", verb="drop", error=text),
+        browser.get("/messages", agent=text, group=text),
         browser.client.get(link[1].replace("&amp;", "&")),
         browser.get("/messages/one", state="dead", queue="chunk", id=text),
         browser.get("/queues"),
@@ -259,7 +270,7 @@ def test_a_worker_shows_what_it_works_on_and_is_drained(
 def test_pages_of_the_fleet_are_not_for_a_token_of_one_agent(browser: Browser) -> None:
     with Browser(browser.url) as worker:
         worker.log_in(WORK)
-        for path in ("/queues", "/messages", "/messages/all", "/messages/one", "/workers"):
+        for path in ("/queues", "/messages", "/messages/one", "/workers"):
             assert worker.get(path).status_code == 403
         for path in ("/queues/pause", "/messages/drop", "/messages/requeue", "/workers/drain"):
             assert worker.post(path).status_code == 403

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.queue import PAGE, _backlog_lines
+from memline.producers.cli.queue import SHOWN, _backlog_lines
 from memline.producers.reports import fleet_state
-from memline.shared.queue import dead_letters, message_list
-from memline.shared.queue.dead_letters import DeadLetter
+from memline.shared.queue import message_list
+from memline.shared.queue.message_list import DEAD, Filter, StoredMessage
 from tests.support.workspace import Place, remote
 
 REPORT: dict[str, Any] = {
@@ -71,9 +71,15 @@ REPORT: dict[str, Any] = {
     ],
 }
 
-LETTERS = [
-    DeadLetter(id="1", queue="store", actor="store_files", agent="main", error="disk is full", age_s=60.0)
-]
+
+def letter(name: str, error: str = "no", **fields: Any) -> StoredMessage:
+    about = {"agent": "main", "paths": ("a.md", "b.md"), "dead_s": 60.0, "age_s": 90.0}
+    return StoredMessage(
+        id=name, queue="store", actor="store_files", state=DEAD, error=error, **{**about, **fields}
+    )
+
+
+LETTERS = [letter("1", "disk is full")]
 
 
 @pytest.fixture
@@ -88,11 +94,10 @@ def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
     monkeypatch.setattr(fleet_state, "fleet_state", lambda *_: REPORT)
 
-    def letters(_url: str, *, match: str, first: int, count: int | None) -> list[DeadLetter]:
-        found = LETTERS if match in "*disk*" else []
-        return found[first:] if count is None else found[first : first + count]
+    def listed(_url: str, where: Filter) -> list[StoredMessage]:
+        return [each for each in LETTERS if where.means(each)]
 
-    monkeypatch.setattr(dead_letters, "letters", letters)
+    monkeypatch.setattr(message_list, "listed", listed)
 
 
 def output(capsys: pytest.CaptureFixture[str], *args: str, status: int = 0) -> str:
@@ -161,35 +166,55 @@ def test_without_a_queue_it_says_what_to_look_at_instead(
 
 
 @pytest.mark.usefixtures("fleet")
-def test_dead_messages_are_listed_with_their_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = output(capsys, "queue", "dead")
+def test_dead_messages_are_listed_by_their_errors(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [letter(f"m{number}", f"no '{number}'", dead_s=600.0 - number) for number in range(SHOWN + 2)]
+    monkeypatch.setattr(sys.modules[__name__], "LETTERS", [*LETTERS, *found])
+    group = found[0].group
 
-    assert "store/store_files  main  60 s ago\n    disk is full" in listed
+    shown = output(capsys, "queue", "dead")
+
+    assert (
+        f"group {group}: 7 messages, 10 min ago\n    no '0'\nm0  store/store_files  main  a.md and 1 more"
+        in shown
+    )
+    assert re.findall(r"^m\d", shown, re.MULTILINE) == [f"m{number}" for number in range(SHOWN)]
+    assert f"and 2 more: memline queue dead --group {group}\n" in shown
+    assert shown.endswith(
+        "1 message, 60 s ago\n    disk is full\n1  store/store_files  main  a.md and 1 more  60 s ago\n"
+    )
+    assert "m6  store" in output(capsys, "queue", "dead", "--group", group)
+    assert output(capsys, "queue", "dead", "--limit", "2").count("m1") == 1
     assert output(capsys, "queue", "dead", "--match", "nothing") == "No dead messages.\n"
 
 
 @pytest.mark.usefixtures("fleet")
-def test_dead_messages_come_in_pages_and_json_is_whole_unless_a_page_is_asked_for(
+def test_dead_messages_as_json_are_all_of_them_with_their_group(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = json.loads(output(capsys, "queue", "dead", "--json"))
+
+    assert found["group"] == LETTERS[0].group
+    assert (found["id"], found["error"], found["ageSeconds"], found["path"]) == (
+        "1",
+        "disk is full",
+        60,
+        "a.md",
+    )
+
+
+@pytest.mark.usefixtures("fleet")
+def test_messages_are_counted_and_come_in_pages(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    letters = [
-        DeadLetter(id=f"m{number}", queue="store", error="no", age_s=1.0) for number in range(PAGE + 5)
-    ]
-    monkeypatch.setattr(sys.modules[__name__], "LETTERS", letters)
+    page = message_list.Page(messages=tuple(LETTERS), cursor="store.1", counts={"store": 7, "chunk": 0})
+    monkeypatch.setattr(message_list, "page", lambda _url, _where, *, cursor, limit: page)
 
-    def shown(*args: str) -> tuple[list[str], str]:
-        assert run(["queue", "dead", *args]) == 0
-        captured = capsys.readouterr()
-        if "--json" in args:
-            return [each["id"] for each in json.loads(captured.out)], captured.err
-        return re.findall(r"^m\d+", captured.out, re.MULTILINE), captured.err
-
-    names = [letter.id for letter in letters]
-    assert shown() == (names[:PAGE], "There are more: --page 2\n")
-    assert shown("--page", "2") == (names[PAGE:], "")
-    assert shown("--limit", "10", "--page", "3", "--json") == (names[20:30], "There are more: --page 4\n")
-    assert shown("--json") == (names, "")
-    assert output(capsys, "queue", "dead", "--page", "9") == "No dead messages on page 9.\n"
+    assert run(["queue", "messages", "--state", "dead"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("store: 7 dead\n1  store/store_files  main  a.md and 1 more  60 s ago")
+    assert captured.err == "There are more: --after store.1\n"
+    found = json.loads(output(capsys, "queue", "messages", "--json"))
+    assert (found["counts"], found["after"], found["messages"][0]["id"]) == ({"store": 7}, "store.1", "1")
 
 
 @pytest.mark.usefixtures("fleet")
@@ -208,8 +233,11 @@ def test_dead_messages_are_put_back_or_removed(
     ("args", "words"),
     [
         (("drop",), "name the messages"),
-        (("drop", "--match", "*", "--path", "a.md"), "use it alone"),
-        (("requeue", "--match", "*", "--state", "delayed"), "use it alone"),
+        (("drop", "--state", "waiting"), "name the messages"),
+        (("messages", "--path", "a.md"), "--path"),
+        (("requeue", "--error", "disk"), "--error"),
+        (("drop", "--actor", "store_files"), "--actor"),
+        (("dead", "--page", "2"), "--page"),
     ],
 )
 def test_which_messages_are_meant_is_said_in_one_way(

@@ -10,11 +10,11 @@ from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import BadRequest, QueueError
-from memline.shared.queue import dead_letters, depth, hosts, message_list, messages, redis_client
+from memline.shared.queue import depth, hosts, message_list, messages, redis_client
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.routes import QUEUES, own_host, send
 from tests.unit.queue.conftest import URL
-from tests.unit.queue.test_dead_letters import dead_letter
+from tests.unit.queue.test_message_list import dead_letter
 
 ONE, TWO, TEAM = f"{URL}#team@one", f"{URL}#team@two", f"{URL}#team"
 IDENTITY = Identity(provider="openai", model="m", endpoint="", dims=2, scheme="")
@@ -111,12 +111,12 @@ def test_readers_see_the_queues_of_all_hosts_from_anywhere(
         # What lies there from before the hosts had names is shown, too.
         assert set(queues) == expected | {("embed", ""), ("chunk", "")}
         assert queues["store", "two"].waiting == 1 and queues["store", "one"].dead == 1
-        letters = dead_letters.letters(url)
+        letters = message_list.listed(url, message_list.Filter())
         assert [(each.queue, each.host, each.id) for each in letters] == [
             ("store-one", "one", "x"),
             ("chunk", "", "old"),
         ]
-    assert [each.id for each in dead_letters.letters(TWO, match="one")] == ["x"]
+    assert [each.id for each in message_list.listed(TWO, message_list.Filter(match="one"))] == ["x"]
 
 
 @pytest.mark.parametrize(
