@@ -505,6 +505,16 @@ def test_no_two_workers_take_the_last_place_of_a_minute(redis_server: RedisServe
     assert all(10 < wait <= WINDOW_S for wait in waits if wait)
 
 
+def test_a_place_of_a_minute_is_held_two_seconds_longer_than_the_minute(redis_server: RedisServer) -> None:
+    limits, began = RedisLimits(redis_server.url), time.monotonic()
+
+    limits.take("openai", tokens=1, max_requests=1)
+    wait_s = limits.take("openai", tokens=1, max_requests=1)
+
+    # What is sent slowly and what is sent fast are that much nearer to each other at the provider.
+    assert wait_s + time.monotonic() - began > 61.9
+
+
 def test_tokens_of_a_minute_are_shared_and_a_request_above_them_all_goes_alone(
     redis_server: RedisServer,
 ) -> None:

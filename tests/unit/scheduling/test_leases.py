@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
@@ -114,6 +119,52 @@ def test_leases_of_a_living_process_stay_at_the_next_start(wanting: IndexWriter)
     wanting.recover()
 
     assert backlog(wanting).leased == 2
+
+
+def started_process() -> subprocess.Popen[bytes]:
+    """A process that waits for the end of its input."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+def owner_of(process: subprocess.Popen[bytes]) -> str:
+    host = leases.current_owner().split(":")[0]
+    return f"{host}:{process.pid}:{leases._start_time(process.pid)}"
+
+
+def test_an_owner_is_alive_until_its_process_has_ended() -> None:
+    with started_process() as child:
+        owner = owner_of(child)
+        while_it_runs = leases.is_owner_alive(owner)
+        child.kill()
+        child.wait()
+
+    assert leases.is_owner_alive(leases.current_owner())
+    assert (while_it_runs, leases.is_owner_alive(owner)) == (True, False)
+
+
+def test_an_owner_that_was_killed_and_not_reaped_is_not_alive() -> None:
+    with started_process() as child:
+        owner = owner_of(child)
+        child.kill()
+        # Waits for its end and leaves it a zombie.
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+        assert not leases.is_owner_alive(owner)
+
+
+def test_an_owner_whose_pid_another_process_has_now_is_not_alive() -> None:
+    host, pid, started = leases.current_owner().rsplit(":", 2)
+
+    assert not leases.is_owner_alive(f"{host}:{pid}:{int(started) - 1}")
+
+
+@pytest.mark.parametrize("owner", ["fleet", "elsewhere:4194303:1", "{host}:no pid:1", ""])
+def test_an_owner_that_cannot_be_checked_here_counts_as_alive(owner: str) -> None:
+    host = leases.current_owner().split(":")[0]
+
+    assert leases.is_owner_alive(owner.format(host=host))
 
 
 def test_the_tokens_of_leases_name_the_requests_in_flight(wanting: IndexWriter) -> None:

@@ -48,6 +48,21 @@ def test_no_minute_holds_more_requests_than_allowed(limits: FileLimits, clock: M
     assert all(sum(begin <= at < begin + 60 for at in went) <= 7 for begin in went)
 
 
+def test_requests_that_reach_the_provider_up_to_two_seconds_later_keep_to_its_minute(
+    limits: FileLimits, clock: ManualClock
+) -> None:
+    source = random.Random(5)
+    came: list[float] = []
+
+    for _ in range(1_000):
+        if limits.take("openai", tokens=1, max_requests=7) == 0:
+            came.append(clock.now() + source.choice([0.0, 2.0]))
+        clock.advance(0.37)
+
+    assert len(came) > 40
+    assert all(sum(begin <= at < begin + 60 for at in came) <= 7 for begin in came)
+
+
 def test_the_wait_is_as_long_as_it_takes_and_no_longer(limits: FileLimits, clock: ManualClock) -> None:
     limits.take("openai", tokens=60, max_tokens=100)
     clock.advance(10)
