@@ -39,8 +39,6 @@ Foreign exceptions are translated into these where they enter (one owner per lib
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class MemlineError(Exception):
     """Says what happened, and in `hint` what to do next: the base of all errors that a user sees."""
@@ -134,9 +132,19 @@ class ProviderError(MemlineError):
     kind = "later"
 
     def __init__(
-        self, message: str, *, hint: str = "", status: int | None = None, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        status: int | None = None,
+        retry_after_s: float | None = None,
+        max_rows: int = 0,
+        max_tokens: int = 0,
     ) -> None:
         super().__init__(message, hint=hint)
+        #: Texts and tokens that a request may have, as the answer names its cap or quota; 0: it names none.
+        self.max_rows = max_rows
+        self.max_tokens = max_tokens
         #: HTTP status of the answer; None without one.
         self.status = status
         #: Seconds of the answer's `Retry-After`; None without one.
@@ -151,12 +159,6 @@ class ProviderError(MemlineError):
 class ProviderLater(ProviderError):
     """Rate limit, 5xx, timeout or network: the same request may work later."""
 
-    def __init__(self, message: str, *, max_rows: int = 0, max_tokens: int = 0, **more: Any) -> None:
-        super().__init__(message, **more)
-        #: Texts and tokens that a request may have to fit the quota the answer names; 0 where it names none.
-        self.max_rows = max_rows
-        self.max_tokens = max_tokens
-
 
 class ProviderTimeout(ProviderLater):
     """The request was sent, and not answered within its time limit: a smaller one may be."""
@@ -166,14 +168,6 @@ class ProviderTooBig(ProviderError):
     """The request is above a cap of rows, tokens or bytes; a smaller one may work."""
 
     kind = "too_big"
-
-    def __init__(
-        self, message: str, *, max_rows: int | None = None, max_tokens: int | None = None, **more: Any
-    ) -> None:
-        super().__init__(message, **more)
-        #: The caps that the answer named; None without them.
-        self.max_rows = max_rows
-        self.max_tokens = max_tokens
 
 
 class ProviderRefused(ProviderError):

@@ -7,7 +7,7 @@ from functools import partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import (
-    MAX_ATTEMPTS,
+    CALL_ATTEMPTS,
     Embedder,
     Identity,
     LateVector,
@@ -66,7 +66,7 @@ def embed_texts(message: EmbedTexts) -> None:
         embedder: Embedder = context.keep(("embedder", message.agent, key), choice.build)
         budget = minute_limits(context.agent(message.agent, needs_workspace=False), choice)
         is_counted = message.is_probe or any(budget)
-        with limit_attempts(1 if is_counted else MAX_ATTEMPTS), embedding_span(message.identity) as span:
+        with limit_attempts(1 if is_counted else CALL_ATTEMPTS), embedding_span(message.identity) as span:
             span.note(texts=len(message.texts))
             outcome = embed(
                 embedder,

@@ -173,12 +173,12 @@ def test_a_search_takes_the_word_of_a_process_that_follows_the_files(
     monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
     assert memory.search("ERR_CONN_42").hits
     mark = FreshMark(memory.settings)
-    mark.give(mark.withdraw(), mark.about())
+    mark.give(mark.revoke(), mark.about())
     memory.close()
     (notes / "memory" / "later.md").write_text("plugh\n")
     assert not memory.search("plugh").hits
 
-    mark.withdraw()
+    mark.revoke()
 
     memory.close()
     assert memory.search("plugh").hits
@@ -190,9 +190,9 @@ def test_an_entry_is_found_at_once_whatever_another_process_says(
     monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
     assert memory.search("ERR_CONN_42").hits
     mark = FreshMark(memory.settings)
-    mark.give(mark.withdraw(), mark.about())
+    mark.give(mark.revoke(), mark.about())
 
     memory.append("plugh")
 
     assert memory.search("plugh").hits
-    mark.withdraw()
+    mark.revoke()

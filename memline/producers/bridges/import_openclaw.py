@@ -120,7 +120,7 @@ def take_over(
     choice = choose(agent)
     with openclaw_index.opened(path, _folder(agent)) as theirs:
         taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
-        if reason := _misfit(choice, theirs) or _other_address(agent, choice, theirs):
+        if reason := _mismatch(choice, theirs) or _other_address(agent, choice, theirs):
             return replace(taken, reason=reason)
         load_numpy()
         with closing(IndexWriter.of(agent, clock=clock)) as writer:
@@ -141,7 +141,7 @@ def estimate(
     choice = choose(agent)
     with openclaw_index.opened(path, _folder(agent)) as theirs:
         taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
-        if reason := _misfit(choice, theirs) or _other_address(agent, choice, theirs):
+        if reason := _mismatch(choice, theirs) or _other_address(agent, choice, theirs):
             return replace(taken, reason=reason)
         reader, places = FileReader(agent, clock=SystemClock()), MemoryPaths.of(agent)
         texts: dict[bytes, int] = {}
@@ -180,7 +180,7 @@ def _with_cost(taken: Taken, choice: Choice, prices: Mapping[str, Mapping[str, A
     return replace(taken, cost=price.cost(taken.tokens, by_batch=False), currency=price.currency)
 
 
-def _misfit(choice: Choice, theirs: TheirIndex) -> str:
+def _mismatch(choice: Choice, theirs: TheirIndex) -> str:
     """Say why vectors of that index cannot be compared with those of the configured provider; empty if so."""
     if choice.identity is None:
         raise ConfigError(

@@ -176,7 +176,7 @@ def openclaw_lines(taken: Taken) -> Iterator[str]:
     if taken.odd_vectors:
         yield f"  {counted(taken.odd_vectors, 'vector', 'were')} not usable and were left out"
     if taken.sessions:
-        yield f"  {counted(taken.sessions, 'transcript', 'are')} left to index, which embeds them anew"
+        yield f"  {counted(taken.sessions, 'transcript', 'are')} left to index, which embeds them again"
 
 
 def _export_lines(moved: Moved) -> Iterator[str]:

@@ -74,7 +74,7 @@ class Follower:
                 for watcher in agent.watchers:
                     # Before the first scan: a change in between is then seen by both, not by none.
                     self._stack.enter_context(watcher)
-                self._stack.callback(agent.mark.withdraw)
+                self._stack.callback(agent.mark.revoke)
             self.tick()
             self._stack = self._stack.pop_all()
         return self
@@ -121,7 +121,7 @@ class _AgentFollower:
             notes = MemoryPaths.of(settings)
             quiet = debounce.Debounce(sync.watch_debounce_ms / 1000)
             self.watchers.append(
-                Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.withdraw)
+                Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.revoke)
             )
         transcripts = transcripts_of(settings)
         self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
@@ -133,7 +133,7 @@ class _AgentFollower:
                     quiet,
                     on_paths=self.on_transcripts,
                     on_rescan=rescan,
-                    on_event=self.mark.withdraw,
+                    on_event=self.mark.revoke,
                 )
             )
         #: Whether the next scan reads all transcripts to their ends, whatever has grown.
@@ -160,7 +160,7 @@ class _AgentFollower:
         if all(watcher.is_watching for watcher in self.watchers):
             self.mark.beat()
         else:
-            self.mark.withdraw()
+            self.mark.revoke()
         try:
             if self._feeder is not None:
                 self._advance(self._feeder)
@@ -221,7 +221,7 @@ class _AgentFollower:
             # The configuration is that of all index hosts, and the agent has its files on another.
             return
         claim(settings)
-        number, about = self.mark.withdraw(), self.mark.about()
+        number, about = self.mark.revoke(), self.mark.about()
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}

@@ -40,7 +40,7 @@ from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
 
 #: Times in a row a step fails before the batch is given up. With the waits between them, half a minute.
-MAX_TRIES = 5
+STEP_ATTEMPTS = 5
 
 #: Seconds until a step that failed is tried again; doubled each further time.
 FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 60.0
@@ -126,7 +126,7 @@ class Lifecycle:
         """Note that a step ended with an error of our own; after too many the batch is given up."""
         batch = self.claim.batch
         attempts = batch.attempts + 1
-        if batch.state == "cleaning" or attempts < MAX_TRIES:
+        if batch.state == "cleaning" or attempts < STEP_ATTEMPTS:
             self._wait(LONGEST_WAIT_S, attempts=attempts, error=error)
         else:
             # What a job made is paid for: its texts are not put into another one, to end alike.
@@ -165,12 +165,12 @@ class Lifecycle:
             if job is None:
                 # Now it is certain that no job was made.
                 batch = self.claim.record(call_started_at=0.0)
-                if batch.attempts >= MAX_TRIES:
+                if batch.attempts >= STEP_ATTEMPTS:
                     return self._finish("failed", batch.error)
         if job is None:
             if self._is_cancelled():
                 return self._finish("cancelled", self.claim.batch.cancel_reason)
-            if batch.attempts < MAX_TRIES and not api.is_file_ready(batch.file_id):
+            if batch.attempts < STEP_ATTEMPTS and not api.is_file_ready(batch.file_id):
                 attempts = batch.attempts + 1
                 return self._wait(_backoff_s(attempts), attempts=attempts)
             self.claim.record(call_started_at=self.claim.clock.now())
@@ -314,7 +314,7 @@ class Lifecycle:
         # A provider that says "later" for ever would keep the texts from requests. While a job may exist that
         # is paid for, only the provider's list ends the wait before its time.
         since = batch.call_started_at if is_in_doubt else batch.created_at
-        is_hopeless = attempts >= MAX_TRIES or error.kind not in ("later", "broken")
+        is_hopeless = attempts >= STEP_ATTEMPTS or error.kind not in ("later", "broken")
         if self.claim.clock.now() >= since + self._timeout_s or (is_hopeless and not is_in_doubt):
             return self._finish("failed", error.message, cause=error)
         return self._retry(attempts, error)
@@ -335,7 +335,7 @@ class Lifecycle:
             return self._finish("cancelled", batch.cancel_reason)
         # What the job made is paid for, so it is not given up before its time.
         is_worth_waiting = error.status not in _GONE and not batch.cancel_requested_at
-        if attempts < MAX_TRIES or (is_worth_waiting and self.claim.clock.now() < batch.deadline):
+        if attempts < STEP_ATTEMPTS or (is_worth_waiting and self.claim.clock.now() < batch.deadline):
             return self._retry(attempts, error)
         return self._finish(LOST, error.message, action=error.hint)
 

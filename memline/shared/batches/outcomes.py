@@ -77,7 +77,7 @@ def give_back(connection: Connection, batch: Batch, now: float) -> None:
     by_request = int(batch.outcome not in ("failed", TOO_BIG))
     # A text that is missing in an answer that is otherwise good counts an attempt, or it could be for ever.
     counts = int(batch.outcome in ("done", PARTIAL))
-    limits = (vectors.MAX_ATTEMPTS, now + vectors.FAILED_RETRY_S)
+    limits = (vectors.TEXT_ATTEMPTS, now + vectors.FAILED_RETRY_S)
     while True:
         with transaction(connection):
             given = connection.execute(

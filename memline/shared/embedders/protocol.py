@@ -85,9 +85,9 @@ class Embedder(Protocol):
 
 
 #: Attempts of a call to a provider: most trouble of a moment is over with the second.
-MAX_ATTEMPTS = 3
+CALL_ATTEMPTS = 3
 
-_max_attempts: ContextVar[int] = ContextVar("max_attempts", default=MAX_ATTEMPTS)
+_max_attempts: ContextVar[int] = ContextVar("max_attempts", default=CALL_ATTEMPTS)
 
 
 def max_attempts() -> int:

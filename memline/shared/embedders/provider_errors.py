@@ -191,9 +191,9 @@ def _is_out_of_quota(status: int, words: str, wait_s: float | None, quota: Quota
     return wait_s is None and _search("quota_words", words) is not None
 
 
-def _cap(kind: str, words: str) -> int | None:
+def _cap(kind: str, words: str) -> int:
     match = _search(kind, words)
-    return int(re.sub(r"\D", "", match[1])) or None if match else None
+    return int(re.sub(r"\D", "", match[1])) if match else 0
 
 
 #: A provider's words are near the top; below may be anything, and as deep as it likes.

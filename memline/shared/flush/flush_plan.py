@@ -22,7 +22,7 @@ ALIVE_S = 3_600.0
 REQUEST_AGAIN_S = 900.0
 
 #: Attempts in a cycle, and seconds before the second one; twice as long before the third.
-MAX_ATTEMPTS = 3
+FLUSH_ATTEMPTS = 3
 FIRST_RETRY_S = 60.0
 
 #: A reply that is paid for is retried until it is in the note, as rarely as this at last.
@@ -138,7 +138,7 @@ def reason_to_flush(
 
 def is_retry_due(session: SessionState, now: float) -> bool:
     """Tell whether the last request has failed so far, and it is time to try again."""
-    if not session.is_open or (session.attempts >= MAX_ATTEMPTS and not session.reply):
+    if not session.is_open or (session.attempts >= FLUSH_ATTEMPTS and not session.reply):
         return False
     wait_s = min(FIRST_RETRY_S * 2.0 ** min(session.attempts - 1, 16), MAX_RETRY_S)
     if session.outcome == ASKED and not session.reply:
@@ -150,7 +150,7 @@ def is_given_up(session: SessionState, now: float) -> bool:
     """Tell whether all attempts failed, or no worker took the request in time."""
     if session.outcome == ASKED:
         return now - session.at >= REQUEST_AGAIN_S
-    return session.is_open and session.attempts >= MAX_ATTEMPTS
+    return session.is_open and session.attempts >= FLUSH_ATTEMPTS
 
 
 def record_size(session: SessionState, size: SessionSize) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LIVE_EDIT, BACKFILL, CANCELLED, PAUSED = 0, 1, 2, 3
 
 #: Times a text whose answers are broken is sent before it is marked failed.
-MAX_ATTEMPTS = 3
+TEXT_ATTEMPTS = 3
 
 #: Seconds until a text whose answer was broken is sent again; doubled by each further time.
 FIRST_RETRY_S = 2.0
@@ -209,7 +209,7 @@ def retry_or_fail(connection: Connection, texts: LeasedTexts, error: str, now: f
         "attempts = attempts + 1, by_request = 1, state = iif(attempts + 1 >= ?, 'failed', 'wanted'),"
         " due = ? + iif(attempts + 1 >= ?, ?, ? * (1 << attempts))"
     )
-    values = (MAX_ATTEMPTS, now, MAX_ATTEMPTS, FAILED_RETRY_S, FIRST_RETRY_S)
+    values = (TEXT_ATTEMPTS, now, TEXT_ATTEMPTS, FAILED_RETRY_S, FIRST_RETRY_S)
     return _return_texts(connection, texts, error, changes, *values)
 
 

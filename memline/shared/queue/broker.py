@@ -22,7 +22,7 @@ from dramatiq.middleware import Middleware, Retries
 
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue.hosts import queue_name
-from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF_MS, QUEUES, is_retried
+from memline.shared.queue.routes import MAX_BACKOFF_MS, MESSAGE_RETRIES, MIN_BACKOFF_MS, QUEUES, is_retried
 from memline.shared.queue.tracing import TraceMessages
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _stub() -> StubBroker:
     dramatiq.set_encoder(MessagePack())
     # No TimeLimit: it raises inside running code, also between two statements of a transaction; what can
     # hang, the provider call, has its own time limit. No AgeLimit: rows decide.
-    retries = Faults(max_retries=MAX_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
+    retries = Faults(max_retries=MESSAGE_RETRIES, min_backoff=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
     return StubBroker(middleware=[retries, TraceMessages()])
 
 

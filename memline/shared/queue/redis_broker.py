@@ -38,7 +38,7 @@ from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import MessageRefused, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import MAX_BACKOFF_MS, MAX_RETRIES, MIN_BACKOFF_MS, TRANSIENT, is_retried
+from memline.shared.queue.routes import MAX_BACKOFF_MS, MESSAGE_RETRIES, MIN_BACKOFF_MS, TRANSIENT, is_retried
 from memline.shared.traces import LINKS, PARENT
 
 #: Characters of an error that are kept.
@@ -224,7 +224,7 @@ class FleetBroker(RedisBroker):
             self.put_back(queue, [message_id])
             return
         retries = message.options.get("retries", 0)
-        if error is not None and retries < MAX_RETRIES and is_retried(message.actor_name, error):
+        if error is not None and retries < MESSAGE_RETRIES and is_retried(message.actor_name, error):
             _, delay_ms = compute_backoff(retries, factor=MIN_BACKOFF_MS, max_backoff=MAX_BACKOFF_MS)
             content = message.copy(options={**failure, "retries": retries + 1}).encode()
             stored = f"{self.key(queue)}.msgs"

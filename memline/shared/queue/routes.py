@@ -21,7 +21,7 @@ from memline.shared.queue.messages import M, MessageRefused, Wire
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug or a full disk, which a hundred tries do not mend.
-MAX_RETRIES = 3
+MESSAGE_RETRIES = 3
 
 #: Milliseconds before the first retry, and at most: a full disk or a locked file may pass in seconds. Each
 #: wait is twice the one before, and up to twice as long by chance.

@@ -7,7 +7,7 @@ import threading
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose_for_identity
-from memline.shared.embedders.protocol import MAX_ATTEMPTS, Embedder, embedding_span, limit_attempts
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, embedding_span, limit_attempts
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
 from memline.shared.index.accounts import account_id
 from memline.shared.index.identities import IdentityRow
@@ -69,7 +69,7 @@ class QueryEmbedder:
         self._count(choice, active, text)
         began = self._clock.now()
         try:
-            with limit_attempts(1 if is_counted else MAX_ATTEMPTS), embedding_span(active.identity):
+            with limit_attempts(1 if is_counted else CALL_ATTEMPTS), embedding_span(active.identity):
                 return embedder.embed_query(text, timeout_s=QUERY_TIMEOUT_S)
         except ProviderLater as error:
             now = self._clock.now()

@@ -33,7 +33,7 @@ MAX_ANSWERS = 256
 ANSWER_GOOD_FOR_S = 60.0
 
 #: How often a question is embedded for one answer. A second time is for a switch of the model meanwhile.
-MAX_ATTEMPTS = 3
+QUESTION_ATTEMPTS = 3
 
 
 class MemorySearch:
@@ -104,7 +104,7 @@ class MemorySearch:
 
     def _answer_settled(self, request: SearchRequest, disk: DiskState) -> Answer:
         """Answer; embed the question again when the writer switches to another model meanwhile."""
-        for _ in range(MAX_ATTEMPTS):
+        for _ in range(QUESTION_ATTEMPTS):
             with suppress(ModelSwitched):
                 return self._answer(request, disk)
         why = "only keywords were searched: the model changes again and again"

@@ -27,7 +27,7 @@ LOCK_TIMEOUT_S = 5.0
 _LOCK_EVERY_S = 0.02
 
 #: How often the file may be replaced meanwhile before we give up.
-_MAX_ATTEMPTS = 5
+_APPEND_ATTEMPTS = 5
 
 #: UTF-16 and UTF-32: UTF-8 behind these would be noise.
 _OTHER_ENCODINGS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
@@ -78,7 +78,7 @@ def append(
         raise AppendRefused(f"{relative!r} is not a path below its folder")
     try:
         is_missing = False
-        for _ in range(_MAX_ATTEMPTS):
+        for _ in range(_APPEND_ATTEMPTS):
             try:
                 folder = open_folder(root, folders, make=is_missing)
                 with closing(_Note(folder, name, is_missing=is_missing)) as note:

@@ -19,7 +19,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_BAD_SHARE = 0.1
 
 #: How often a file that is being written is read before it is taken as it is.
-_MAX_ATTEMPTS = 3
+_READ_ATTEMPTS = 3
 
 #: File systems stamp times with the kernel's tick, 10 ms at most. A file stamped within the last tick could
 #: change again without showing it, so its reader waits for the next one.
@@ -72,7 +72,7 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
     try:
         if 0 <= reading.observed_ns - os.fstat(opened).st_ctime_ns < _TICK_NS:
             clock.sleep(_TICK_NS / 1e9)
-        for attempt in range(_MAX_ATTEMPTS):
+        for attempt in range(_READ_ATTEMPTS):
             observed_ns = clock.now_ns() if attempt else reading.observed_ns
             size, mtime_ns, ctime_ns = state = _state(os.fstat(opened))
             reading = replace(

@@ -49,40 +49,40 @@ def is_fresh(settings: AgentSettings, *, clock: Clock | None = None) -> bool:
 
 
 def forget(settings: AgentSettings) -> None:
-    """Withdraw the word of whichever process gave it: the index holds something else now."""
+    """Revoke the word of whichever process gave it: the index holds something else now."""
     with suppress(OSError):
         _path(settings).unlink()
 
 
 class FreshMark:
-    """Gives and withdraws the word of this process about one index. Safe to use from several threads."""
+    """Gives and revokes the word of this process about one index. Safe to use from several threads."""
 
     def __init__(self, settings: AgentSettings, *, clock: Clock | None = None) -> None:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         #: How often the word was taken back: one that was found out before that is not given.
-        self._withdrawals = 0
+        self._revocations = 0
         #: What the look that found nothing was about; None while there is no word to give.
         self._about: bytes | None = None
         #: The locked file, while the word is given.
         self._held: int | None = None
         self._beat_ns = 0
 
-    def withdraw(self) -> int:
+    def revoke(self) -> int:
         """Take the word back; returns the number with which the next look gives it again."""
         with self._lock:
-            self._withdrawals += 1
+            self._revocations += 1
             self._let_go()
-            return self._withdrawals
+            return self._revocations
 
     def give(self, number: int, about: bytes | None) -> None:
-        """Give the word, unless it was taken back since `withdraw` returned this number.
+        """Give the word, unless it was taken back since `revoke` returned this number.
 
         `about` is what `about` returned before the look.
         """
         with self._lock:
-            if number == self._withdrawals:
+            if number == self._revocations:
                 self._about = about
         self.beat()
 

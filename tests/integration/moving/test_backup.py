@@ -240,10 +240,10 @@ def test_after_a_restore_the_word_of_a_watcher_is_not_taken(
     monkeypatch.setattr(freshness, "MAX_AGE_S", 600.0)
     back_up([place.agent], tmp_path / "saved")
     mark = FreshMark(place.agent)
-    mark.give(mark.withdraw(), mark.about())
+    mark.give(mark.revoke(), mark.about())
     assert is_fresh(place.agent)
 
     put_back(place, tmp_path / "saved")
 
     assert not is_fresh(place.agent)
-    mark.withdraw()
+    mark.revoke()

@@ -165,7 +165,7 @@ def test_results_that_we_cannot_store_are_not_bought_a_second_time_by_batch(desk
     desk.api.lost["results"].append(ProviderLater("cut"))
     desk.run(batch.token, steps=1)
 
-    for _ in range(lifecycle.MAX_TRIES):
+    for _ in range(lifecycle.STEP_ATTEMPTS):
         with claimed(desk.writer.connection, batch.token, desk.clock) as claim:
             assert claim is not None
             desk.lifecycle(claim).record_failure("KeyError: 'x'")

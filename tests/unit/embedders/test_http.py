@@ -17,7 +17,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, Upload, parse_json
 from memline.shared.embedders.openai import OpenAIEmbedder
-from memline.shared.embedders.protocol import MAX_ATTEMPTS, Identity, limit_attempts
+from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, limit_attempts
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY, Connect
@@ -100,7 +100,7 @@ def test_a_call_that_makes_something_is_sent_once_and_others_are_repeated(ask: A
         with pytest.raises(ProviderLater):
             client.delete("/files/x", what="delete")
 
-        assert server.batches.calls == {"create": 1, "look": MAX_ATTEMPTS, "delete": MAX_ATTEMPTS}
+        assert server.batches.calls == {"create": 1, "look": CALL_ATTEMPTS, "delete": CALL_ATTEMPTS}
 
 
 def test_a_body_is_sent_piece_by_piece_with_its_size(ask: Ask) -> None:

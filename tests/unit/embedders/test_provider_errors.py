@@ -108,46 +108,46 @@ def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("message", "rows", "tokens"),
     [
-        ("embeddings api input limit exceeded: max 100, got 256", 100, None),
-        ("batch size is invalid, it should not be larger than 10.", 10, None),
-        ("input array max 16", 16, None),
+        ("embeddings api input limit exceeded: max 100, got 256", 100, 0),
+        ("batch size is invalid, it should not be larger than 10.", 10, 0),
+        ("input array max 16", 16, 0),
         (
             "Invalid 'input': array too long. Expected an array with maximum length 2048, but got an array "
             "with length 3000 instead.",
             2048,
-            None,
+            0,
         ),
-        ("batch size 64 > maximum allowed batch size 32", 32, None),
-        ("The batch size limit is 1,000. Your batch size is 1200.", 1000, None),
-        ("at most 100 requests can be in one batch", 100, None),
-        ("invalid request: total number of texts must be at most 96, received 200 texts", 96, None),
-        ("List should have at most 96 items after validation, not 128", 96, None),
+        ("batch size 64 > maximum allowed batch size 32", 32, 0),
+        ("The batch size limit is 1,000. Your batch size is 1200.", 1000, 0),
+        ("at most 100 requests can be in one batch", 100, 0),
+        ("invalid request: total number of texts must be at most 96, received 200 texts", 96, 0),
+        ("List should have at most 96 items after validation, not 128", 96, 0),
         (
             "This model's maximum context length is 8192 tokens, however you requested 10000 tokens (10000 "
             "in your prompt; 0 for the completion). Please reduce your prompt.",
-            None,
+            0,
             8192,
         ),
         (
             "Invalid 'input': maximum request size is 300,000 tokens; requested 312,440, max 300,000 tokens",
-            None,
+            0,
             300000,
         ),
-        ("Requested 312440 tokens, max 300000 tokens per request", None, 300000),
-        ("The max allowed tokens per submitted batch is 120000. Your batch has 150000 tokens.", None, 120000),
-        ("Validation: `inputs` must have less than 512 tokens. Given: 600", None, 512),
-        ("Too many tokens in batch. Max is 16384 got 17555", None, 16384),
+        ("Requested 312440 tokens, max 300000 tokens per request", 0, 300000),
+        ("The max allowed tokens per submitted batch is 120000. Your batch has 150000 tokens.", 0, 120000),
+        ("Validation: `inputs` must have less than 512 tokens. Given: 600", 0, 512),
+        ("Too many tokens in batch. Max is 16384 got 17555", 0, 16384),
         (
             "The example at index 0 in your batch has too many tokens and does not fit into the model's "
             "context window of 32000 tokens. Please lower the number of tokens in the listed example(s).",
-            None,
-            None,
+            0,
+            0,
         ),
-        ("max input length is 2048", None, None),
-        ("Payload too large", None, None),
+        ("max input length is 2048", 0, 0),
+        ("Payload too large", 0, 0),
     ],
 )
-def test_caps_are_read_from_the_words(message: str, rows: int | None, tokens: int | None) -> None:
+def test_caps_are_read_from_the_words(message: str, rows: int, tokens: int) -> None:
     error = classify("openai", 400, {}, openai_error(message))
 
     assert isinstance(error, ProviderTooBig)

@@ -97,8 +97,8 @@ def test_caps_are_read_from_the_answer(site: Site) -> None:
     with pytest.raises(ProviderTooBig) as tokens:
         site.embedder.embed_documents(TEXTS)
 
-    assert (rows.value.max_rows, rows.value.max_tokens) == (2, None)
-    assert (tokens.value.max_rows, tokens.value.max_tokens) == (None, 5)
+    assert (rows.value.max_rows, rows.value.max_tokens) == (2, 0)
+    assert (tokens.value.max_rows, tokens.value.max_tokens) == (0, 5)
 
 
 def test_a_time_to_wait_is_handed_on_and_no_attempt_is_made_before(site: Site) -> None:

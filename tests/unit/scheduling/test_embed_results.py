@@ -127,7 +127,7 @@ def test_a_refused_text_fails_alone_with_its_reason(wanting: IndexWriter, clock:
 def test_broken_answers_are_tried_again_and_then_counted_as_failed(
     wanting: IndexWriter, clock: ManualClock
 ) -> None:
-    for _ in range(vectors.MAX_ATTEMPTS):
+    for _ in range(vectors.TEXT_ATTEMPTS):
         assert backlog(wanting).failed == 0
         (request,) = lease_all(wanting)
         fail(wanting, request, "broken")

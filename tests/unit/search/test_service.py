@@ -143,11 +143,11 @@ def test_a_model_that_is_switched_at_each_question_leaves_keyword_hits_and_a_wor
 ) -> None:
     notes.add("memory/a.md", "Redis.")
     notes.embed()
-    choices.switches = [f"model-{number}" for number in range(service.MAX_ATTEMPTS)]
+    choices.switches = [f"model-{number}" for number in range(service.QUESTION_ATTEMPTS)]
 
     with closing(search_of(notes, choices, tmp_path)) as search:
         answer = search.ask(SearchRequest(query="redis"))
 
-    assert len(choices.asked) == service.MAX_ATTEMPTS
+    assert len(choices.asked) == service.QUESTION_ATTEMPTS
     assert (answer.mode, answer.action, len(answer.hits)) == ("keyword", "search again", 1)
     assert "changes again and again" in answer.warning

@@ -29,7 +29,7 @@ from pathlib import Path
 
 settings = load(Options(home=Path(sys.argv[1]), config=Path(sys.argv[2]))).agent()
 mark = FreshMark(settings)
-mark.give(mark.withdraw(), mark.about())
+mark.give(mark.revoke(), mark.about())
 print("given", flush=True)
 while not threading.Event().wait(0.2):
     mark.beat()
@@ -57,25 +57,25 @@ def clock() -> ManualClock:
 def mark(settings: AgentSettings, clock: ManualClock) -> Iterator[FreshMark]:
     mark = FreshMark(settings, clock=clock)
     yield mark
-    mark.withdraw()
+    mark.revoke()
 
 
 def give(mark: FreshMark) -> None:
-    mark.give(mark.withdraw(), mark.about())
+    mark.give(mark.revoke(), mark.about())
 
 
 def test_without_a_word_an_index_is_not_fresh(settings: AgentSettings, clock: ManualClock) -> None:
     assert not is_fresh(settings, clock=clock)
 
 
-def test_a_word_is_taken_until_it_is_withdrawn(
+def test_a_word_is_taken_until_it_is_revoked(
     settings: AgentSettings, clock: ManualClock, mark: FreshMark
 ) -> None:
     give(mark)
     assert is_fresh(settings, clock=clock)
     assert is_fresh(settings, clock=clock)
 
-    mark.withdraw()
+    mark.revoke()
 
     assert not is_fresh(settings, clock=clock)
 
@@ -83,8 +83,8 @@ def test_a_word_is_taken_until_it_is_withdrawn(
 def test_what_was_found_before_a_change_is_no_word(
     settings: AgentSettings, clock: ManualClock, mark: FreshMark
 ) -> None:
-    number, about = mark.withdraw(), mark.about()
-    mark.withdraw()
+    number, about = mark.revoke(), mark.about()
+    mark.revoke()
 
     mark.give(number, about)
     mark.beat()

@@ -28,7 +28,7 @@ _NOTHING = re.compile(r"^[\W_]*no results found\b[^\n{\[]*$", re.IGNORECASE | re
 _HEADER = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*(?:\n|$)")
 
 #: Places at which an array is looked for in a noisy output.
-_MAX_TRIES = 200
+_PLACES_TRIED = 200
 
 #: Characters that an error quotes.
 _QUOTED_CHARS = 120
@@ -70,7 +70,7 @@ def _array(text: str) -> list[dict[str, Any]] | None:
     """Return the first array of objects in a text, whatever is around it; None for none."""
     decoder = json.JSONDecoder(strict=False)
     place = text.find("[")
-    for _ in range(_MAX_TRIES):
+    for _ in range(_PLACES_TRIED):
         if place < 0:
             return None
         try:

@@ -43,7 +43,7 @@ _NAME = re.compile(
 _EXAMPLE = "hf:owner/repo/file.gguf or hf:owner/repo/file.onnx"
 
 #: Attempts of one download; each goes on where the one before was cut off.
-MAX_ATTEMPTS = 3
+DOWNLOAD_ATTEMPTS = 3
 
 #: Seconds without a byte before a connection counts as dead.
 SILENCE_TIMEOUT_S = 30.0
@@ -239,7 +239,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                 ) from None
             if not target.exists():
                 attempts = tenacity.Retrying(
-                    stop=tenacity.stop_after_attempt(MAX_ATTEMPTS),
+                    stop=tenacity.stop_after_attempt(DOWNLOAD_ATTEMPTS),
                     retry=tenacity.retry_if_exception_type(ProviderLater),
                     reraise=True,
                 )
@@ -252,7 +252,7 @@ def _download(file: HubFile, target: Path, on_progress: OnProgress) -> None:
                 try:
                     if digest and (actual := _sha256(part)) != digest:
                         what = f"is damaged: its SHA-256 is {actual}, not {digest}"
-                        hint = "memline index (it begins anew)"
+                        hint = "memline index (it starts over)"
                         raise ProviderStop(f"the download of {file.name} {what}", hint=hint)
                     _check(part, target.suffix.lower())
                 except ProviderStop:
@@ -290,7 +290,7 @@ def _resume(stream: BinaryIO, file: HubFile, on_progress: OnProgress) -> str:
                 size = int(response.headers.get("content-length", 0))
             elif status == 416 or (status == 206 and not (span and span[1] and int(span[1]) == received)):
                 stream.truncate(0)
-                raise ProviderLater(f"the download of {file.name} begins anew", hint=_RUN_AGAIN)
+                raise ProviderLater(f"the download of {file.name} starts over", hint=_RUN_AGAIN)
             elif status != 206:
                 raise _refusal(status, file.name)
             # As they come: pieces of a fixed size would be lost where the connection is.

@@ -177,7 +177,7 @@ class LlamaReranker(RankingModel):
 def _not_loaded(path: Path) -> ProviderStop:
     return ProviderStop(
         f"the model file {path} cannot be loaded {_last_errors()}".rstrip(),
-        hint=f"{LLAMA.install(upgrade=True)}, or set memorySearch.local.modelPath anew",
+        hint=f"{LLAMA.install(upgrade=True)}, or set another memorySearch.local.modelPath",
     )
 
 

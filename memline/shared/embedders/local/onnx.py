@@ -174,7 +174,8 @@ def _number_type(path: Path, put: Any) -> type[np.integer[Any]]:
 
 def _not_loaded(path: Path, error: Exception) -> ProviderStop:
     what = f"the model {path} cannot be loaded ({_one_line(error)})"
-    return ProviderStop(what, hint=f"{ONNX.install(upgrade=True)}, or set memorySearch.local.modelPath anew")
+    hint = f"{ONNX.install(upgrade=True)}, or set another memorySearch.local.modelPath"
+    return ProviderStop(what, hint=hint)
 
 
 def _one_line(error: Exception) -> str:
