@@ -41,6 +41,8 @@ args = ["other"]
         COMMENTED,
         '[ mcp_servers . "memline" ]\n',
         "[mcp_servers.memline]",
+        "mcp_servers = { memline = { command = 'x' } }",
+        "mcp_servers.memline.command = 'x'\nz = 1 # one",
         "[mcp_servers.other]\ncommand = '''\n[mcp_servers.memline]\n'''\n",
     ],
 )
@@ -56,9 +58,12 @@ def test_all_else_stays_where_it_is() -> None:
     changed = edit_toml.put(COMMENTED, TABLE, {"command": "new", "args": ["mcp"]}, where="f")
 
     old = 'args = [\n  "--workspace", # [not a table]\n  "/old",\n]\n'
-    assert changed == COMMENTED.replace(old, 'args = ["mcp"]\n').replace(
-        '"command" = "old"', 'command = "new"'
-    )
+    assert changed == COMMENTED.replace(old, 'args = ["mcp"]\n').replace('"old"\n\n', '"new"\n\n')
+
+
+def test_a_change_that_would_lose_another_value_is_left() -> None:
+    with pytest.raises(ConfigError, match="not understood"):
+        edit_toml.put("a.b = 1\nz = 2\n", ("a", "new"), VALUES, where="f")
 
 
 def test_a_list_that_grows_keeps_what_it_holds() -> None:
@@ -75,8 +80,6 @@ def test_a_list_that_grows_keeps_what_it_holds() -> None:
     [
         ("a = [1", "f: "),
         ("mcp_servers = 3", "is not a table"),
-        ("mcp_servers = { memline = { command = 'x' } }", "not understood"),
-        ("mcp_servers.memline.command = 'x'", "not understood"),
         ("[[mcp_servers.memline]]\ncommand = 'x'", "is not a table"),
     ],
 )
