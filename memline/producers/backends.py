@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.values import asdict, value
 
 if TYPE_CHECKING:
     from memline.shared.sources.excerpt import Excerpt, Part
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class RunProgress:
     """Says how far a run is, for a progress bar."""
 
@@ -26,7 +26,7 @@ class RunProgress:
     request_rows: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class IndexReport:
     """Reports the result of a run for one agent: the JSON contract of `memline index`."""
 

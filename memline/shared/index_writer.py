@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from memline.shared.scheduling.budget import Budget, Charge, Refusal
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import Health, tighter
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,12 @@ Prices are in `prices.toml` beside this module, read only when something asks fo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 
 @value

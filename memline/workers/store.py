@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from memline.shared import traces
@@ -30,6 +29,7 @@ from memline.shared.queue.messages import (
 from memline.shared.queue.routes import actor, own_host, send
 from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.embed_results import Failure
+from memline.shared.values import replace
 from memline.workers.context import Context, current
 
 #: Seconds a request that is not full waits for more texts, so that small files share requests.

@@ -72,7 +72,8 @@ def leave(
     clock, host = clock or SystemClock(), settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
         found = hosts.holder(client, agent.agent)
-        if found not in ((host, to), ("", "")) or not _moving(agent).get("left"):
+        on_its_way = hosts.Holder(host=host, next=to)
+        if found not in (on_its_way, hosts.Holder(host="")) or not _moving(agent).get("left"):
             hosts.claim_agent(client, agent)
         with closing(_opened(agent)) as connection, faults(agent.index_path):
             with transaction(connection):
@@ -98,7 +99,8 @@ def leave(
                 clock.sleep(LOOK_EVERY_S)
         on_the_way = f"{host}>{to}"
         expected = ("", host, on_the_way)
-        if (found := hosts.hand_over(client, agent.agent, expected=expected, to=on_the_way)) != (host, to):
+        found = hosts.hand_over(client, agent.agent, expected=expected, to=on_the_way)
+        if found != hosts.Holder(host=host, next=to):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
     (saved,) = back_up([agent], folder)
     _LOG.info("audit.agent_left", agent=agent.agent, index_host=host, to=to)
@@ -121,7 +123,8 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
                 hint=f"memline agent move {agent.agent} --to {host} --backup PATH   (finishes that)",
             )
         expected = ("", host, f"{host}>{found.next}")
-        if (found := hosts.hand_over(client, agent.agent, expected=expected, to=host)) != (host, ""):
+        found = hosts.hand_over(client, agent.agent, expected=expected, to=host)
+        if found != hosts.Holder(host=host):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
         if moving:
             _clear(agent)
@@ -139,7 +142,7 @@ def arrive(
     host = settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
         found, moving = hosts.holder(client, agent.agent), _moving(agent)
-        if found == (host, "") and not moving:
+        if found == hosts.Holder(host=host) and not moving:
             return None
         # A copy that is in place already is not put there again: after step 5 it may have changed.
         if moving.get("host") != host:
@@ -157,7 +160,8 @@ def arrive(
                     connection.execute("DELETE FROM batches WHERE state <> 'closed'")
             restore(saved, agent, clock=clock)
         expected = ("", host, f"{found.host}>{host}")
-        if (now := hosts.hand_over(client, agent.agent, expected=expected, to=host)) != (host, ""):
+        now = hosts.hand_over(client, agent.agent, expected=expected, to=host)
+        if now != hosts.Holder(host=host):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {now.host} now")
         _clear(agent)
     _LOG.info("audit.agent_arrived", agent=agent.agent, index_host=host)

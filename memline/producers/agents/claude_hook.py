@@ -7,7 +7,6 @@ A hook gets an event as JSON and answers with JSON (https://code.claude.com/docs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from memline.producers.agents.session_context import session_context
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.search.agent_view import Chat
+from memline.shared.values import replace
 
 Json = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -12,6 +12,7 @@ from memline.shared.sources.append import local_time, log_path
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
+from memline.shared.values import value
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.
 _HEAD = "<!-- {path} -->\n"
@@ -19,7 +20,8 @@ _GAP = "\n\n"
 CUT = "[cut here: {chars} of {total} characters are shown; memory_get {path} has the rest]"
 
 
-class _Part(NamedTuple):
+@value
+class _Part:
     """One note on its way into the context."""
 
     name: str
@@ -48,7 +50,7 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
             text = reading.text.strip("\n") if reading.outcome == INDEXED else ""
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
-            parts.append(_Part(name, path, text, keeps_end))
+            parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))
     budget = settings.memory.context.max_chars
     room = budget - sum(len(_HEAD.format(path=part.path)) + len(_GAP) for part in parts)
     shares = _shares([len(part.text) for part in parts], max(0, room))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.agents.calls import CALLS, read
@@ -34,7 +33,7 @@ from memline.shared.index import driver
 from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import Answer, SearchRequest
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from memline.producers.reports.metrics import FleetCollector

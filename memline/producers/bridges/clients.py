@@ -10,11 +10,12 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memline.shared.config import edit, edit_toml, environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
+from memline.shared.values import value
 
 #: What a client may call the server: a name of a table and of tools.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -23,7 +24,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FORWARDED = "env_vars"
 
 
-class Server(NamedTuple):
+@value
+class Server:
     """How a client starts the server."""
 
     command: str
@@ -37,7 +39,8 @@ class Server(NamedTuple):
         return shlex.join((self.command, *self.args))
 
 
-class Client(NamedTuple):
+@value
+class Client:
     """One program that starts MCP servers."""
 
     title: str
@@ -65,8 +68,8 @@ class Client(NamedTuple):
             return edit_toml.put(
                 text, (*self.place, name), self.values(server), grows=(_FORWARDED,), where=where
             )
-        for member, value in self.values(server).items():
-            text = edit.put(text, (*self.place, name, member), value, where=where)
+        for member, entry in self.values(server).items():
+            text = edit.put(text, (*self.place, name, member), entry, where=where)
         return text
 
     def snippet(self, name: str, server: Server) -> str:
@@ -82,23 +85,27 @@ class Client(NamedTuple):
 #: By the name that `memline setup` takes.
 CLIENTS: Mapping[str, Client] = {
     "claude": Client(
-        "Claude Code",
-        lambda _: Path.cwd() / ".mcp.json",
-        ("mcpServers",),
+        title="Claude Code",
+        file=lambda _: Path.cwd() / ".mcp.json",
+        place=("mcpServers",),
         command="claude mcp add {name} -- {line}",
     ),
     "cursor": Client(
-        "Cursor", lambda env: environment.user_home(env) / ".cursor" / "mcp.json", ("mcpServers",)
+        title="Cursor",
+        file=lambda env: environment.user_home(env) / ".cursor" / "mcp.json",
+        place=("mcpServers",),
     ),
     "codex": Client(
-        "Codex",
-        lambda env: environment.codex_home(env) / "config.toml",
-        ("mcp_servers",),
+        title="Codex",
+        file=lambda env: environment.codex_home(env) / "config.toml",
+        place=("mcp_servers",),
         is_toml=True,
         command="codex mcp add {name} -- {line}",
     ),
     "openclaw": Client(
-        "OpenClaw", lambda env: environment.state_dir(env) / "openclaw.json", ("mcp", "servers")
+        title="OpenClaw",
+        file=lambda env: environment.state_dir(env) / "openclaw.json",
+        place=("mcp", "servers"),
     ),
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -35,7 +34,7 @@ from memline.shared.sources.reading import read_file
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.read_file import FileReader
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 #: Lines that its texts have or lack where ours do not.
 _NO_LINE_ENDS = str.maketrans("", "", "\r\n")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from memline.shared.clock import Clock
@@ -24,6 +23,7 @@ from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from memline.shared.sync.read_file import FileReader
+from memline.shared.values import replace
 
 
 def path_of(theirs: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from memline.producers.cli.options import Invocation, command, echo, examples, print_json
 from memline.shared.config.schema import PROVIDER_CHOICES
 from memline.shared.sources.paths import MEMORY, SESSIONS
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.producers.evaluation import LabelledQuestion

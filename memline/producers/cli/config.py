@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, examples, print_json, print_result
+from memline.shared.values import asdict
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,14 +41,12 @@ def show(invocation: Invocation, as_json: bool) -> None:
         for agent in loaded.agent_ids()
     }
     if as_json:
-        shown = {
-            agent: {key: each._asdict() for key, each in mine.items()} for agent, mine in by_agent.items()
-        }
+        shown = {agent: {key: asdict(each) for key, each in mine.items()} for agent, mine in by_agent.items()}
         return print_json(
             {
                 "path": str(path) if path else None,
                 "defaultAgent": default,
-                "settings": {key: each._asdict() for key, each in for_all.items()},
+                "settings": {key: asdict(each) for key, each in for_all.items()},
                 "agents": [{"agentId": agent, "settings": settings} for agent, settings in shown.items()],
             }
         )

@@ -30,12 +30,12 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
         return None
     import os
     from contextlib import nullcontext
-    from dataclasses import replace
     from functools import partial
 
     from memline.producers.runs import supervisor
     from memline.shared.config import environment
     from memline.shared.queue.processes import commands
+    from memline.shared.values import replace
 
     settings, tell = invocation.settings, partial(echo, err=True)
     variables = environment.without_liveness(os.environ) | _chosen(invocation)

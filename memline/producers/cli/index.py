@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from memline.producers.cli.options import (
 )
 from memline.shared.config.agents import USUAL
 from memline.shared.config.workspaces import ONLY
+from memline.shared.values import replace
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:

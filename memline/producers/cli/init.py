@@ -6,13 +6,13 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from memline.producers.cli.options import Invocation, advise, command, echo
+from memline.shared.values import replace
 from memline.shared.words import counted
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,11 +44,11 @@ _JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
 C = TypeVar("C", bound=click.Command)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Invocation:
     """Holds the global options of a command line, and reads the configuration when it is first needed."""
 
-    options: Options
+    def __init__(self, options: Options) -> None:
+        self.options = options
 
     @cached_property
     def loaded(self) -> Loaded:

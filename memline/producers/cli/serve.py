@@ -56,7 +56,6 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     that fresh.
     """
     from contextlib import closing
-    from dataclasses import replace
     from functools import partial
 
     from memline.producers.agents.tools import MemoryTools
@@ -64,6 +63,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     from memline.producers.http.server import listen, require_token, run, url_of
     from memline.producers.web.dashboard import Dashboard
     from memline.shared import logs
+    from memline.shared.values import replace
 
     invocation.log()
     logs.always(logs.AUDIT)

@@ -58,7 +58,9 @@ def _server(invocation: Invocation) -> Server:
     choice = choose(settings)
     has_key = choice.identity is not None and choice.provider in settings.environment_keys
     variable = environment.provider_key_name(os.environ, choice.provider) if has_key else ""
-    return Server(own_command(), (*invocation.everywhere(settings).given(), "mcp"), variable)
+    return Server(
+        command=own_command(), args=(*invocation.everywhere(settings).given(), "mcp"), key_variable=variable
+    )
 
 
 def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError
@@ -14,6 +14,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.budget import reserved_batches
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -47,7 +48,8 @@ _OPTIONAL = {
 }
 
 
-class Job(NamedTuple):
+@value
+class Job:
     """A batch and its agent, provider and model."""
 
     settings: AgentSettings
@@ -163,4 +165,5 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
     if cost is None and batch.is_open:
         with closing(AccountFile(settings.account_path)) as file:
             cost = reserved_batches(file).get(batch.token)
-    return Job(settings, batch, provider, model, batches.texts_left(reader, batch.token), cost)
+    left = batches.texts_left(reader, batch.token)
+    return Job(settings=settings, batch=batch, provider=provider, model=model, texts_left=left, cost=cost)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
@@ -22,6 +21,7 @@ from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.read_file import FileReader
+from memline.shared.values import asdict, replace, value
 
 REQUESTS, BATCH = "requests", "batch"
 
@@ -35,7 +35,7 @@ _UNREADY_TEXTS = (
 BYTES_PER_TOKEN, BYTES_PER_ROW = 6, 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Mode:
     """One way to send all texts."""
 
@@ -67,7 +67,7 @@ class Mode:
         return f"by {self.calls} {noun}{'' if self.calls == 1 else plural}{counted}: {money}{time}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Estimate:
     """What a reindex would do."""
 

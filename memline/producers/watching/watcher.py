@@ -25,6 +25,7 @@ from memline.shared.logs import Log
 from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
+from memline.shared.values import astuple, replace
 
 WATCHING = "watching"
 POLLING = "polling"
@@ -232,7 +233,7 @@ class Watcher(events.FileSystemEventHandler):
         """
         if not sys.platform.startswith("linux") or not any(folder.recursive for folder in self._folders):
             return
-        further = frozenset({next(iter(self._folders))._replace(recursive=False)})
+        further = frozenset({replace(next(iter(self._folders)), recursive=False)})
         try:
             _stop_observer(_start_observer(self._new_observer, events.FileSystemEventHandler(), further))
         except OSError as error:
@@ -259,7 +260,7 @@ def _start_observer(
     """Start an observer of these folders; when one cannot be watched it is stopped and the error raised."""
     observer = new_observer()
     try:
-        for folder in sorted(folders):
+        for folder in sorted(folders, key=astuple):
             observer.schedule(handler, folder.path, recursive=folder.recursive, event_filter=_EVENTS)
         observer.start()
     except BaseException:

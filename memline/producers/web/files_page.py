@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -16,7 +15,7 @@ from memline.producers.web.rendering import ROOT
 from memline.shared.errors import BadRequest, IndexMissing, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.index.ledger import FileRecord
-from memline.shared.values import value
+from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:

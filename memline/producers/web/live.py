@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -29,6 +29,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.processes import commands
 from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
+from memline.shared.values import value
 
 #: Seconds between two reads while a browser watches, and between two points of the charts.
 READ_EVERY_S = 1.0
@@ -53,7 +54,8 @@ SLOW_S, SLOW_SHARE = 0.05, 1 / 20
 MAX_WATCHERS = 64
 
 
-class _KnownState(NamedTuple):
+@value
+class _KnownState:
     """What the rows of an agent said."""
 
     #: What its files were on disk before.
@@ -227,7 +229,9 @@ class LiveFigures:
         began_s = time.thread_time()
         state = agent_state(settings, self._settings.prices)
         cost_s = time.thread_time() - began_s
-        self._states[settings.agent] = _KnownState(mark, time.monotonic(), cost_s, state)
+        self._states[settings.agent] = _KnownState(
+            mark=mark, read_at=time.monotonic(), cost_s=cost_s, state=state
+        )
         return state
 
     def _read_beside(self, settings: AgentSettings, mark: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import QueryParams
@@ -13,7 +12,7 @@ from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.auth import Access
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from memline.producers.web.background_runs import Runs

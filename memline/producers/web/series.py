@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from memline.shared.values import value
 
@@ -15,7 +14,8 @@ HOUR, DAY = (15, 240), (300, 288)
 WIDTH, HEIGHT = 240, 48
 
 
-class Point(NamedTuple):
+@value
+class Point:
     """What the charts show of one moment."""
 
     #: Vectors wanted or in flight.
@@ -29,7 +29,12 @@ class Point(NamedTuple):
 
     def joined(self, other: Point) -> Point:
         """Join two points of one period: the largest values, and all 429s."""
-        return Point(*map(max, self, other))._replace(limited=self.limited + other.limited)
+        return Point(
+            backlog=max(self.backlog, other.backlog),
+            rate=max(self.rate, other.rate),
+            oldest_s=max(self.oldest_s, other.oldest_s),
+            limited=self.limited + other.limited,
+        )
 
 
 class Ring:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from memline.shared.errors import ProviderError
+from memline.shared.values import value
 
 #: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
 #: is lost, late or looked for as a whole.
@@ -15,7 +15,7 @@ MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
 State = Literal["running", "done", "failed", "expired", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BatchRow:
     """One text of a job."""
 
@@ -24,7 +24,7 @@ class BatchRow:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BatchResult:
     """What became of one row: a vector or an error, never both."""
 
@@ -38,7 +38,7 @@ class BatchResult:
     error: ProviderError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class BatchJob:
     """A job as the provider described it at one moment."""
 

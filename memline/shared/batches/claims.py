@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memline.shared.clock import Clock
@@ -18,6 +17,7 @@ from memline.shared.index import batches
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import leases
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -33,7 +33,7 @@ class ClaimLost(IndexFault):
     """Another process works on the batch now; this one must not touch it any more."""
 
 
-@dataclass(slots=True)
+@value(frozen=False)
 class Claim:
     """The right to work on one batch, and the batch as its row was last written."""
 
@@ -86,7 +86,7 @@ def claimed(connection: Connection, token: str, clock: Clock) -> Iterator[Claim 
         yield None
         return
     try:
-        yield Claim(batch, connection, clock, owner, now)
+        yield Claim(batch=batch, connection=connection, clock=clock, _owner=owner, _renewed_at=now)
     finally:
         with transaction(connection):
             connection.execute(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Mapping
-from dataclasses import replace
 from typing import IO, Any, ClassVar
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from memline.shared.batches.remote import PAGE_ROWS, BatchApi, Lists, as_dict, a
 from memline.shared.embedders.gemini import values_of, whole_request
 from memline.shared.embedders.http import Reply
 from memline.shared.embedders.vector_checks import Values
+from memline.shared.values import replace
 
 #: The longest display name that Google takes.
 MAX_NAME_CHARS = 512

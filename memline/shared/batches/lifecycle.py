@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -38,6 +37,7 @@ from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.scheduling import embed_results, model_change
 from memline.shared.scheduling.budget import BATCH, Budget, Charge
 from memline.shared.scheduling.embed_results import Failure
+from memline.shared.values import value
 
 #: Times in a row a step fails before the batch is given up. With the waits between them, half a minute.
 STEP_ATTEMPTS = 5
@@ -90,7 +90,7 @@ class Interrupted(MemlineError):
     """This process was told to stop in the middle of a long step; the next one goes on."""
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=False)
 class Lifecycle:
     """The steps of one claimed batch."""
 

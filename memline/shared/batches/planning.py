@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
@@ -25,7 +24,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, record_refusal
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from typing import Any
 from memline.shared.config import environment, openclaw_newest, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, build, values
+from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.errors import ConfigError, NoWorkspace
+from memline.shared.values import field, replace, value
 
 MAIN = "main"
 
@@ -26,6 +26,7 @@ MAIN = "main"
 USUAL = "default"
 
 
+@value
 class AgentList(Block):
     """The ids of a configuration's agents, with the settings of each."""
 
@@ -117,6 +118,7 @@ def _system_agent(raw: RawConfig, ids: Sequence[str]) -> str:
     return next((agent for agent in ids if agent == owner), MAIN if MAIN in ids else ids[0])
 
 
+@value
 class ResolveContext(Block):
     """Everything that the settings of an agent are resolved from."""
 
@@ -175,50 +177,50 @@ class ResolveContext(Block):
 
     def configured_workspace(self, agent: str) -> Setting | None:
         """Return the workspace that the file gives the agent, or the original's usual one where it exists."""
-        text, origin = self.agents.entries.get(agent, {}).get("workspace", ("", ""))
+        text, origin = given(self.agents.entries.get(agent, {}), "workspace")
         if text:
-            return Setting(self.path(text), origin)
+            return Setting(value=self.path(text), origin=origin)
         usual = environment.user_home(self.env) / ".openclaw" / "workspace"
         if self.file.agents.defaults.workspace:
-            text, origin = self.shared["agents.defaults.workspace"]
-            common = Setting(self.path(text), origin)
+            text, origin = given(self.shared, "agents.defaults.workspace")
+            common = Setting(value=self.path(text), origin=origin)
             if self.agents.is_newest and agent != self.agents.default:
-                return common._replace(value=common.value / agent)
+                return replace(common, value=common.value / agent)
             return self._beside(common, agent)
-        return self._beside(Setting(usual, USUAL), agent) if usual.is_dir() else None
+        return self._beside(Setting(value=usual, origin=USUAL), agent) if usual.is_dir() else None
 
     def _follows_named(self, agent: str) -> bool:
         """Tell whether the agent's workspace is beside the one that is named for the default agent."""
-        has_own = bool(self.agents.entries.get(agent, {}).get("workspace", ("", ""))[0])
+        has_own = bool(given(self.agents.entries.get(agent, {}), "workspace")[0])
         return self.named_for == self.agents.default and not has_own
 
     def _beside(self, workspace: Setting, agent: str) -> Setting:
         """Return the workspace itself for the default agent, for another one the folder beside it."""
         is_default = agent == self.agents.default
-        return workspace if is_default else workspace._replace(value=Path(f"{workspace.value}-{agent}"))
+        return workspace if is_default else replace(workspace, value=Path(f"{workspace.value}-{agent}"))
 
     def _only_indexed(self) -> Setting | None:
         found = workspaces.indexed(self.home, self.named_for)
-        return Setting(found[0], workspaces.ONLY) if len(found) == 1 else None
+        return Setting(value=found[0], origin=workspaces.ONLY) if len(found) == 1 else None
 
     def index_path(self, agent: str) -> Setting:
         """Return the index file of the agent and its workspace; never the one of the original itself."""
-        named, origin = self.settings(agent).get("store.path", ("", "default"))
+        named, origin = given(self.settings(agent), "store.path")
         path = self.path(named.replace("{agentId}", agent)) if named else None
         originals = (
             self.state_dir / "memory" / f"{agent}.sqlite",
             self.state_dir / "agents" / agent / "agent" / "openclaw-agent.sqlite",
         )
         if path is not None and path not in originals:
-            return Setting(path, origin)
+            return Setting(value=path, origin=origin)
         try:
             workspace = self.workspace(agent).value
         except ConfigError:
             # Shown and checked without one, never opened.
-            return Setting(self.home / "memory" / f"{agent}.sqlite", "default")
+            return Setting(value=self.home / "memory" / f"{agent}.sqlite", origin="default")
         configured = self.configured_workspace(agent)
         file = workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
-        return Setting(file, "default")
+        return Setting(value=file, origin="default")
 
     def path(self, text: str) -> Path:
         """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
@@ -240,7 +242,7 @@ class ResolveContext(Block):
                 for entry in memory.get("extraPaths", ())
             )
         )
-        workspace = self.workspace(agent) if needs_workspace else Setting(Path(), "")
+        workspace = self.workspace(agent) if needs_workspace else Setting(value=Path(), origin="")
         return schema.AgentSettings(
             agent=agent,
             workspace=workspace.value,
@@ -308,10 +310,10 @@ def check_index_paths(context: ResolveContext, issues: Issues) -> None:
     """Report two agents in one index, which would see each other's notes, and the use of the original's."""
     owners: dict[Path, str] = {}
     for agent in context.agents.ids:
-        path, origin = context.index_path(agent)
-        named, named_by = context.settings(agent).get("store.path", ("", ""))
-        if named and origin == "default":
-            issues.warn(f"{named_by}: this is OpenClaw's own index, Memline keeps its own in {path}")
+        file, named = context.index_path(agent), context.settings(agent).get("store.path")
+        path, origin = file.value, file.origin
+        if named and named.value and origin == "default":
+            issues.warn(f"{named.origin}: this is OpenClaw's own index, Memline keeps its own in {path}")
         if path in owners:
             issues.problem(
                 f"{origin}: the agents {owners[path]!r} and {agent!r} would share the index {path}",

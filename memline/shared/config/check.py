@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import Field, field
 from typing import Any
 
 from memline.shared.config.environment import Environment
@@ -25,6 +24,7 @@ from memline.shared.config.keys import (
     values,
 )
 from memline.shared.errors import ConfigError
+from memline.shared.values import Field, field, value
 
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1
@@ -59,6 +59,7 @@ class Issues:
             self.warnings.append(message)
 
 
+@value
 class RawConfig(Block):
     """The content of a configuration file before it is checked, and the issues that are found in it."""
 
@@ -111,7 +112,7 @@ def check_block(
         elif (checked := check_value(field, item, at=place, issues=issues)) is not None:
             if field.metadata.get("clamp") and checked != item:
                 issues.warn(f"{place}: {item} is outside of its limits, {checked} is used")
-            settings[path] = Setting(checked, place)
+            settings[path] = Setting(value=checked, origin=place)
     for name, field in known.items():
         if field.metadata.get("required") and not str(raw.get(name, "")).strip():
             issues.problem(f"{at}: {name} is missing", f"add {name}: {field.metadata['doc']}")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
+from memline.shared.values import value
 
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.DOTALL)
@@ -16,7 +17,8 @@ _LINE_TAIL = re.compile(r"[ \t]*(,?)[ \t]*(?://[^\n]*|(?:/\*[^\n]*?\*/[ \t]*)*)(
 _WORD = re.compile(r"[^\s,:\[\]{}\"'/]+")
 
 
-class _Node(NamedTuple):
+@value
+class _Node:
     """A value in the text, from `start` up to `end`; its members by name or, of an array, by number."""
 
     start: int
@@ -173,7 +175,7 @@ def _scan(text: str, start: int) -> _Node:
     opening = text[start]
     if opening not in "{[":
         match = _TEXT.match(text, start) or _WORD.match(text, start)
-        return _Node(start, match.end() if match else start + 1, {})
+        return _Node(start=start, end=match.end() if match else start + 1, members={})
     members: dict[str | int, _Node] = {}
     at = _blank_end(text, start + 1)
     while text[at] not in "}]":
@@ -187,7 +189,7 @@ def _scan(text: str, start: int) -> _Node:
         at = _blank_end(text, value.end)
         if text[at] == ",":
             at = _blank_end(text, at + 1)
-    return _Node(start, at + 1, members)
+    return _Node(start=start, end=at + 1, members=members)
 
 
 def _blank_end(text: str, at: int) -> int:

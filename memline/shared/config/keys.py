@@ -1,16 +1,14 @@
 """Blocks of the configuration: fields with their limits, named as in the file, and shown without secrets.
 
-Every command imports this, so all blocks share the methods of `shared.values`, and each has a docstring
-(without one, dataclasses builds it from the signature): 6 ms of CPU instead of 10.
+A block is a value (`shared.values`) whose class is derived from `Block`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field
-from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import Any, ClassVar, TypeVar
 
-from memline.shared.values import equip
+from memline.shared.values import MISSING, Field, field, value
 
 #: What to do about keys that a block does not declare: refuse them, warn of them, warn of those that look
 #: like a declared one, or ignore them because OpenClaw has keys of its own there.
@@ -24,34 +22,34 @@ Duration = float
 Bytes = int
 
 
-class Setting(NamedTuple):
+@value
+class Setting:
     """A value and where it comes from: `<file>: <path>`, a variable, an option, or `default`."""
 
     value: Any
     origin: str
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
 class Block:
-    """Make every subclass a frozen value, as `@value` does, that hides secrets in its `repr`."""
+    """What all blocks have; each is a `@value` too, and hides secrets in its `repr`."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __slots__ = ()
+
     #: The fields by JSON name, in the order of the schema.
     members: ClassVar[Mapping[str, Field[Any]]] = {}
-
     #: What becomes of a key that is not declared.
     unknown: ClassVar[str] = REFUSE
     #: Keys of OpenClaw that would change nothing here, by dotted path, and the reason.
     without_effect: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
-        equip(dataclass(init=False, repr=False, eq=False)(cls))
-        cls.members = {json_name(name): field for name, field in cls.__dataclass_fields__.items()}
+        known: Mapping[str, Field[Any]] = getattr(cls, "__fields__", {})
+        cls.members = {json_name(name): field for name, field in known.items()}
 
     def __repr__(self) -> str:
         shown = (
-            f"{name}={masked(getattr(self, name), field.metadata)!r}"
-            for name, field in self.__dataclass_fields__.items()
+            f"{field.name}={masked(getattr(self, field.name), field.metadata)!r}"
+            for field in self.members.values()
             if field.repr
         )
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -60,27 +58,29 @@ class Block:
 B = TypeVar("B", bound=Block)
 
 
-class Limits(TypedDict, total=False):
-    """The metadata of a field."""
-
-    choices: tuple[str, ...]
-    low: float
-    high: float
-    clamp: bool  # Moves a number to the nearest limit.
-    pattern: str  # A regular expression for the whole text; `allowed` says it in words.
-    allowed: str
-    normal: Callable[[str], str]  # Brings a text into its normal form before it is checked.
-    required: bool
-    secret: bool  # Never shown; a `url` is shown without its password. Both may hold `${NAME}`.
-    url: bool
-    of: type[Block]  # The value is such a block, for a tuple an array of them; a text is its `shorthand`.
-    shorthand: str
-    advice: Mapping[str, str]  # Hints for wrong values that are often written.
-    doc: str
-
-
-def key(default: Any = None, *, factory: Callable[[], Any] | None = None, **limits: Unpack[Limits]) -> Any:
+def key(
+    default: Any = None,
+    *,
+    factory: Callable[[], Any] | None = None,
+    choices: tuple[str, ...] | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    clamp: bool | None = None,  # Moves a number to the nearest limit.
+    pattern: str | None = None,  # A regular expression for the whole text; `allowed` says it in words.
+    allowed: str | None = None,
+    normal: Callable[[str], str] | None = None,  # Brings a text into its normal form before it is checked.
+    required: bool | None = None,
+    secret: bool | None = None,  # Never shown. It may hold `${NAME}`, and so may a `url`,
+    url: bool | None = None,  # which is shown without its password.
+    of: type[Block] | None = None,  # The value is such a block, for a tuple an array of them;
+    shorthand: str | None = None,  # a text is this key of it.
+    advice: Mapping[str, str] | None = None,  # Hints for wrong values that are often written.
+    doc: str | None = None,
+) -> Any:
     """Declare a field with its default and its limits."""
+    limits = {name: given for name, given in locals().items() if given is not None}
+    limits.pop("default", None)
+    limits.pop("factory", None)
     if factory is not None:
         return field(default_factory=factory, metadata=limits)
     return field(default=default, metadata=limits)
@@ -110,6 +110,12 @@ def leaves(block: type[Block], prefix: str = "") -> Iterator[tuple[str, Field[An
 def default_of(field: Field[Any]) -> Any:
     """Return the default of a leaf."""
     return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def given(settings: Mapping[str, Setting], path: str, default: Any = "") -> tuple[Any, str]:
+    """Return what is set there, and where it comes from."""
+    setting = settings.get(path)
+    return (setting.value, setting.origin) if setting else (default, "")
 
 
 def values(settings: Mapping[str, Setting]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from memline.shared.config import environment
 from memline.shared.config.check import Issues
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, leaves
+from memline.shared.config.keys import Block, Setting, given, leaves
 from memline.shared.config.schema import Chunking, Hybrid
 
 
@@ -23,7 +23,7 @@ def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
             if path in ("extraPaths", "exclude") and path in merged:
                 weaker = merged[path]
                 both = tuple(dict.fromkeys((*weaker.value, *setting.value)))
-                setting = Setting(both, f"{weaker.origin}; {setting.origin}")
+                setting = Setting(value=both, origin=f"{weaker.origin}; {setting.origin}")
             merged[path] = setting
     return merged
 
@@ -45,7 +45,7 @@ def expand_references(
     for path, field in leaves(block):
         if path not in settings or not field.metadata.keys() & {"secret", "url"}:
             continue
-        value, origin = settings[path]
+        value, origin = given(settings, path)
         missing: list[str] = []
         if isinstance(value, Mapping):
             value = {name: environment.expand(text, env, missing) for name, text in value.items()}
@@ -54,7 +54,7 @@ def expand_references(
             value = environment.expand(f"${{{value}}}", env, missing)
         else:
             value = environment.expand(value, env, missing)
-        expanded[path] = Setting(value, origin)
+        expanded[path] = Setting(value=value, origin=origin)
         if missing and drop:
             del expanded[path]
             issues.warn(f"{origin}: without effect, the variable {', '.join(missing)} is not set")
@@ -67,31 +67,31 @@ def adjust(settings: Mapping[str, Setting], issues: Issues) -> dict[str, Setting
     """Correct settings that contradict each other, and warn of each."""
     adjusted = dict(settings)
     if "sources" in settings:
-        sources, origin = settings["sources"]
-        allowed, _ = settings.get("experimental.sessionMemory", (False, ""))
+        sources, origin = given(settings, "sources")
+        allowed, _ = given(settings, "experimental.sessionMemory")
         if "sessions" in sources and not allowed:
             sources = tuple(source for source in sources if source != "sessions")
             issues.warn(f'{origin}: "sessions" is left out until experimental.sessionMemory is true')
-        adjusted["sources"] = Setting(sources or ("memory",), origin)
-    tokens, tokens_origin = settings.get("chunking.tokens", (Chunking.tokens, ""))
-    overlap, overlap_origin = settings.get("chunking.overlap", (Chunking.overlap, ""))
+        adjusted["sources"] = Setting(value=sources or ("memory",), origin=origin)
+    tokens, tokens_origin = given(settings, "chunking.tokens", Chunking().tokens)
+    overlap, overlap_origin = given(settings, "chunking.overlap", Chunking().overlap)
     if overlap >= tokens:
         origin = overlap_origin or tokens_origin
-        adjusted["chunking.overlap"] = Setting(tokens - 1, origin)
+        adjusted["chunking.overlap"] = Setting(value=tokens - 1, origin=origin)
         issues.warn(
             f"{origin}: the overlap of {overlap} does not fit into {tokens} tokens, {tokens - 1} is used"
         )
     defaults = {
-        "query.hybrid.vectorWeight": Hybrid.vector_weight,
-        "query.hybrid.textWeight": Hybrid.text_weight,
+        "query.hybrid.vectorWeight": Hybrid().vector_weight,
+        "query.hybrid.textWeight": Hybrid().text_weight,
     }
     if weights := [settings[path] for path in defaults if path in settings]:
         # One weight alone means that the other is the rest, as with the original's 0.7 and 0.3.
-        rest = Setting(1 - weights[0].value, "default")
+        rest = Setting(value=1 - weights[0].value, origin="default")
         total = sum(settings.get(path, rest).value for path in defaults)
         if total == 0:
             issues.warn(f"{weights[0].origin}: both weights are 0, the defaults are used")
         for path, default in defaults.items():
             weight = settings.get(path, rest)
-            adjusted[path] = Setting(weight.value / total if total else default, weight.origin)
+            adjusted[path] = Setting(value=weight.value / total if total else default, origin=weight.origin)
     return adjusted

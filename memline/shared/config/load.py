@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import field, replace
 from pathlib import Path
 
 from memline.shared.config import config_file, environment, openclaw, schema, workspaces
@@ -24,10 +23,11 @@ from memline.shared.config.agents import (
 )
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
-from memline.shared.config.keys import Block, Setting, build, values
+from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.config.layers import adjust, expand_references, merge
 from memline.shared.config.openclaw_newest import read_search
 from memline.shared.errors import ConfigError
+from memline.shared.values import field, replace, value
 
 #: Variables that win over a key of the file.
 _VARIABLES = {
@@ -44,6 +44,7 @@ _COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 _SHORTEST_TOKEN = 8
 
 
+@value
 class Options(Block):
     """The global options of the command line; None: not given."""
 
@@ -75,6 +76,7 @@ class Options(Block):
         return _COMMAND.sub(fill, text)
 
 
+@value
 class Loaded(Block):
     """A configuration that was read, with the origin of every value."""
 
@@ -203,29 +205,31 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     settings |= check_block(schema.ConfigFile, content, at=raw.name, issues=issues)
     if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):
         # What was meant to keep a chat out must not let it in because of a slip of the pen.
-        settings["memory.scope"] = Setting(schema.ChatScope(default="deny"), raw.at("memory.scope"))
+        settings["memory.scope"] = Setting(
+            value=schema.ChatScope(default="deny"), origin=raw.at("memory.scope")
+        )
     settings = expand_references(schema.ConfigFile, settings, env, issues)
     for path, variable in _VARIABLES.items():
         if text := environment.secret(env, variable):
-            settings[path] = Setting(text, environment.secret_name(env, variable))
-    url, origin = settings.get("queue.url", ("", ""))
+            settings[path] = Setting(value=text, origin=environment.secret_name(env, variable))
+    url, origin = given(settings, "queue.url")
     if url and not url.startswith(("redis://", "rediss://", "unix://")):
         issues.problem(
             f"{origin}: not the address of a Redis server",
             "write redis://HOST:6379/0, with TLS rediss://HOST:6379/0, or unix:///SOCKET; it has to be one"
             " server: neither Sentinel nor Cluster is supported",
         )
-    name, origin = settings.get("queue.name", ("", ""))
+    name, origin = given(settings, "queue.name")
     if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", name):
         issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")
-    host, origin = settings.get("queue.host", ("", ""))
+    host, origin = given(settings, "queue.host")
     if host and not re.fullmatch(schema.HOST_NAME, host):
         allowed = "small letters, digits and '-' between them, 63 at most, such as index-2"
         issues.problem(f"{origin}: not a valid name of an index host", allowed)
     if host and url and not name:
         words = "queue.host needs queue.name: the name that all hosts of the fleet have in common"
         issues.problem(f"{origin}: {words}", f"set queue.name, or {environment.QUEUE_NAME}")
-    zone, origin = settings.get("agents.defaults.userTimezone", ("", ""))
+    zone, origin = given(settings, "agents.defaults.userTimezone")
     if zone:
         from zoneinfo import ZoneInfo  # 3 ms, for files that name a zone
 
@@ -236,12 +240,12 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
             issues.warn(f"{origin}: {zone!r} is not a valid time zone, the machine's own is used")
     moved = environment.STATE_DIR if environment.value(env, environment.STATE_DIR) else "default"
     home = _folder(options.home, "--home", environment.HOME, env)
-    home = home or Setting(environment.xdg(env, "XDG_DATA_HOME", ".local/share"), "default")
+    home = home or Setting(value=environment.xdg(env, "XDG_DATA_HOME", ".local/share"), origin="default")
     if url and not name:
-        settings["queue.name"] = Setting(environment.fleet_name(home.value), "default")
+        settings["queue.name"] = Setting(value=environment.fleet_name(home.value), origin="default")
     return {
         "home": home,
-        "stateDir": Setting(environment.state_dir(env), moved),
+        "stateDir": Setting(value=environment.state_dir(env), origin=moved),
         **settings,
     }
 
@@ -305,12 +309,12 @@ def _merge_memory(
 def _folder(option: Path | None, name: str, variable: str, env: Environment) -> Setting | None:
     """Return the folder of an option, else of a variable."""
     text, origin = (str(option), name) if option else (environment.value(env, variable), variable)
-    return Setting(Path(environment.expand_user(text, env)).absolute(), origin) if text else None
+    return Setting(value=Path(environment.expand_user(text, env)).absolute(), origin=origin) if text else None
 
 
 def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Issues) -> None:
-    token, token_origin = settings.get("serve.token", ("", ""))
-    tokens, origin = settings.get("serve.tokens", ({}, ""))
+    token, token_origin = given(settings, "serve.token")
+    tokens, origin = given(settings, "serve.tokens", {})
     named = [(token_origin, token)] if token else []
     named += [(f"{origin}.{agent}", text) for agent, text in tokens.items()]
     for agent in tokens:

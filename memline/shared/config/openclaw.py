@@ -13,6 +13,7 @@ from memline.shared.config.layers import expand_references
 from memline.shared.config.openclaw_newest import secret
 from memline.shared.config.schema import ChatMatch, ChatRule, ChatScope, ExtraPath, ProviderEntry, Qmd
 from memline.shared.providers import PROVIDERS
+from memline.shared.values import replace
 
 #: The keys of `memory.qmd` that become keys of `memory` or `memorySearch` as well.
 QMD_KEYS = {
@@ -55,17 +56,16 @@ def read_qmd(raw: RawConfig) -> dict[str, Setting]:
     own = check_block(Qmd, written, at=at, issues=issues)
     if "scope" in written and "scope" not in own:
         # What was meant to keep a chat out must not let it in because of a slip of the pen.
-        own["scope"] = Setting(ChatScope(default="deny"), f"{at}.scope")
+        own["scope"] = Setting(value=ChatScope(default="deny"), origin=f"{at}.scope")
     origin = raw.at("memory.backend")
     settings = {
-        "provider": Setting("none", origin),
-        "memory.maxInjectedChars": Setting(Qmd().limits.max_injected_chars, origin),
-        "memory.scope": Setting(_SCOPE, origin),
+        "provider": Setting(value="none", origin=origin),
+        "memory.maxInjectedChars": Setting(value=Qmd().limits.max_injected_chars, origin=origin),
+        "memory.scope": Setting(value=_SCOPE, origin=origin),
     }
     for name in QMD_KEYS.keys() & own.keys():
-        value, place = own[name]
         for path in QMD_KEYS[name]:
-            settings[path] = Setting(_translated(path, value), place)
+            settings[path] = replace(own[name], value=_translated(path, own[name].value))
     return settings | {f"memory.qmd.{name}": setting for name, setting in own.items()}
 
 

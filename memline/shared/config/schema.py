@@ -10,12 +10,12 @@ against these blocks, `load.py` makes the settings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from memline.shared.config.keys import IGNORE, WARN, WARN_IF_NEAR, Block, Bytes, Duration, key
 from memline.shared.providers import PROVIDERS
+from memline.shared.values import field, value
 
 FALLBACKS = (*PROVIDERS, "none")
 PROVIDER_CHOICES = ("auto", *FALLBACKS)
@@ -55,6 +55,7 @@ ACCOUNT_FILE = "accounts.sqlite"
 AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
+@value
 class ExtraPath(Block):
     """One entry of `extraPaths`: a file, or a folder whose files match `pattern`."""
 
@@ -62,12 +63,14 @@ class ExtraPath(Block):
     pattern: str = key(ANY_MARKDOWN, doc="glob of the files in a folder")
 
 
+@value
 class Experimental(Block):
     """Features that have to be allowed before they are used."""
 
     session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
 
 
+@value
 class Batch(Block):
     """The provider's asynchronous Batch API."""
 
@@ -80,6 +83,7 @@ class Batch(Block):
     failure_limit: int = key(2, low=1, high=1000, doc="batches that fail in a row until requests take over")
 
 
+@value
 class Remote(Block):
     """Address, key and limits of a remote provider."""
 
@@ -94,6 +98,7 @@ class Remote(Block):
     timeout_seconds: int = key(60, low=1, high=86_400, doc="time limit of one embedding request")
 
 
+@value
 class Local(Block):
     """A model that runs on this machine."""
 
@@ -101,6 +106,7 @@ class Local(Block):
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
 
+@value
 class VectorStore(Block):
     """Vector search inside SQLite."""
 
@@ -108,6 +114,7 @@ class VectorStore(Block):
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
 
+@value
 class Store(Block):
     """The place of the index."""
 
@@ -116,6 +123,7 @@ class Store(Block):
     vector: VectorStore = key(factory=VectorStore)
 
 
+@value
 class Chunking(Block):
     """The size of chunks."""
 
@@ -123,6 +131,7 @@ class Chunking(Block):
     overlap: int = key(80, low=0, doc="tokens repeated from the chunk before; less than `tokens`")
 
 
+@value
 class SessionSync(Block):
     """The growth of a transcript before it is read again."""
 
@@ -130,6 +139,7 @@ class SessionSync(Block):
     delta_messages: int = key(50, low=0, doc="lines a transcript grows before it is read again")
 
 
+@value
 class Sync(Block):
     """The moments at which the index follows the files."""
 
@@ -141,6 +151,7 @@ class Sync(Block):
     sessions: SessionSync = key(factory=SessionSync)
 
 
+@value
 class Mmr(Block):
     """Variety among the hits."""
 
@@ -148,6 +159,7 @@ class Mmr(Block):
     lambda_: float = key(0.7, low=0, high=1, doc="1: relevance only, 0: diversity only")
 
 
+@value
 class TemporalDecay(Block):
     """Age of dated notes."""
 
@@ -155,6 +167,7 @@ class TemporalDecay(Block):
     half_life_days: float = key(30.0, low=0.001, high=1_000_000, doc="age at which a note scores half")
 
 
+@value
 class Hybrid(Block):
     """The fusion of keyword and vector hits. The weights are scaled to a sum of 1."""
 
@@ -168,6 +181,7 @@ class Hybrid(Block):
     temporal_decay: TemporalDecay = key(factory=TemporalDecay)
 
 
+@value
 class Rerank(Block):
     """A model that reads the question and each of the best hits together."""
 
@@ -175,6 +189,7 @@ class Rerank(Block):
     timeout_seconds: int = key(5, low=1, high=600, doc="time limit of a question; the rest stays behind")
 
 
+@value
 class Query(Block):
     """The number and quality of hits."""
 
@@ -184,6 +199,7 @@ class Query(Block):
     rerank: Rerank = key(factory=Rerank)
 
 
+@value
 class Cache(Block):
     """Vectors kept for texts that may return."""
 
@@ -191,6 +207,7 @@ class Cache(Block):
     max_entries: int = key(50_000, low=1, doc="cached vectors at most, by least recent use")
 
 
+@value
 class Append(Block):
     """Notes that an agent may write with `memory_append`."""
 
@@ -198,12 +215,14 @@ class Append(Block):
     max_chars: int = key(2_000, low=1, high=100_000, doc="characters of one entry at most")
 
 
+@value
 class SessionContext(Block):
     """The context of a new session."""
 
     max_chars: int = key(12_000, low=1, high=1_000_000, doc="characters of all parts together")
 
 
+@value
 class MemorySearch(Block):
     """`memorySearch` of one agent, defaults and overrides merged."""
 
@@ -233,6 +252,7 @@ class MemorySearch(Block):
     context: SessionContext = key(factory=SessionContext)
 
 
+@value
 class ProviderEntry(Block):
     """`models.providers.<id>`: address, key and headers of a provider."""
 
@@ -243,6 +263,7 @@ class ProviderEntry(Block):
     headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers")
 
 
+@value
 class MemoryFlush(Block):
     """The silent request that saves what is worth keeping before a session is compacted."""
 
@@ -261,6 +282,7 @@ class MemoryFlush(Block):
     timeout_seconds: int = key(120, low=1, high=3600, doc="time limit of the request")
 
 
+@value
 class Compaction(Block):
     """`agents.defaults.compaction`: the keys that a flush depends on."""
 
@@ -270,6 +292,7 @@ class Compaction(Block):
     memory_flush: MemoryFlush = key(factory=MemoryFlush)
 
 
+@value
 class AgentDefaults(Block):
     """`agents.defaults`, beside `memorySearch`."""
 
@@ -281,6 +304,7 @@ class AgentDefaults(Block):
     compaction: Compaction = key(factory=Compaction)
 
 
+@value
 class AgentEntry(Block):
     """One entry of `agents.list`, beside `memorySearch`."""
 
@@ -297,6 +321,7 @@ class AgentEntry(Block):
     workspace: str = key("", doc="folder of its notes")
 
 
+@value
 class AgentsBlock(Block):
     """`agents`."""
 
@@ -305,6 +330,7 @@ class AgentsBlock(Block):
     defaults: AgentDefaults = key(factory=AgentDefaults)
 
 
+@value
 class ChatMatch(Block):
     """The chats that a rule is about. Empty fields fit every chat."""
 
@@ -319,6 +345,7 @@ class ChatMatch(Block):
     raw_key_prefix: str = key("", normal=str.lower, doc="how the whole session key begins")
 
 
+@value
 class ChatRule(Block):
     """One rule of a scope: which chats it fits, and what then holds."""
 
@@ -326,6 +353,7 @@ class ChatRule(Block):
     match: ChatMatch = key(factory=ChatMatch)
 
 
+@value
 class ChatScope(Block):
     """`memory.scope`: in which chats memory may be used. The first rule that fits decides, else `default`."""
 
@@ -333,12 +361,14 @@ class ChatScope(Block):
     rules: tuple[ChatRule, ...] = key((), of=ChatRule, doc="rules, the first that fits decides")
 
 
+@value
 class QmdPath(ExtraPath):
     """One entry of `memory.qmd.paths`: a collection."""
 
     name: str = key("", doc="name of the collection; empty: custom-1, custom-2 …")
 
 
+@value
 class QmdSessions(Block):
     """`memory.qmd.sessions`: transcripts, written as Markdown for qmd, with their secrets hidden."""
 
@@ -349,6 +379,7 @@ class QmdSessions(Block):
     retention_days: int = key(0, low=0, doc="older sessions are left out; 0: none is")
 
 
+@value
 class QmdUpdate(Block):
     """`memory.qmd.update`: when qmd looks at the files, and how long its commands may take."""
 
@@ -364,6 +395,7 @@ class QmdUpdate(Block):
     embed_timeout_ms: int = key(120_000, low=1, high=86_400_000, doc="time limit of qmd embed")
 
 
+@value
 class QmdLimits(Block):
     """`memory.qmd.limits`: of an answer."""
 
@@ -375,6 +407,7 @@ class QmdLimits(Block):
     timeout_ms: int = key(4_000, low=1, high=86_400_000, doc="time limit of a question")
 
 
+@value
 class Qmd(Block):
     """`memory.qmd`: the other back end, used with `memory.backend: "qmd"`."""
 
@@ -390,6 +423,7 @@ class Qmd(Block):
     scope: ChatScope | None = key(None, of=ChatScope, doc="becomes memory.scope")
 
 
+@value
 class MemoryBlock(Block):
     """`memory`."""
 
@@ -407,6 +441,7 @@ class MemoryBlock(Block):
 HOST_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 
+@value
 class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
@@ -422,6 +457,7 @@ class QueueSettings(Block):
         return f"{self.url}#{self.name}{'@' * bool(self.host)}{self.host}" if self.url else ""
 
 
+@value
 class Serve(Block):
     """`serve`: the HTTP server."""
 
@@ -437,6 +473,7 @@ class Serve(Block):
     read_only: bool = key(False, doc="whether the dashboard refuses every action")
 
 
+@value
 class PriceEntry(Block):
     """`prices.<model>`: the price of one model; it wins over the table of list prices."""
 
@@ -451,6 +488,7 @@ class PriceEntry(Block):
     )
 
 
+@value
 class Ceilings(Block):
     """`limits`: what all agents together may spend for embedding. 0 is no ceiling."""
 
@@ -460,6 +498,7 @@ class Ceilings(Block):
     max_tokens_per_run: int = key(0, low=0, doc="tokens of one run, for models without a price; 0: none")
 
 
+@value
 class ConfigFile(Block):
     """The whole file, but for the blocks that repeat; other keys in it are OpenClaw's."""
 
@@ -472,6 +511,7 @@ class ConfigFile(Block):
     limits: Ceilings = key(factory=Ceilings)
 
 
+@value
 class Sessions(Block):
     """The sessions of the agent, as far as a flush depends on them."""
 
@@ -484,6 +524,7 @@ class Sessions(Block):
     compaction: Compaction = field(default_factory=Compaction)
 
 
+@value
 class AgentSettings(Block):
     """Hold everything one agent needs, resolved: the settings of workers, producers and search."""
 
@@ -526,6 +567,7 @@ class AgentSettings(Block):
         return folder / ACCOUNT_FILE
 
 
+@value
 class Settings(Block):
     """Hold the whole resolved configuration."""
 

@@ -10,15 +10,18 @@ from memline.shared.config.keys import Block, Setting, default_of, leaves, mask_
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import ConfigFile, MemorySearch, PriceEntry, ProviderEntry
 from memline.shared.errors import ConfigError
+from memline.shared.values import replace
 
 
 def shown_for_all(loaded: Loaded) -> dict[str, Setting]:
     """Return what holds for all agents in the words of JSON, by key."""
     shared = loaded.context.shared
-    shown = {key: Setting(str(shared[key].value), shared[key].origin) for key in ("home", "stateDir")}
+    shown = {
+        key: Setting(value=str(shared[key].value), origin=shared[key].origin) for key in ("home", "stateDir")
+    }
     shown |= _shown(ConfigFile, shared)
     if not shown["queue.url"].value:
-        shown["queue.url"] = Setting("(not set)", "default")
+        shown["queue.url"] = Setting(value="(not set)", origin="default")
     for prefix, block, entries in (
         ("prices.", PriceEntry, loaded.prices),
         ("models.providers.", ProviderEntry, loaded.providers),
@@ -28,22 +31,22 @@ def shown_for_all(loaded: Loaded) -> dict[str, Setting]:
             shown |= {f"{prefix}{name}.{key}": entry[key] for key in settings}
     for provider in environment.PROVIDER_KEYS:
         variable = environment.provider_key_name(loaded.context.env, provider)
-        shown[f"keys.{provider}"] = Setting("(set)" if variable else "(not set)", variable or "default")
+        shown[f"keys.{provider}"] = Setting(
+            value="(set)" if variable else "(not set)", origin=variable or "default"
+        )
     return shown
 
 
 def shown_for_agent(loaded: Loaded, agent: str) -> dict[str, Setting]:
     """Return what holds for one agent, by key; a workspace that is not configured is `(not set)`."""
     try:
-        path, origin = loaded.context.workspace(agent)
-        workspace = Setting(str(path), origin)
+        workspace = _as_text(loaded.context.workspace(agent))
     except ConfigError as error:
-        workspace = Setting("(not set)", error.message)
-    path, origin = loaded.context.index_path(agent)
+        workspace = Setting(value="(not set)", origin=error.message)
     memory = _shown(MemorySearch, loaded.context.settings(agent))
     return {
         "workspace": workspace,
-        "indexPath": Setting(str(path), origin),
+        "indexPath": _as_text(loaded.context.index_path(agent)),
         **{f"memorySearch.{path}": setting for path, setting in memory.items()},
     }
 
@@ -58,12 +61,16 @@ def keys_of_file(loaded: Loaded) -> set[str]:
     return {origin.removeprefix(prefix) for origin in origins if origin.startswith(prefix)}
 
 
+def _as_text(setting: Setting) -> Setting:
+    return replace(setting, value=str(setting.value))
+
+
 def _shown(block: type[Block], settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return every key of a block, secrets hidden, with its default where it is not set."""
     return {
-        path: Setting(_json(masked(value, field.metadata)), origin)
+        path: replace(setting, value=_json(masked(setting.value, field.metadata)))
         for path, field in leaves(block)
-        for value, origin in (settings.get(path, (default_of(field), "default")),)
+        for setting in (settings.get(path) or Setting(value=default_of(field), origin="default"),)
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from memline.shared.config.environment import Environment
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.errors import ConfigError
+from memline.shared.values import replace
 
 _TEMPLATE = """\
 // Memline's settings for this folder, {kind}; made by `memline init`.

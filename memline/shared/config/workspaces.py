@@ -71,10 +71,10 @@ def find_above(folder: Path, env: Environment) -> Setting | None:
     """Find the nearest folder upwards that was initialised, or has `MEMORY.md` or `memory/`."""
     for each in (folder, *folder.parents):
         if settings_file(each, env).exists():
-            return Setting(each, ABOVE)
+            return Setting(value=each, origin=ABOVE)
         note, notes = (each / name for name in _SIGNS)
         if note.is_file() or notes.is_dir():
-            return Setting(each, SIGNED)
+            return Setting(value=each, origin=SIGNED)
     return None
 
 

@@ -5,7 +5,6 @@ Cheap on purpose: every search comes here, so nothing here imports a provider, h
 
 from __future__ import annotations
 
-from dataclasses import field, replace
 from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings, Remote
@@ -13,7 +12,7 @@ from memline.shared.embedders.endpoint import Endpoint, endpoint_of
 from memline.shared.embedders.protocol import Embedder, Identity
 from memline.shared.errors import ConfigError, ProviderError, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS, Provider, RequestCaps, load
-from memline.shared.values import value
+from memline.shared.values import field, replace, value
 
 #: The provider of a choice that embeds nothing.
 NONE = "none"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from memline.shared.config.schema import AgentSettings, ProviderEntry, Remote
 from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
 from memline.shared.providers import Provider
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 #: Names of headers and of address parameters that hold credentials; they are not part of an identity.
 _AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)

@@ -14,7 +14,6 @@ import ssl
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -32,6 +31,7 @@ from memline.shared.errors import (
     ProviderTimeout,
     is_untrusted,
 )
+from memline.shared.values import field, replace, value
 from memline.shared.version import own_version
 
 #: Backoff between attempts: 0.2 s, doubled, plus a jitter.
@@ -65,7 +65,7 @@ Query = Mapping[str, str | int]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reply:
     """An answer, read to its end."""
 
@@ -78,7 +78,7 @@ class Reply:
     what: str = EMBEDDINGS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Upload:
     """A request body that is sent piece by piece."""
 
@@ -90,7 +90,7 @@ class Upload:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Call:
     """One request, and how long it may take."""
 
@@ -262,7 +262,15 @@ class HttpClient:
         timeout_s = timeout_s or self._timeout_s
         deadline = self._clock.now() + timeout_s
         url = self._url(path, query, service)
-        call = _Call(method, url, what, content, timeout_s=timeout_s, deadline=deadline, once=once)
+        call = _Call(
+            method=method,
+            url=url,
+            what=what,
+            content=content,
+            timeout_s=timeout_s,
+            deadline=deadline,
+            once=once,
+        )
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         for attempt in range(1, max_attempts()):
             try:

@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Protocol
 
 from memline.shared import traces
+from memline.shared.values import asdict, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Identity:
     """Names all that makes two vectors comparable. Vectors of different identities are never mixed."""
 

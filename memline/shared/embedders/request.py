@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.protocol import Embedder
@@ -28,6 +27,7 @@ from memline.shared.errors import (
     ProviderTimeout,
     ProviderTooBig,
 )
+from memline.shared.values import field, value
 
 #: Bad texts that one request may hold and still be cut down to each of them.
 MAX_BAD_TEXTS = 8
@@ -57,7 +57,7 @@ class ProviderSplit(ProviderLater):
     kind = "split"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Outcome:
     """The results of one request. A text without a vector or a failure waits, see `error`."""
 
@@ -116,7 +116,7 @@ def embed(
     error: ProviderError | None = None
     last: ProviderError | None = None
     calls, is_well, began = 0, False, clock.now()
-    timed = _Timed(embedder, clock)
+    timed = _Timed(embedder=embedder, clock=clock)
     while state.parts and error is None:
         max_calls_now = max_calls(len(texts))
         if last is not None and not state.largest_good:
@@ -170,7 +170,7 @@ def embed(
     )
 
 
-@dataclass(slots=True)
+@value(frozen=False)
 class _Timed:
     """An embedder whose calls are timed."""
 
@@ -191,7 +191,7 @@ class _Timed:
             self.calls.append((end, max(0, round(1000 * (self.clock.now() - began)))))
 
 
-@dataclass(slots=True)
+@value(frozen=False)
 class _State:
     """The parts of one request that are still to be sent, and what the answers so far taught."""
 

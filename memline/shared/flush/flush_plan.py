@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,6 +12,7 @@ from memline.shared.config.schema import AgentSettings, Sessions
 from memline.shared.flush.state import ASKED, SessionState
 from memline.shared.flush.transcript import SessionSize
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.values import value
 from memline.shared.words import counted
 
 #: Seconds since its last growth after which a session counts as over: it will not be compacted any more.
@@ -53,7 +54,8 @@ def folder_of(settings: AgentSettings) -> Path:
     return settings.state_dir / "agents" / settings.agent / "sessions"
 
 
-class RegistryEntry(NamedTuple):
+@value
+class RegistryEntry:
     """A session in the original's registry."""
 
     key: str = ""
@@ -85,7 +87,7 @@ def read_registry(folder: Path) -> dict[str, RegistryEntry]:
         if name := os.path.basename(file_name) or (session and f"{session}.jsonl"):
             model = f"{provider}/{model}" if provider and model else model
             is_count = isinstance(window, int) and window is not True and 0 < window < 2**31
-            entries[name] = RegistryEntry(key, model, window if is_count else 0)
+            entries[name] = RegistryEntry(key=key, model=model, window=window if is_count else 0)
     return entries
 
 

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ from memline.shared.flush.transcript import SessionSize
 from memline.shared.logs import Log
 from memline.shared.sources.outcomes import GONE
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.values import field, value
 
 #: The file and its lock, in the folder of the transcripts. Neither ends in .jsonl, so neither is one.
 STATE_NAME = "memline-flush.json"
@@ -32,7 +32,7 @@ ASKED, STORED, NOTHING, SKIPPED, FAILED = "asked", "stored", "nothing", "skipped
 DONE = frozenset({STORED, NOTHING})
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=False)
 class SessionState:
     """One session, by the name of its transcript."""
 
@@ -56,7 +56,7 @@ class SessionState:
         return bool(self.reply or self.outcome) and self.outcome not in DONE
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=False)
 class FlushState:
     """The whole file."""
 

@@ -14,7 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +21,7 @@ from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import Message, TranscriptParser, parse, seconds_of
+from memline.shared.values import replace, value
 
 #: Bytes at the beginning of a transcript that tell whether it is still the same one.
 HEAD_BYTES = 1_024
@@ -48,7 +48,7 @@ _CLAUDE_ASIDES = ("isSidechain", "isMeta", "isCompactSummary")
 _SHOWN = {"custom_message": "content", "branch_summary": "summary"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class SessionSize:
     """The size of a transcript up to `offset`."""
 

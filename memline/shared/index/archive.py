@@ -19,7 +19,6 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,7 @@ from memline.shared.errors import MemlineError, ProviderBrokenAnswer
 from memline.shared.index.driver import faults, library, scalar, transaction
 from memline.shared.index.rows import VectorRow
 from memline.shared.index.vectors import OF_TEXT
-from memline.shared.values import value
+from memline.shared.values import asdict, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

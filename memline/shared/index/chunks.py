@@ -5,7 +5,6 @@ Full text is FTS5 over the chunk rows, so that the text is stored once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from memline.shared.index import forgotten, ledger, meta
@@ -13,6 +12,7 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import dense_run
+from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -36,7 +36,7 @@ _DOCUMENTS_OF = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FileChange:
     """How a stored file compares with its row before, and which texts were added and removed."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
-from memline.shared.values import value
+from memline.shared.values import asdict, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -20,12 +20,11 @@ import os
 import secrets
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import vectors
 from memline.shared.index.driver import scalar, transaction
-from memline.shared.values import value
+from memline.shared.values import fields, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

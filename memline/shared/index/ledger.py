@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
+from memline.shared.values import asdict, astuple, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -40,7 +40,7 @@ PARTIALLY_READ = -1
 TOMBSTONE_NS = 3_600 * 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LedgerEntry:
     """The row of one file."""
 
@@ -60,7 +60,8 @@ class LedgerEntry:
     progress: Progress | None = None
 
 
-class RecordedFile(NamedTuple):
+@value
+class RecordedFile:
     """What a scan compares with the file on the disk: every search asks for that of every file."""
 
     size: int
@@ -71,7 +72,8 @@ class RecordedFile(NamedTuple):
     chunking: str
 
 
-class FileRecord(NamedTuple):
+@value
+class FileRecord:
     """A file as a list of the ledger shows it."""
 
     path: str
@@ -106,7 +108,8 @@ _COLUMNS = (
 _SELECT = f"SELECT {', '.join(_COLUMNS)} FROM files"
 
 
-class TranscriptEntry(NamedTuple):
+@value
+class TranscriptEntry:
     """A transcript, and how far it was read."""
 
     #: As in the ledger.
@@ -153,7 +156,10 @@ def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
         " ORDER BY path",
         (REMOVED,),
     )
-    return {path: RecordedFile(*values) for path, *values in rows}
+    return {
+        path: RecordedFile(size=size, mtime_ns=mtime, ctime_ns=ctime, outcome=outcome, chunking=chunking)
+        for path, size, mtime, ctime, outcome, chunking in rows
+    }
 
 
 def page(
@@ -182,7 +188,8 @@ def page(
         " (SELECT count(*) FROM chunks WHERE file_id = files.id)"
         f" FROM files WHERE {' AND '.join(chosen)} ORDER BY path LIMIT ? OFFSET ?"
     )
-    return [FileRecord(*row) for row in connection.execute(query, (*chosen.values(), count, first))]
+    rows = connection.execute(query, (*chosen.values(), count, first))
+    return [FileRecord(**dict(zip(FileRecord.__annotations__, row, strict=True))) for row in rows]
 
 
 def entry(connection: Connection, path: str) -> LedgerEntry | None:
@@ -293,7 +300,7 @@ def transcripts(connection: Connection, *, first: int, limit: int) -> list[Trans
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
         (REMOVED, limit, first),
     )
-    return [TranscriptEntry(*row) for row in rows]
+    return [TranscriptEntry(**dict(zip(TranscriptEntry.__annotations__, row, strict=True))) for row in rows]
 
 
 def save_progress(connection: Connection, file_id: int, progress: Progress | None) -> None:

@@ -5,13 +5,12 @@ Plain values, the same in a message and in a call, so that nothing is translated
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from memline.shared.sources.chunking import Chunk as Chunk
 from memline.shared.sources.transcripts.progress import Progress
+from memline.shared.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class FileRow:
     """One file as a chunk worker read it."""
 
@@ -44,7 +43,7 @@ class FileRow:
     is_partial: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TextRow:
     """A text to embed and its SHA-256 (32 bytes)."""
 
@@ -52,7 +51,7 @@ class TextRow:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class VectorRow:
     """A text hash (32 bytes) and its vector (float32, little-endian, unit length)."""
 
@@ -62,7 +61,7 @@ class VectorRow:
     tokens: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class LearnedCaps:
     """What a request taught about the size of the next ones, in texts and tokens; 0 is nothing."""
 

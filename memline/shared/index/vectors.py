@@ -17,13 +17,12 @@ All functions but `change_priority` run inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.index import token_rows
 from memline.shared.index.driver import in_slices, scalar
 from memline.shared.index.identities import IdentityRow
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from memline.shared.queue.worker_registry import (
     last_failure,
     live_workers,
 )
+from memline.shared.values import value
 
 #: Messages read at most to find the oldest of a queue: ids say nothing about their age.
 OLDEST_SAMPLE = 50
@@ -68,7 +68,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
         return fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Fleet:
     """Queues, workers and memory of a fleet at one moment."""
 

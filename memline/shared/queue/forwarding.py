@@ -39,7 +39,7 @@ class ForwardMoved(Middleware):
         if not found.host:
             self._claim(agent)
             return
-        if found == (host, ""):
+        if found == hosts.Holder(host=host):
             return
         fields = {"agent": agent, "actor": message.actor_name, "message_id": message.message_id}
         if found.next:

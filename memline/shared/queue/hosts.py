@@ -15,12 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Container, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import HOST_NAME, AgentSettings
 from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -111,7 +112,8 @@ def claim(url: str, home: Path) -> None:
         )
 
 
-class Holder(NamedTuple):
+@value
+class Holder:
     """Which index host serves an agent."""
 
     #: Empty: none has worked on it yet.
@@ -151,7 +153,7 @@ def claim_agent(client: Redis, settings: AgentSettings) -> None:
                 refuse_left(reader, agent)
         client.hsetnx(key(client, "agents"), agent, host)
         found = holder(client, agent)
-    if found == (host, ""):
+    if found == Holder(host=host):
         return
     if found.next:
         words = f"the agent {agent} is on its way from the index host {found.host} to {found.next}"
@@ -187,4 +189,4 @@ return found
 
 def _holder(stored: bytes | None) -> Holder:
     host, _, following = (stored or b"").decode().partition(">")
-    return Holder(host, following)
+    return Holder(host=host, next=following)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict
 from typing import Any, Self
 
 import msgspec
@@ -18,6 +17,7 @@ from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.redis_client import key, own_host, translated
 from memline.shared.queue.worker_registry import serving_key
 from memline.shared.search.results import SearchRequest
+from memline.shared.values import asdict
 
 #: Seconds in which a worker that is alive takes a question: it waits inside Redis for one. Then who asks
 #: reads the index, if it is here.

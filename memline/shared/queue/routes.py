@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -18,6 +17,7 @@ from memline.shared import traces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.queue import hosts, messages
 from memline.shared.queue.messages import M, MessageRefused, Wire
+from memline.shared.values import value
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
 #: error that repeats is a bug or a full disk, which a hundred tries do not mend.
@@ -29,7 +29,7 @@ MIN_BACKOFF_MS = 200
 MAX_BACKOFF_MS = 5_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Queue:
     """One queue, served by the worker role of the same name; most have one on each index host."""
 

@@ -23,12 +23,11 @@ another agent with the same key goes on. While it is not closed it stands for th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -12,7 +12,6 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -44,7 +43,7 @@ MARGIN_S = 60.0
 Reserve = Callable[[str, int], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Request:
     """Texts leased together: the content of one `EmbedTexts` message."""
 

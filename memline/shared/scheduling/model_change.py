@@ -6,7 +6,6 @@ and each may be repeated: a crash anywhere leaves a usable index, and the next s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memline.shared.embedders.choice import NONE, Choice
@@ -18,6 +17,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.scheduling import health
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

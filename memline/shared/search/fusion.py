@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import count
 from typing import Any
@@ -47,7 +46,6 @@ BOOST = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
 WHOLE_BOOST = {PATH: 1.0, NAME: 1.0, STEM: 0.5}
 
 
-@dataclass(init=False)
 class Candidate:
     """A chunk on its way to becoming a hit; the steps of a search fill it in."""
 

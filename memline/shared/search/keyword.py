@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
 from heapq import nlargest
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +31,7 @@ from memline.shared.search.postings import MAX_CHUNKS, Postings, Scores
 from memline.shared.search.query import Question, Term, any_of, quoted, related
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

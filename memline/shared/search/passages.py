@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from memline.shared.search.fusion import Candidate
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.sources.tokens import weighted_length
+from memline.shared.values import field, value
 
 #: Candidates among which passages are made, one after another; fixed, so that the first hits are the same
 #: however many are asked for. More than 16 measured the same.
@@ -37,7 +37,7 @@ _LINK = re.compile(r"\s*(?:[-*+]|\d+[.)])?\s*(?:\[[^\]\n]*\](?::\s+\S.*|\([^)\n]
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=False)
 class Passage:
     """Lines of a file that are shown as one hit, and the best of the candidates that they come from."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from unicodedata import normalize
@@ -20,7 +19,7 @@ from unicodedata import normalize
 from memline.shared.search.dates import days_in
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tokens import dense_run, has_dense
-from memline.shared.values import value
+from memline.shared.values import replace, value
 from memline.shared.words import stop_words, word_lists
 
 #: Characters of a question that are looked at: more is a pasted document, not a question.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import field
 from typing import Any
 
 from memline.shared.sources.tokens import has_dense
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 #: `backend` of an answer and of `status` unless another program answers.
 BACKEND = "builtin"

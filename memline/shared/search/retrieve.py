@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Hit, SearchRequest
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.paths import SESSIONS
-from memline.shared.values import value
+from memline.shared.values import field, replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -125,7 +124,17 @@ def retrieve(
             steps.end("rerank")
         with index.snapshot() as connection:
             files = files_within(connection, request, bounds, sources) if is_limited else None
-            search = _Search(index, connection, question, settings, reranker, files, now, problems, steps)
+            search = _Search(
+                index=index,
+                connection=connection,
+                question=question,
+                settings=settings,
+                reranker=reranker,
+                files=files,
+                now=now,
+                problems=problems,
+                steps=steps,
+            )
             ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
             max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
             hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
@@ -162,7 +171,7 @@ class _Steps:
         self._last = now
 
 
-@dataclass(slots=True)
+@value(frozen=False)
 class _Search:
     """The state of one search; its steps fill it in."""
 

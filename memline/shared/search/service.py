@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 from memline.shared.clock import Clock, SystemClock
@@ -24,6 +23,7 @@ from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.search.staleness import DiskState
 from memline.shared.sync.model_state import model_state
+from memline.shared.values import replace
 from memline.shared.words import counted
 
 #: Answers kept, about 5 KB each; the oldest is dropped first.

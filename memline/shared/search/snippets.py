@@ -13,12 +13,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER
 from memline.shared.search.keyword import KeywordHits
 from memline.shared.sources.folding import fold_with_places
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -44,7 +45,8 @@ _HIGHLIGHT = "SELECT rowid, highlight(shown, 0, ?, ?) FROM shown WHERE shown MAT
 _MARKED = re.compile(f"{_ON}([^{_OFF}]*){_OFF}")
 
 
-class Mark(NamedTuple):
+@value
+class Mark:
     """A matched word in a text: where it begins and ends, and what tells it from others."""
 
     start: int
@@ -76,12 +78,12 @@ class Marker:
             at, end = places[chunk_id], start + len(word)
             if isinstance(at, range):
                 # Nothing was folded.
-                marks_of[chunk_id].append(Mark(start, end, key))
+                marks_of[chunk_id].append(Mark(start=start, end=end, key=key))
                 return
             while at[end - 1] == at[end]:
                 # Not in the middle of a letter that was folded into several.
                 end += 1
-            marks_of[chunk_id].append(Mark(at[start], at[end], key))
+            marks_of[chunk_id].append(Mark(start=at[start], end=at[end], key=key))
 
         for chunk_id, marked in self._highlighted(hits.match, read):
             # A text with such control characters of its own cannot be told from a marked one.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memline.shared.sources.excerpt import DEFAULT_LINES, Excerpt, Part
 from memline.shared.sources.paths import SESSIONS
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -35,7 +35,7 @@ WHERE path = ? AND source = ? AND ordinal BETWEEN ? AND ? ORDER BY ordinal
 """
 
 
-@dataclass(slots=True, kw_only=True)
+@value(frozen=False)
 class _Line:
     """A line of the conversation, in the order in which it was said."""
 

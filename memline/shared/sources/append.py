@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from memline.shared.clock import Clock, SystemClock
@@ -21,6 +20,7 @@ from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.markdown import outline
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import open_checked, open_folder
+from memline.shared.values import value
 
 #: Seconds to wait for another writer, and between two attempts to lock.
 LOCK_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ class AppendRefused(PathNotAllowed):
     """The file cannot be added to; the message says why, and the file is as it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class AppendResult:
     """What was added; with no lines, nothing was."""
 

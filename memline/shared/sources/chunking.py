@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import add
 
 from memline.shared.sources.markdown import Outline, Trail, outline
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, has_dense, pieces, weighted_length
+from memline.shared.values import value
 
 #: A line that does not fit is cut into pieces of this share of a chunk: small enough to be an overlap.
 _PIECE_SHARE = 8
@@ -24,7 +24,7 @@ _PIECE_SHARE = 8
 WITHIN_LINE, WITHIN_BLOCK, AT_LINE, AT_ITEM, AT_PARAGRAPH, AT_HEADING = range(6)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Chunk:
     """A run of lines of a text; `start_line` and `end_line` are 1-based and inclusive."""
 

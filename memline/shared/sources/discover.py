@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from operator import attrgetter
 
 from memline.shared.sources.ignoring import why
@@ -28,7 +27,7 @@ def unlisted_mark(folder: str) -> str:
     return f"{folder.rstrip('/')}/*.jsonl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class DiscoveredFile:
     """One file on disk, or one thing that cannot be indexed and why."""
 

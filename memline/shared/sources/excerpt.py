@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.sources import outcomes
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
+from memline.shared.values import replace, value
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
@@ -27,7 +27,7 @@ _CITATION = re.compile(r"(.+)#L(\d{1,9})(?:-L(\d{1,9}))?", re.DOTALL)
 TRANSCRIPT = "there is no such past conversation in the index"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Excerpt:
     """Lines of a file: the JSON contract of `memline get`."""
 
@@ -56,7 +56,7 @@ class Excerpt:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Part:
     """Which part of a note or a past conversation is read."""
 
@@ -74,7 +74,7 @@ class Part:
         return replace(self, first=first, lines=lines, around=0) if self.around else self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Citation:
     """The parts of `path#L5-L7`; a plain path names no lines."""
 

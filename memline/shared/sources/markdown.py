@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from memline.shared.values import value
 
 #: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
 _MAX_TITLE_CHARS = 160
@@ -20,7 +21,7 @@ _FRONT_TITLE = re.compile(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
 _MARKS = frozenset("#`~=->*+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Heading:
     """A heading; `line` counts from 0 and is that of its text."""
 
@@ -32,7 +33,7 @@ class Heading:
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Outline:
     """Where a text can be cut well and what its parts are called; lines count from 0."""
 

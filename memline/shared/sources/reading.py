@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import hashlib
 import os
-from dataclasses import dataclass, replace
 
 from memline.shared.clock import Clock
 from memline.shared.sources.outcomes import EMPTY, FAILED, INDEXED, NOT_TEXT, TOO_LARGE, unreadable
 from memline.shared.sources.safe_open import FileRefused, open_regular
+from memline.shared.values import replace, value
 
 #: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -38,7 +38,7 @@ _MARKS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Reading:
     """What one reading of a file gave."""
 

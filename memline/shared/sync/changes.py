@@ -8,7 +8,7 @@ from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, SYMLINK, TOO_LARGE
 from memline.shared.sources.paths import is_transcript
-from memline.shared.values import value
+from memline.shared.values import fields, value
 
 #: Outcomes that come from the content: with the same size and time they would come again.
 _BY_CONTENT = frozenset({EMPTY, NOT_TEXT, TOO_LARGE})
@@ -60,7 +60,7 @@ def compare(
     settings (`chunking`; `transcript_chunking` for transcripts). What could not be read last time is tried
     again every time. A transcript is growing while it is larger by less than `growth` bytes.
     """
-    groups: dict[str, list[str]] = {field: [] for field in Changes.__dataclass_fields__}
+    groups: dict[str, list[str]] = {field.name: [] for field in fields(Changes)}
     present: set[str] = set()
     for file in discovery.files:
         present.add(file.path)
@@ -84,7 +84,8 @@ def _change_of(file: DiscoveredFile, recorded: RecordedFile | None, chunking: st
         return "unchanged" if is_recorded else "refused"
     if recorded is None:
         return "added"
-    if recorded[:3] != (file.size, file.mtime_ns, file.ctime_ns):
+    was = (recorded.size, recorded.mtime_ns, recorded.ctime_ns)
+    if was != (file.size, file.mtime_ns, file.ctime_ns):
         is_growing = (
             0 < file.size - recorded.size < growth
             and recorded.outcome in (INDEXED, EMPTY)

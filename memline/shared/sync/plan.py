@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
@@ -16,7 +15,7 @@ from memline.shared.sources.chunking_digest import chunking_digest, transcript_d
 from memline.shared.sources.discover import Discovery, discover
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sync.changes import Changes, compare
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

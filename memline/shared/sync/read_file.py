@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice

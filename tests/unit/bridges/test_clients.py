@@ -15,9 +15,10 @@ from memline.producers.bridges import clients
 from memline.producers.bridges.clients import CLIENTS, Server
 from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
+from memline.shared.values import replace
 from tests.support.process import ROOT
 
-SERVER = Server("memline", ("--workspace", "/home/you/notes", "mcp"))
+SERVER = Server(command="memline", args=("--workspace", "/home/you/notes", "mcp"))
 
 
 def parsed(text: str, *, is_toml: bool) -> Any:
@@ -38,7 +39,7 @@ def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_server_is_put_beside_others_once(name: str) -> None:
     client = CLIENTS[name]
-    text = client.changed("", "other", Server("other", ()), where="f")
+    text = client.changed("", "other", Server(command="other", args=()), where="f")
 
     changed = client.changed(text, "memline", SERVER, where="f")
 
@@ -50,7 +51,7 @@ def test_a_server_is_put_beside_others_once(name: str) -> None:
 
 
 def test_codex_hands_the_key_on_by_its_name_beside_other_variables() -> None:
-    server = SERVER._replace(key_variable="OPENAI_API_KEY")
+    server = replace(SERVER, key_variable="OPENAI_API_KEY")
     text = '[mcp_servers.memline]\nenv_vars = ["PROXY"]\n'
 
     changed = CLIENTS["codex"].changed(text, "memline", server, where="f")

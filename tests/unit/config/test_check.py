@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from memline.shared.config.check import Issues, check_block
-from memline.shared.config.keys import values
+from memline.shared.config.keys import Setting, values
 from memline.shared.config.schema import WITHOUT_EFFECT, ExtraPath, MemorySearch
 
 
@@ -26,7 +26,7 @@ def test_leaves_come_with_their_place() -> None:
 
     found = check_block(MemorySearch, {"query": {"hybrid": {"mmr": {"lambda": 1}}}}, at="f: x", issues=issues)
 
-    assert found == {"query.hybrid.mmr.lambda": (1.0, "f: x.query.hybrid.mmr.lambda")}
+    assert found == {"query.hybrid.mmr.lambda": Setting(value=1.0, origin="f: x.query.hybrid.mmr.lambda")}
     assert not issues.problems
 
 

@@ -10,37 +10,55 @@ from memline.shared.config.layers import adjust, merge
 from memline.shared.config.schema import ExtraPath
 
 
+def setting(value: Any, origin: str) -> Setting:
+    return Setting(value=value, origin=origin)
+
+
 def adjusted(**settings: tuple[Any, str]) -> tuple[dict[str, object], list[str]]:
     issues = Issues()
-    raw = {path.replace("__", "."): Setting(*setting) for path, setting in settings.items()}
+    raw = {path.replace("__", "."): setting(*given) for path, given in settings.items()}
     return values(adjust(raw, issues)), issues.warnings
 
 
 def test_the_later_layer_wins_leaf_by_leaf() -> None:
     merged = merge(
-        [{"remote.batch.wait": Setting(True, "a"), "model": Setting("m", "a")}, {"model": Setting("n", "b")}]
+        [
+            {"remote.batch.wait": Setting(value=True, origin="a"), "model": Setting(value="m", origin="a")},
+            {"model": Setting(value="n", origin="b")},
+        ]
     )
 
-    assert merged == {"remote.batch.wait": (True, "a"), "model": ("n", "b")}
+    assert merged == {"remote.batch.wait": setting(True, "a"), "model": setting("n", "b")}
 
 
 def test_sources_and_headers_are_replaced_as_a_whole() -> None:
     merged = merge(
         [
-            {"sources": Setting(("memory", "sessions"), "a"), "remote.headers": Setting({"x": "1"}, "a")},
-            {"sources": Setting(("memory",), "b"), "remote.headers": Setting({"y": "2"}, "b")},
+            {
+                "sources": Setting(value=("memory", "sessions"), origin="a"),
+                "remote.headers": Setting(value={"x": "1"}, origin="a"),
+            },
+            {
+                "sources": Setting(value=("memory",), origin="b"),
+                "remote.headers": Setting(value={"y": "2"}, origin="b"),
+            },
         ]
     )
 
-    assert merged == {"sources": (("memory",), "b"), "remote.headers": ({"y": "2"}, "b")}
+    assert merged == {"sources": setting(("memory",), "b"), "remote.headers": setting({"y": "2"}, "b")}
 
 
 def test_extra_paths_add_up_without_doubles() -> None:
     one, two, three = (ExtraPath(path=name) for name in ("1", "2", "3"))
 
-    merged = merge([{"extraPaths": Setting((one, two), "a")}, {"extraPaths": Setting((two, three), "b")}])
+    merged = merge(
+        [
+            {"extraPaths": Setting(value=(one, two), origin="a")},
+            {"extraPaths": Setting(value=(two, three), origin="b")},
+        ]
+    )
 
-    assert merged == {"extraPaths": ((one, two, three), "a; b")}
+    assert merged == {"extraPaths": Setting(value=(one, two, three), origin="a; b")}
 
 
 def test_sessions_need_their_permission() -> None:

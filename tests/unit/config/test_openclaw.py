@@ -6,8 +6,8 @@ import pytest
 
 from memline.shared.config.check import Issues, RawConfig
 from memline.shared.config.openclaw import read_qmd
-from memline.shared.config.schema import ExtraPath
 from memline.shared.search.agent_view import chat_of, may_use_memory
+from memline.shared.values import astuple
 
 
 def layer(memory: dict[str, Any]) -> tuple[dict[str, Any], Issues]:
@@ -35,9 +35,9 @@ def test_what_means_the_same_is_taken_over() -> None:
         }
     )
 
-    assert {path: each for path, each in found.items() if not path.startswith("memory.")} == {
+    assert {path: astuple(each) for path, each in found.items() if not path.startswith("memory.")} == {
         "provider": ("none", "f: memory.backend"),
-        "extraPaths": ((ExtraPath(path="~/notes", pattern="*.md"),), "f: memory.qmd.paths"),
+        "extraPaths": ((("~/notes", "*.md"),), "f: memory.qmd.paths"),
         "query.maxResults": (9, "f: memory.qmd.limits.maxResults"),
         "experimental.sessionMemory": (True, "f: memory.qmd.sessions.enabled"),
         "sources": (("memory", "sessions"), "f: memory.qmd.sessions.enabled"),
@@ -102,7 +102,7 @@ def test_a_scope_that_is_wrong_lets_no_chat_in() -> None:
 def test_intervals_are_durations(interval: object, minutes: int) -> None:
     found, _ = layer({"backend": "qmd", "qmd": {"update": {"interval": interval}}})
 
-    assert found["sync.intervalMinutes"][0] == minutes
+    assert found["sync.intervalMinutes"].value == minutes
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ def test_every_key_is_shown_with_its_value_and_origin(read: Loader) -> None:
     file = loaded.settings.path
     assert {path for path, _ in leaves(ConfigFile)} <= for_all.keys()
     assert {f"memorySearch.{path}" for path, _ in leaves(MemorySearch)} <= for_main.keys()
-    assert for_all["queue.url"] == Setting("redis://***@h/0", f"{file}: queue.url")
-    assert for_all["memory.citations"] == Setting("auto", "default")
+    assert for_all["queue.url"] == Setting(value="redis://***@h/0", origin=f"{file}: queue.url")
+    assert for_all["memory.citations"] == Setting(value="auto", origin="default")
     assert for_main["memorySearch.query.maxResults"] == Setting(
-        3, f"{file}: agents.defaults.memorySearch.query.maxResults"
+        value=3, origin=f"{file}: agents.defaults.memorySearch.query.maxResults"
     )
 
 
@@ -32,7 +32,9 @@ def test_a_scope_and_extra_paths_are_shown_in_the_words_of_the_file(read: Loader
 
 
 def test_a_workspace_that_is_not_configured_is_shown_with_the_reason(read: Loader) -> None:
-    assert shown_for_agent(read(), "main")["workspace"] == Setting("(not set)", "no workspace is configured")
+    assert shown_for_agent(read(), "main")["workspace"] == Setting(
+        value="(not set)", origin="no workspace is configured"
+    )
 
 
 def test_the_keys_with_an_effect_are_those_of_the_file_that_are_read(read: Loader) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memline.producers.web.series import HEIGHT, WIDTH, Point, Ring, draw
+from memline.shared.values import replace
 
 
 def point(backlog: float) -> Point:
@@ -23,7 +24,7 @@ def test_the_429s_of_a_period_are_added_up() -> None:
     ring = Ring(every_s=10, count=1)
 
     for limited in (2, 3):
-        ring.add(1000, point(0)._replace(limited=limited))
+        ring.add(1000, replace(point(0), limited=limited))
 
     assert ring.values(1000, "limited") == [5]
 

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.paths import is_private
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.producers.backends import Backend, IndexReport

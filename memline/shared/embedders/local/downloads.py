@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,7 +28,7 @@ from memline.shared.embedders.local.model_file import ModelFile
 from memline.shared.embedders.local.onnx_files import COMPANIONS, TOKENIZER, WEIGHTS_SUFFIX
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from memline.shared.providers import LOCAL, PROVIDERS
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 HUB_PREFIX = "hf:"
 

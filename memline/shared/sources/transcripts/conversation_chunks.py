@@ -9,12 +9,12 @@ again, from where it began.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from memline.shared.sources.chunking import Chunk
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, pieces, weighted_length
 from memline.shared.sources.transcripts.progress import ChunkStart, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import USER, Message
+from memline.shared.values import replace, value
 
 # How good it is to cut before a piece, worst first.
 WITHIN_MESSAGE, AT_ANSWER, AT_QUESTION = range(3)
@@ -28,7 +28,7 @@ _MONTHS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Piece:
     """A message, or a part of a long one."""
 

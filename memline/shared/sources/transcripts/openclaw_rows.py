@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.sources.outcomes import FAILED, Problem
 from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.stores import OpenTranscript
 from memline.shared.sqlite import library, open_foreign
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -31,7 +32,8 @@ _MAX_DECOMPRESSED = 4 << 20
 _BLOCK_BYTES = 1 << 20
 
 
-class SessionRow(NamedTuple):
+@value
+class SessionRow:
     """A session, with the state that a scan compares."""
 
     session: str
@@ -42,7 +44,8 @@ class SessionRow(NamedTuple):
     ctime_ns: int
 
 
-class Listing(NamedTuple):
+@value
+class Listing:
     """The sessions of a database."""
 
     rows: tuple[SessionRow, ...] = ()
@@ -80,10 +83,10 @@ def list_sessions(database: Path) -> Listing:
             if not _is_name(session):
                 unnamed += 1
             elif session not in forgotten:
-                times = (_ns(time_ms), _ns(written.get(session, 0)))
-                rows.append(SessionRow(session, size, *times))
+                mtime, ctime = _ns(time_ms), _ns(written.get(session, 0))
+                rows.append(SessionRow(session=session, size=size, mtime_ns=mtime, ctime_ns=ctime))
         issues = (f"{unnamed} sessions of {database} have an id that is not a file name",) if unnamed else ()
-        return Listing(tuple(rows), tuple(filter(_is_name, cold)), issues)
+        return Listing(rows=tuple(rows), cold=tuple(filter(_is_name, cold)), issues=issues)
 
 
 def open_session(database: Path, session: str) -> OpenTranscript | None:

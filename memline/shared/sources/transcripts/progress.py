@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from memline.shared.values import field, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TranscriptContext:
     """What holds from one line of a transcript to the next."""
 
@@ -17,7 +17,7 @@ class TranscriptContext:
     is_muted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Counts:
     """What has been counted in a transcript so far."""
 
@@ -31,7 +31,7 @@ class Counts:
     secrets: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class ChunkStart:
     """Where a chunk begins: a piece of the message on a line, and what is needed to read on from there."""
 
@@ -46,7 +46,7 @@ class ChunkStart:
     context: TranscriptContext = field(default_factory=TranscriptContext)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Progress:
     """How far a transcript has been read, and what it held."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from memline.shared.config.schema import AgentSettings
@@ -32,9 +31,10 @@ from memline.shared.sources.paths import (
     unprintable,
 )
 from memline.shared.sources.safe_open import open_regular
+from memline.shared.values import value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class OpenTranscript:
     """An open transcript: lines with their ends, and the state that a scan compares. To be closed."""
 
@@ -66,7 +66,7 @@ class TranscriptStore(Protocol):
         """Tell whether a file holds several transcripts, so that a change of it asks for a scan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Turn:
     """What a record says. Fields may be anything that JSON holds; what is not text is left out."""
 
@@ -81,7 +81,7 @@ class Turn:
     is_timer: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TranscriptFormat:
     """A program's way of keeping its sessions: all that a further format needs."""
 

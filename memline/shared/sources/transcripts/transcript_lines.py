@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from memline.shared.sources.redaction import redact_counted
 from memline.shared.sources.transcripts.openclaw_files import FORMAT
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.stores import TranscriptFormat, Turn
+from memline.shared.values import replace, value
 
 USER, ASSISTANT = "User", "Assistant"
 
@@ -38,7 +38,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ud8
 _DECODER = json.JSONDecoder(strict=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class Message:
     """What the user or the agent wrote, cleaned and redacted, on one line."""
 

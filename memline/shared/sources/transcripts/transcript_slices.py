@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
 from memline.shared.clock import Clock
@@ -21,6 +20,7 @@ from memline.shared.sources.transcripts.openclaw_files import FORMAT
 from memline.shared.sources.transcripts.progress import ChunkStart, Progress
 from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
+from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -35,7 +35,7 @@ MAX_LINE_BYTES = 64 << 20
 SLICE_CHARS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class TranscriptSlice:
     """A part of a transcript as it is stored in the index, or the reason why there is none."""
 
@@ -94,7 +94,7 @@ def read_transcript(
         opened.file.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value
 class _Line:
     """A line with its end, or what there is of it."""
 
