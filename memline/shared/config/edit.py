@@ -37,7 +37,7 @@ def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
         array = array.setdefault(name, {})
     array.setdefault(path[-1], []).append(item)
     whole, braces = _with_braces(text)
-    changed = _add(whole, path, json.dumps(item, ensure_ascii=False))
+    changed = _add(whole, path, item)
     return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
 
 
@@ -85,18 +85,18 @@ def _with_braces(text: str) -> tuple[str, int]:
 
 
 def _add(text: str, path: Sequence[str], item: str) -> str:
+    added = json.dumps(item, ensure_ascii=False)
     node, rest = _scan(text, _blank_end(text, 0)), list(path)
     while rest and rest[0] in node.members:
         node = node.members[rest.pop(0)]
     if rest:
-        indent = "  " * (len(path) - len(rest) + 1)
-        return f"{text[: node.start + 1]}\n{indent}{_member(rest, item, indent)},{text[node.start + 1 :]}"
+        return _put(text, path, [item])
     if not node.members:
-        return f"{text[: node.start + 1]}{item}{text[node.start + 1 :]}"
+        return f"{text[: node.start + 1]}{added}{text[node.start + 1 :]}"
     last = node.members[len(node.members) - 1]
     line = text[text.rfind("\n", 0, last.start) + 1 : last.start]
     gap = f"\n{line}" if "\n" in text[node.start : last.start] and not line.strip() else " "
-    return f"{text[: last.end]},{gap}{item}{text[last.end :]}"
+    return f"{text[: last.end]},{gap}{added}{text[last.end :]}"
 
 
 def _put(text: str, path: Sequence[str], value: Any) -> str:
@@ -142,13 +142,6 @@ def _indent_at(text: str, at: int) -> str:
     """Return the white space with which the line of a place begins."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
-
-
-def _member(path: Sequence[str], item: str, indent: str) -> str:
-    if len(path) == 1:
-        return f"{path[0]}: [{item}]"
-    inner = indent + "  "
-    return f"{path[0]}: {{\n{inner}{_member(path[1:], item, inner)},\n{indent}}}"
 
 
 def _remove(text: str, path: Sequence[str], number: int) -> str:

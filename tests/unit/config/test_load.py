@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from memline.shared.config.load import Options, examine
-from memline.shared.config.schema import ExtraPath
+from memline.shared.config.schema import ChatMatch, ChatRule, ChatScope, ExtraPath, Serve
+from memline.shared.config.show import keys_of_file, shown_for_all
 from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import Loader, memory
 
@@ -241,61 +241,7 @@ def test_an_index_host_has_a_name_within_that_of_its_fleet(read: Loader) -> None
         read(None, {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_HOST": "a"})
 
 
-@pytest.mark.parametrize("host", ["a:b", "A", "-a", "a-", "a.DQ", "a@b", "a*", "a>b", "a b", "a" * 64, "ä"])
-def test_a_name_that_would_break_a_key_is_no_index_host(host: str, read: Loader) -> None:
-    url = {"MEMLINE_QUEUE_URL": "redis://h/0", "MEMLINE_QUEUE_NAME": "team"}
-
-    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_HOST: not a valid name of an index host"):
-        read(None, {**url, "MEMLINE_QUEUE_HOST": host})
-
-
-@pytest.mark.parametrize(
-    "url", ["http://h", "localhost:6379", "redis:h", "redis+sentinel://h:26379", "redis+cluster://h"]
-)
-def test_an_address_of_another_server_is_an_error_that_does_not_quote_it(read: Loader, url: str) -> None:
-    with pytest.raises(ConfigError, match="MEMLINE_QUEUE_URL: not the address of a Redis") as caught:
-        read(None, {"MEMLINE_QUEUE_URL": url})
-
-    assert url not in caught.value.message
-    assert "neither Sentinel nor Cluster" in f"{caught.value.message} {caught.value.hint}"
-
-
-# -- what is wrong --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"agents": []},
-        {"agents": {"defaults": 1}},
-        {"agents": {"list": {}}},
-        {"agents": {"list": [{}]}},
-        {"agents": {"list": ["main"]}},
-        {"agents": {"defaults": {"workspace": 1}}},
-        {"agents": {"defaults": {"memorySearch": []}}},
-        {"memorySearch": None},
-        {"memory": 1},
-        {"memory": {"citations": "always"}},
-        {"memory": {"backend": "other"}},
-        {"models": {"providers": 1}},
-        {"queue": "redis://h"},
-        {"queue": {"url": 1}},
-    ],
-)
-def test_a_block_of_the_wrong_shape_is_an_error(read: Loader, content: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read(content)
-
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("provider", ["hush", {"apiKey": "hush\0"}, {"headers": "hush"}])
-def test_a_secret_in_the_wrong_place_is_not_quoted(read: Loader, provider: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        read({"models": {"providers": {"openai": provider}}})
-
-    assert "models.providers.openai" in caught.value.message
-    assert "hush" not in caught.value.message
+# -- what is wrong: see test_problems.py -----------------------------------------------------------
 
 
 def test_unknown_keys_elsewhere_are_ignored(read: Loader) -> None:
@@ -326,19 +272,6 @@ def test_a_problem_of_the_defaults_is_reported_once(home: Path, tmp_path: Path) 
     assert len(found.problems) == 1
 
 
-@pytest.mark.parametrize(
-    ("content", "key"),
-    [
-        ({"$include": "x.json"}, "$include"),
-        ({"queue": {"ulr": ""}}, "did you mean url"),
-    ],
-)
-def test_a_key_that_looks_as_if_it_were_read_gets_a_warning(
-    read: Loader, content: dict[str, Any], key: str
-) -> None:
-    assert any(key in warning for warning in read(content).warnings)
-
-
 def test_no_secret_is_in_what_a_configuration_prints(read: Loader) -> None:
     content = memory(remote={"apiKey": "hush", "headers": {"X": "hush"}})
     content["models"] = {"providers": {"openai": {"apiKey": "hush"}}}
@@ -347,3 +280,111 @@ def test_no_secret_is_in_what_a_configuration_prints(read: Loader) -> None:
     text = repr(loaded) + repr(loaded.settings) + repr(loaded.agents()) + repr(loaded.context)
 
     assert "hush" not in text
+
+
+# -- chats, servers, prices, sessions --------------------------------------------------------------
+
+
+def test_without_these_keys_every_chat_sees_everything_and_loopback_is_served(read: Loader) -> None:
+    loaded = read(memory())
+
+    agent, sessions = loaded.agent(), loaded.agent().sessions
+    assert (agent.scope, agent.max_injected_chars) == (None, 0)
+    assert loaded.settings.serve == Serve()
+    assert Serve().host == "127.0.0.1"
+    assert (sessions.context_tokens, sessions.compaction.reserve_tokens_floor) == (200_000, 20_000)
+    assert sessions.compaction.memory_flush.soft_threshold_tokens == 4_000
+    assert sessions.compaction.memory_flush.enabled
+
+
+def test_a_scope_has_the_form_of_a_send_policy(read: Loader) -> None:
+    rules = [
+        {"action": "allow", "match": {"channel": "Discord", "chatType": "dm"}},
+        {"action": "deny", "match": {"rawKeyPrefix": "agent:main:telegram"}},
+        {"action": "deny"},
+    ]
+
+    loaded = read({**memory(), "memory": {"scope": {"default": "deny", "rules": rules}}})
+
+    assert loaded.agent().scope == ChatScope(
+        default="deny",
+        rules=(
+            ChatRule(action="allow", match=ChatMatch(channel="discord", chat_type="direct")),
+            ChatRule(action="deny", match=ChatMatch(raw_key_prefix="agent:main:telegram")),
+            ChatRule(action="deny"),
+        ),
+    )
+
+
+def test_the_settings_of_qmd_count_with_its_backend_and_yield_to_those_of_memory(read: Loader) -> None:
+    qmd = {"limits": {"maxInjectedChars": 900}, "scope": {"default": "deny"}}
+
+    without, taken, yielding = (
+        read({**memory(), "memory": {"qmd": qmd, **more}})
+        for more in ({}, {"backend": "qmd"}, {"backend": "qmd", "maxInjectedChars": 7})
+    )
+
+    assert without.agent().max_injected_chars == 0
+    assert (taken.agent().max_injected_chars, taken.agent().scope) == (900, ChatScope(default="deny"))
+    assert not [text for text in taken.warnings if "without effect" in text]
+    assert yielding.agent().max_injected_chars == 7
+
+
+def test_tokens_may_come_from_variables_and_files_and_are_never_shown(read: Loader, tmp_path: Path) -> None:
+    serve = {"token": "${TOKEN}", "tokens": {"main": "for-main-only"}, "allowedHosts": ["notes.example"]}
+    (tmp_path / "token").write_text("of-the-secret\n")
+
+    loaded = read({"serve": serve}, {"TOKEN": "from-the-environment"})
+    by_variable = read({"serve": serve}, {"TOKEN": "x" * 8, "MEMLINE_SERVE_TOKEN": "of-the-variable"})
+    by_file = read({"serve": {}}, {"MEMLINE_SERVE_TOKEN_FILE": str(tmp_path / "token")})
+
+    assert loaded.settings.serve == Serve(
+        token="from-the-environment", tokens={"main": "for-main-only"}, allowed_hosts=("notes.example",)
+    )
+    shown = {key: one.value for key, one in shown_for_all(loaded).items() if key.startswith("serve.")}
+    assert shown["serve.token"] == "(set)"
+    assert shown["serve.tokens"] == {"main": "(set)"}
+    assert "for-main-only" not in repr(loaded.settings.serve)
+    assert by_variable.settings.serve.token == "of-the-variable"
+    assert by_file.settings.serve.token == "of-the-secret"
+    assert shown_for_all(by_file)["serve.token"].origin == "MEMLINE_SERVE_TOKEN_FILE"
+
+
+def test_prices_are_read_by_model_and_shown_with_their_origin(read: Loader) -> None:
+    prices = {"m": {"perMillion": 0.01, "asOf": "2026-11-01"}, "openai/n": {"perMillion": 2}}
+
+    loaded = read({**memory(), "prices": prices})
+
+    shown = shown_for_all(loaded)
+    assert loaded.settings.prices == prices
+    assert shown["prices.m.perMillion"].value == 0.01
+    assert shown["prices.m.asOf"].origin.endswith("prices.m.asOf")
+    assert "prices.openai/n.perMillion" in keys_of_file(loaded)
+
+
+def test_keys_of_sessions_are_read_and_the_originals_other_keys_left_alone(read: Loader) -> None:
+    flush = {"softThresholdTokens": 100, "model": "local/qwen", "command": ["llm", "-m", "x"]}
+    secrets = {"apiKey": "${CHAT_KEY}", "headers": {"x-team": "hush"}}
+    content = memory()
+    content["agents"]["defaults"] |= {
+        "compaction": {
+            "mode": "safeguard",
+            "reserveTokensFloor": 30000,
+            "memoryFlush": {**flush, **secrets},
+        },
+        "contextTokens": 32768,
+        "userTimezone": "Europe/Berlin",
+    }
+    content["models"] = {"providers": {"local": {"models": [{"id": "qwen", "contextWindow": 16384}, 5]}}}
+
+    loaded = read(content, {"CHAT_KEY": "sk-hush"})
+
+    sessions = loaded.agent().sessions
+    assert loaded.warnings == ()
+    assert sessions.compaction.reserve_tokens_floor == 30_000
+    assert sessions.compaction.memory_flush.command == ("llm", "-m", "x")
+    assert sessions.compaction.memory_flush.api_key == "sk-hush"
+    assert (sessions.context_tokens, sessions.user_timezone) == (32_768, "Europe/Berlin")
+    assert sessions.context_windows == {"local/qwen": 16_384, "qwen": 16_384}
+    shown = str(shown_for_all(loaded))
+    assert "hush" not in shown and "memoryFlush.apiKey" in shown
