@@ -9,7 +9,8 @@ from textwrap import dedent
 
 import click
 
-from memline.producers.cli import PROGRAM, cli
+from memline.producers.cli.command_list import COMMANDS, PROGRAM
+from memline.producers.cli.root import cli
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 
@@ -41,8 +42,6 @@ def page() -> str:
 
 
 def _summary(name: str) -> str:
-    from memline.producers.cli import COMMANDS
-
     return COMMANDS[name][1]
 
 

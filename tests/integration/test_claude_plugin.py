@@ -21,7 +21,7 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from memline.producers.cli import COMMANDS
+from memline.producers.cli.command_list import COMMANDS
 from memline.shared.version import own_version
 from tests.support.chat_server import ChatServer
 from tests.support.process import ROOT, TIMEOUT_S

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from memline.producers.cli import COMMANDS
+from memline.producers.cli.command_list import COMMANDS
 from memline.producers.cli.fleet import filled
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment

@@ -11,7 +11,7 @@ import click
 import grimp
 import pytest
 
-from memline.producers.cli import COMMANDS
+from memline.producers.cli.command_list import COMMANDS
 from memline.shared.config.load import Options, load
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES

@@ -11,7 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from memline.producers.cli import COMMANDS
+from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config.load import Options, load
 from memline.shared.queue.processes import PROCESSES

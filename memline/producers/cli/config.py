@@ -165,7 +165,8 @@ def completion(shell: str) -> None:
     """Print the completion script for a shell."""
     from click.shell_completion import get_completion_class
 
-    from memline.producers.cli import PROGRAM, cli
+    from memline.producers.cli.command_list import PROGRAM
+    from memline.producers.cli.root import cli
 
     script = get_completion_class(shell)
     assert script is not None

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from memline.producers.cli.command_list import GLOBALS
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError
 
@@ -159,12 +160,7 @@ def _keep(context: click.Context, option: click.Parameter, text: str | None) -> 
 #: Accepted before and after the name of a command; `invocation_of` has their values.
 GLOBAL_OPTIONS: list[click.Parameter] = [
     click.Option([f"--{name}"], metavar=metavar, help=text, expose_value=False, callback=_keep)
-    for name, metavar, text in (
-        ("config", "FILE", "Configuration file.  [env: MEMLINE_CONFIG]"),
-        ("home", "DIR", "Where indexes and state live.  [env: MEMLINE_HOME]"),
-        ("workspace", "DIR", "Folder of the notes.  [env: MEMLINE_WORKSPACE]"),
-        ("agent", "ID", "The agent whose memory is meant."),
-    )
+    for name, metavar, text in GLOBALS
 ]
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")

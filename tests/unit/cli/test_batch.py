@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memline.producers import cli
+from memline.producers.cli import root
 from memline.producers.cli.batch import batch
 from memline.shared.clock import SystemClock
 from memline.shared.index import batches, erase, identities
@@ -158,7 +159,7 @@ def test_ids_are_completed(place: Place) -> None:
 
     add(place, "aaaa1111")
     add(place, "bbbb2222")
-    complete = ShellComplete(cli.cli, {}, "memline", "_MEMLINE_COMPLETE")
+    complete = ShellComplete(root.cli, {}, "memline", "_MEMLINE_COMPLETE")
 
     found = complete.get_completions(place.arguments("batch", "show"), "aa")
 

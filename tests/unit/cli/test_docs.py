@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from memline.producers.cli import COMMANDS, PROGRAM, cli
+from memline.producers.cli.command_list import COMMANDS, PROGRAM
+from memline.producers.cli.root import cli
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")])

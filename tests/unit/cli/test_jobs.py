@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from memline.producers.cli import cli, run
+from memline.producers.cli import run
+from memline.producers.cli.root import cli
 from memline.shared.index import driver, jobs
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row, make_job

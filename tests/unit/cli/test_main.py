@@ -10,6 +10,7 @@ import click
 import pytest
 
 from memline.producers import cli
+from memline.producers.cli import root
 from memline.shared.config.load import Options
 
 ROOT = Path(cli.__file__).parents[2]
@@ -84,7 +85,7 @@ def test_a_search_by_keywords_imports_nothing_that_it_does_not_need(tmp_path: Pa
 
 def test_the_line_in_the_list_is_the_first_line_of_the_commands_own_help() -> None:
     for name in ("config", "completion"):
-        command = cli.cli.get_command(click.Context(cli.cli), name)
+        command = root.cli.get_command(click.Context(root.cli), name)
         assert command is not None
         assert command.get_short_help_str(200) == cli.COMMANDS[name][1]
 

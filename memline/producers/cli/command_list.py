@@ -1,0 +1,64 @@
+"""The commands and the global options of `memline`, as its own help lists them. Imports nothing."""
+
+from __future__ import annotations
+
+PROGRAM = "memline"
+
+#: Name of a command: where it is, and its line in the list of commands.
+COMMANDS = {
+    "init": ("memline.producers.cli.init:init", "Make a folder of Markdown searchable."),
+    "add": ("memline.producers.cli.init:add", "Search another folder beside the notes."),
+    "remove": ("memline.producers.cli.init:remove", "Search a folder no longer."),
+    "index": ("memline.producers.cli.index:index", "Bring the index up to date with the files."),
+    "search": ("memline.producers.cli.search:search", "Answer a question from the notes, with citations."),
+    "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),
+    "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
+    "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
+    "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
+    "context": ("memline.producers.cli.read:context", "Print what an agent reads when a session starts."),
+    "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
+    "reindex": ("memline.producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
+    "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
+    "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
+    "batch": ("memline.producers.cli.batch:batch", "List, show and cancel jobs of a provider's Batch API."),
+    "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
+    "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
+    "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
+    "agent": ("memline.producers.cli.agent:agent", "Show which host serves an agent, and move one."),
+    "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
+    "up": ("memline.producers.cli.up:up", "Run everything in one process."),
+    "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
+    "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
+    "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
+    "import": ("memline.producers.cli.moving:import_command", "Take over notes and vectors from a file."),
+    "forget": ("memline.producers.cli.moving:forget", "Forget lines of notes, or sessions, for good."),
+    "backup": ("memline.producers.cli.moving:backup", "Copy the indexes into a folder."),
+    "restore": ("memline.producers.cli.moving:restore", "Put a backup in the place of the index."),
+    "doctor": ("memline.producers.cli.status:doctor", "Find problems and say what fixes them."),
+    "config": ("memline.producers.cli.config:config", "Show and check the configuration."),
+    "bench": ("memline.producers.cli.bench:bench", "Measure the quality of search."),
+    "completion": ("memline.producers.cli.config:completion", "Print the completion script for a shell."),
+}
+
+#: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
+UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
+
+#: What stands above the lists of `memline --help`.
+SUMMARY = """Memory search for AI agents: Markdown notes in, cited answers out.
+
+Global options may stand before or after the command's name."""
+
+#: What stands below them.
+EXAMPLES = (
+    "memline --workspace ~/notes index",
+    "memline --workspace ~/notes search 'why did we choose redis'",
+    "memline config check",
+)
+
+#: Options before or after the name of a command: name, what it takes, help.
+GLOBALS = (
+    ("config", "FILE", "Configuration file.  [env: MEMLINE_CONFIG]"),
+    ("home", "DIR", "Where indexes and state live.  [env: MEMLINE_HOME]"),
+    ("workspace", "DIR", "Folder of the notes.  [env: MEMLINE_WORKSPACE]"),
+    ("agent", "ID", "The agent whose memory is meant."),
+)
