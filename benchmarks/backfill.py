@@ -196,9 +196,8 @@ def store_rate(bench: Bench) -> list[Figure]:
     from memline.shared.embedders.choice import choose
     from memline.shared.index import driver
     from memline.shared.index.rows import VectorRow
-    from memline.shared.queue.broker import on_redis
+    from memline.shared.queue.broker import on_redis, send
     from memline.shared.queue.messages import StoreVectors
-    from memline.shared.queue.routes import send
 
     place = backlog(bench, "http://127.0.0.1:9/v1", _STORED_ROWS)
     identity = choose(place.settings()).identity

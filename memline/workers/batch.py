@@ -13,8 +13,8 @@ from memline.shared.index import identities
 from memline.shared.index.driver import faults
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
+from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import AdvanceBatch, Sweep
-from memline.shared.queue.routes import actor, send
 from memline.workers.context import current
 
 _LOG = Log("batch")

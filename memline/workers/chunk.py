@@ -9,8 +9,8 @@ from memline.shared.errors import QueueError
 from memline.shared.index import forgotten, ledger
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import FileRow
+from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
-from memline.shared.queue.routes import actor, send
 from memline.shared.sync.read_file import FileReader
 from memline.workers.context import Context, current
 

@@ -17,9 +17,9 @@ from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
+from memline.shared.queue.broker import claim, own_host, send
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import MessageRefused, Sweep
-from memline.shared.queue.routes import claim, own_host, send
 from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.leases import Holder, current_owner

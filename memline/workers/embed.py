@@ -21,8 +21,8 @@ from memline.shared.index.accounts import account_id
 from memline.shared.index.rows import LearnedCaps, TextRow, VectorRow
 from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
+from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.queue.routes import actor, send
 from memline.shared.scheduling.health import MAX_SHRUNK_ROWS, tighter
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens

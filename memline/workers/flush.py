@@ -6,8 +6,8 @@ from memline.shared.flush import flush_plan
 from memline.shared.flush.run import run
 from memline.shared.flush.state import NOTHING, STORED
 from memline.shared.logs import Log
+from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import FlushMemory
-from memline.shared.queue.routes import actor
 from memline.workers.context import current
 
 _LOG = Log("flush")

@@ -23,19 +23,16 @@ from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
-from memline.shared.queue.broker import on_redis
+from memline.shared.queue.broker import on_redis, own_host, send
 from memline.shared.queue.forwarding import ForwardMoved
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.queue.routes import QUEUES, own_host, send
+from memline.shared.queue.routes import QUEUES
 from memline.shared.queue.tracing import TraceMessages
 from memline.workers.context import Context, current, use
-
-#: Roles that work on the index itself: they are of its home, and others may run on another host.
-BESIDE_INDEX = {"store", "batch", "query"}
 
 #: Owner of the leases of a fleet: requests outlive the store process that sent them.
 FLEET_OWNER = "fleet"
@@ -85,7 +82,7 @@ def run(
     forward = ForwardMoved(lambda agent: current().claim(agent))
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, TraceMessages(), forward]
     broker = on_redis(url, retry=retry, middleware=middleware)
-    if BESIDE_INDEX & set(threads_of):
+    if any(QUEUES[role].is_beside_index for role in threads_of):
         hosts.claim(url, settings.home)
     context = Context(
         settings,

@@ -7,9 +7,9 @@ from functools import partial
 
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index.driver import reading
+from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
-from memline.shared.queue.routes import actor
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.service import MemorySearch
 from memline.shared.search.staleness import DiskState, Staleness

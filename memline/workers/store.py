@@ -15,6 +15,7 @@ from memline.shared.index import meta
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.logs import Log
+from memline.shared.queue.broker import actor, own_host, send
 from memline.shared.queue.feed import FEED_EVERY_S, JobFeeder
 from memline.shared.queue.in_flight import rows_per_request
 from memline.shared.queue.messages import (
@@ -26,7 +27,6 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.queue.routes import actor, own_host, send
 from memline.shared.scheduling import fallback, leases
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.values import replace

@@ -153,11 +153,11 @@ def put(fleet: Fleet, queue: str, data: bytes, *, name: str = "bad") -> None:
 
 def envelope(message: Wire, *, name: str = "bad", **changes: Any) -> bytes:
     """A message as the broker puts it on a queue; `changes` are to its argument."""
-    queue, actor = ROUTES[type(message)]
+    queue, row = ROUTES[type(message)]
     return msgspec.msgpack.encode(
         {
             "queue_name": queue,
-            "actor_name": changes.pop("actor", actor),
+            "actor_name": changes.pop("actor", row.name),
             "args": [{**encode(message), **changes}],
             "kwargs": {},
             "options": {"redis_message_id": name},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 import yaml
 
 from memline.producers.cli.command_list import COMMANDS
-from memline.producers.cli.fleet import filled
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment
 from memline.shared.queue.processes import PROCESSES
@@ -39,8 +39,12 @@ def known_variables() -> set[str]:
     return own | secrets | {f"{name}_FILE" for name in secrets}
 
 
-def test_the_compose_file_of_a_fleet_is_what_the_command_prints_for_all_processes() -> None:
-    assert (DEPLOY / "compose.fleet.yaml").read_text("utf-8") == filled("compose", PROCESSES)
+def test_the_files_of_a_fleet_are_what_the_commands_print_for_all_processes() -> None:
+    script = runpy.run_path(str(DEPLOY.parent / "scripts" / "fleet_files.py"))
+
+    old = [path.name for path, text in script["files"]().items() if path.read_text("utf-8") != text]
+
+    assert old == [], f"run: {script['REGENERATE']}"
 
 
 def test_a_fleet_of_containers_has_every_process_and_a_redis_that_loses_nothing() -> None:

@@ -14,9 +14,9 @@ from memline.shared.errors import QueueError
 from memline.shared.index import jobs, vectors
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
+from memline.shared.queue.broker import claim
 from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.fleet_workers import Fleet
-from memline.shared.queue.routes import claim
 from memline.shared.sync.plan import plan_of
 
 _LOG = Log("audit")

@@ -12,7 +12,7 @@ import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
 from memline.shared.config.schema import FALLBACKS
-from memline.shared.queue.hosts import SHARED
+from memline.shared.queue.hosts import is_shared
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -432,13 +432,13 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
     alive = {(role, worker["indexHost"]) for worker in report["workers"] for role in worker["queues"]}
-    alive |= {(role, "") for role, _ in alive if role in SHARED}
+    alive |= {(role, "") for role, _ in alive if is_shared(role)}
     has_hosts = any(each["indexHost"] for each in report["queues"])
     for each in report["queues"]:
         name, role, host = each["name"], each["role"], each["indexHost"]
         if not each["waiting"] or (role, host) in alive:
             continue
-        if has_hosts and not host and role not in SHARED:
+        if has_hosts and not host and not is_shared(role):
             yield f"Messages wait on the queue {name} since before the index hosts had names; none takes them"
         else:
             start = f"memline worker {role}{f', with queue.host {host}' if host else ''}"

@@ -16,13 +16,14 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexFault
 from memline.shared.queue import broker as queue_broker
+from memline.shared.queue.broker import send
 from memline.shared.queue.in_flight import InProcessRequests
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.processes import uses_batches
-from memline.shared.queue.routes import QUEUES, send
+from memline.shared.queue.routes import QUEUES
 
 #: The queues that bring an index up to date; searches read the index themselves.
-INDEXING = ("chunk", "store", "embed")
+INDEXING = tuple(name for name, queue in QUEUES.items() if queue.is_indexing)
 
 #: Milliseconds an idle thread sleeps before it looks whether it should stop: short for commands that end,
 #: longer for `up`, where some eighteen threads wake as often, for weeks.

@@ -23,8 +23,8 @@ from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import SessionState
 from memline.shared.flush.transcript import SessionSize, measure
 from memline.shared.logs import Log
+from memline.shared.queue.broker import send
 from memline.shared.queue.messages import FlushMemory
-from memline.shared.queue.routes import send
 from memline.shared.sources.safe_open import FileRefused
 
 #: Seconds between two scans of the transcripts, as with their indexing.

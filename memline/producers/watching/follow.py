@@ -22,9 +22,9 @@ from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.index import driver, jobs
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
+from memline.shared.queue.broker import claim, own_host, send
 from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
-from memline.shared.queue.routes import claim, own_host, send
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.changes import Changes

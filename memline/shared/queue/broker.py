@@ -1,4 +1,4 @@
-"""The broker of this process and its settings: the only module that configures dramatiq.
+"""The broker of this process and its settings, and what is sent through it: dramatiq is configured here.
 
 Without `queue.url` the same actors run in one process on dramatiq's StubBroker. Messages are MessagePack,
 because vectors and texts must stay bytes.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
-from functools import cache
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, wraps
 from queue import Queue
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -20,9 +21,20 @@ from dramatiq.brokers.stub import StubBroker
 from dramatiq.encoder import Encoder
 from dramatiq.middleware import Middleware, Retries
 
+from memline.shared import traces
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, QueueError
+from memline.shared.queue import hosts, messages
 from memline.shared.queue.hosts import queue_name
-from memline.shared.queue.routes import MAX_BACKOFF_MS, MESSAGE_RETRIES, MIN_BACKOFF_MS, QUEUES, is_retried
+from memline.shared.queue.messages import M, Wire
+from memline.shared.queue.routes import (
+    MAX_BACKOFF_MS,
+    MESSAGE_RETRIES,
+    MIN_BACKOFF_MS,
+    QUEUES,
+    ROUTES,
+    is_retried,
+)
 from memline.shared.queue.tracing import TraceMessages
 
 if TYPE_CHECKING:
@@ -163,3 +175,60 @@ def on_redis(
 def faults(broker: dramatiq.Broker) -> Faults:
     """Give the error memory of a broker made here."""
     return next(item for item in broker.middleware if isinstance(item, Faults))
+
+
+def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any]], None]]:
+    """Declare a function as the actor of a message, which it is called with; see `ROUTES` for its name."""
+    role, row = ROUTES[kind]
+
+    def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any]], None]:
+        @wraps(function)
+        def run(raw: dict[str, Any]) -> None:
+            function(messages.decode(raw, kind))
+
+        queue = queue_name(role, own_host())
+        declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=queue, actor_name=row.name)(
+            run
+        )
+        return declared
+
+    return declare
+
+
+def own_host() -> str:
+    """Tell which index host the broker of this process is of; empty where there is one."""
+    return getattr(dramatiq.get_broker(), "host", "")
+
+
+def claim(settings: AgentSettings) -> None:
+    """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
+    if own_host():
+        broker: Any = dramatiq.get_broker()
+        broker.retry(hosts.claim_agent, broker.client, settings)
+
+
+def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
+    """Put a message on its queue, through the broker of this process; returns its id.
+
+    `host`: the index host that is meant, when it is not that of this process. `origins`: the traces of what
+    the message is about, when it is not that of this thread (`shared.traces`).
+    A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
+    whether it is missing or became a dead letter.
+    """
+    role, row = ROUTES[type(message)]
+    message_id = uuid.uuid4().hex
+    if isinstance(message, messages.EmbedTexts):
+        message_id = message.lease
+    elif isinstance(message, messages.StoreVectors | messages.EmbedFailed):
+        message_id = f"{message.lease}.{message_id}"
+    dramatiq.get_broker().enqueue(
+        dramatiq.Message(
+            queue_name=queue_name(role, own_host() if host is None else host),
+            actor_name=row.name,
+            args=(messages.encode(message),),
+            kwargs={},
+            options=traces.carrier(origins),
+            message_id=message_id,
+        )
+    )
+    return message_id

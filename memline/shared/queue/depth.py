@@ -61,7 +61,7 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     @property
     def is_shared(self) -> bool:
         """Whether all index hosts have it in common."""
-        return self.role in hosts.SHARED
+        return hosts.is_shared(self.role)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = msgspec.to_builtins(self)
@@ -116,7 +116,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
     hosts_known = hosts.known(client)
     for queue in hosts.queues(client, QUEUES):
         depth = _depth(client, queue)
-        is_left = not depth.host and depth.role not in hosts.SHARED and hosts_known != [""]
+        is_left = not depth.host and not depth.is_shared and hosts_known != [""]
         if not is_left or depth.waiting or depth.in_flight or depth.delayed or depth.dead:
             yield depth
 

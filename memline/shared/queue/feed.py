@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from memline.shared.index import jobs, ledger
+from memline.shared.queue.broker import send
 from memline.shared.queue.messages import ChunkFiles
-from memline.shared.queue.routes import send
 from memline.shared.sources.paths import source_of
 
 if TYPE_CHECKING:

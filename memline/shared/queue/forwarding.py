@@ -15,9 +15,7 @@ from dramatiq.middleware import Middleware, SkipMessage
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
 from memline.shared.queue.messages import MessageRefused, agent_of
-
-#: Actors whose messages another index host needs. Files that were read here are read again there.
-_FORWARDED = frozenset({"chunk_files", "store_vectors", "embed_failed", "run_query", "flush_memory"})
+from memline.shared.queue.routes import actor_of
 
 _LOG = Log("queue")
 
@@ -52,7 +50,7 @@ class ForwardMoved(Middleware):
             if message.actor_name == "run_query":
                 # It is answered: by whom the caller may ask instead.
                 return
-        elif message.actor_name in _FORWARDED:
+        elif actor_of(message.actor_name).is_forwarded:
             # The index of the same agent has another name where its notes are in another folder.
             about = message.args[0]
             about = {**about, "index": ""} if "index" in about else about

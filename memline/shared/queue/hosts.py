@@ -21,18 +21,21 @@ from memline.shared.config.schema import HOST_NAME, AgentSettings
 from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host
+from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
 
 if TYPE_CHECKING:
     from redis import Redis
 
-#: Roles whose work needs no index: one queue for all index hosts.
-SHARED = frozenset({"embed"})
-
 
 def queue_name(role: str, host: str) -> str:
     """Name the queue of a role on an index host; roles have no hyphen, so `split` tells them apart again."""
-    return f"{role}-{host}" if host and role not in SHARED else role
+    return f"{role}-{host}" if host and not is_shared(role) else role
+
+
+def is_shared(role: str) -> bool:
+    """Tell whether all index hosts have the queue of a role in common."""
+    return role in QUEUES and QUEUES[role].is_shared
 
 
 def split(queue: str) -> tuple[str, str]:
@@ -44,7 +47,7 @@ def split(queue: str) -> tuple[str, str]:
 def is_queue(queue: str, roles: Container[str]) -> bool:
     """Tell whether a name from outside is that of a queue of these roles."""
     role, host = split(queue)
-    has_host = role not in SHARED and re.fullmatch(HOST_NAME, host) is not None
+    has_host = not is_shared(role) and re.fullmatch(HOST_NAME, host) is not None
     return role in roles and (queue == role or has_host)
 
 

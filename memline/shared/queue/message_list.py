@@ -298,7 +298,7 @@ def dead_letters_of(client: Redis, queue: str, tokens: Collection[str]) -> Itera
 
 
 def lease_of(message_id: bytes) -> str:
-    """Give the lease that a request or an answer to it is named after (`shared.queue.routes.send`)."""
+    """Give the lease that a request or an answer to it is named after (`shared.queue.broker.send`)."""
     return message_id.decode("utf-8", "replace").partition(".")[0]
 
 

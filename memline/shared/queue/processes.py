@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault
-from memline.shared.flush import flush_plan
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import QUEUES, Queue
 
 #: All processes with the words of their commands, in the order of their start. They end together, and `store`
 #: after them, so that what was paid for is still stored.
@@ -21,16 +22,22 @@ PROCESSES = {
 
 def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str, list[str]]:
     """Name the processes that these agents need, each with the words of its command."""
-    needed = {
-        "api": with_api,
-        "batch": any(map(uses_batches, agents)),
-        "embed": any(choose(agent).identity is not None for agent in agents),
-        "flush": any(map(flush_plan.is_on, agents)),
-    }
+    needed = {name: _is_needed(queue, agents) for name, queue in QUEUES.items()} | {"api": with_api}
     return {name: words for name, words in PROCESSES.items() if needed.get(name, True)}
 
 
+def _is_needed(queue: Queue, agents: list[AgentSettings]) -> bool:
+    module, _, function = queue.needed_by.partition(":")
+    return not module or any(map(getattr(import_module(module), function), agents))
+
+
+def embeds(agent: AgentSettings) -> bool:
+    """Tell whether texts of an agent are embedded at all."""
+    return choose(agent).identity is not None
+
+
 def uses_batches(agent: AgentSettings) -> bool:
+    """Tell whether an agent sends batches, or has left one open."""
     if agent.memory.remote.batch.enabled:
         return True
     try:

@@ -38,7 +38,14 @@ from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import MessageRefused, agent_of
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.queue.routes import MAX_BACKOFF_MS, MESSAGE_RETRIES, MIN_BACKOFF_MS, TRANSIENT, is_retried
+from memline.shared.queue.routes import (
+    MAX_BACKOFF_MS,
+    MESSAGE_RETRIES,
+    MIN_BACKOFF_MS,
+    QUEUES,
+    actor_of,
+    is_retried,
+)
 from memline.shared.traces import LINKS, PARENT
 
 #: Characters of an error that are kept.
@@ -56,10 +63,12 @@ HEARTBEAT_TIMEOUT_MS = 15_000
 #: the default of 1,000 an idle queue takes a quarter of an hour to notice.
 MAINTENANCE_CHANCE = 1_000_000
 
-#: Queues whose messages cost money, and for how many seconds Redis remembers that it has had one: longer than
-#: a sender that lost the answer goes on trying. Meanwhile the message may have been worked on and be gone.
-PAID_QUEUES = frozenset({"embed"})
+#: Seconds that Redis remembers that it has had a message which costs money: longer than a sender that lost
+#: the answer goes on trying. Meanwhile the message may have been worked on and be gone.
 REMEMBER_S = 900
+
+#: Queues of such messages; all index hosts share them.
+_PAID = frozenset(name for name, queue in QUEUES.items() if queue.is_paid)
 
 #: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
 BLOCK_S = 1.0
@@ -169,7 +178,7 @@ class FleetBroker(RedisBroker):
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
         keys = [base, f"{base}.msgs"]
-        if message.queue_name in PAID_QUEUES:
+        if message.queue_name in _PAID:
             keys.append(f"{base}.sent:{message.message_id}")
         self.retry(self._enqueue, keys=keys, args=[message.message_id, message.encode(), REMEMBER_S])
         self.emit_after("enqueue", message, delay)
@@ -397,14 +406,14 @@ class SkipRevoked(Middleware):
     """
 
     def before_process_message(self, broker: Any, message: Any) -> None:
-        if message.queue_name != "embed":
+        if (queue := message.queue_name) not in _PAID:
             return
         message_id = message.options["redis_message_id"]
 
         def is_ours() -> bool:
             pipe = broker.client.pipeline(transaction=False)
-            pipe.hexists(f"{broker.key('embed')}.msgs", message_id)
-            pipe.sismember(broker.taken_key("embed"), message_id)
+            pipe.hexists(f"{broker.key(queue)}.msgs", message_id)
+            pipe.sismember(broker.taken_key(queue), message_id)
             return all(pipe.execute())
 
         try:
@@ -433,7 +442,7 @@ class FailMessages(Middleware):
             agent=agent_of(message.args),
             error=_error_text(exception),
         )
-        if message.actor_name not in TRANSIENT or isinstance(exception, MessageRefused):
+        if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
             message.fail()
 
 

@@ -1,22 +1,13 @@
-"""Name every queue: its messages, their actors, and its threads; send a message to the queue it belongs to.
+"""Name every queue: its messages, their actors, its threads, and what else is said of it.
 
 The one table of queues. A new queue is a row here, its messages in `shared.queue.messages`, and the module of
-its name in `workers`; the Procfile has a line of it. Producers send without knowing the workers' code.
+its name in `workers`; the processes of a fleet, their files and the dashboard follow from the row.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any
-
-import dramatiq
-
-from memline.shared import traces
-from memline.shared.config.schema import AgentSettings
-from memline.shared.queue import hosts, messages
-from memline.shared.queue.messages import M, MessageRefused, Wire
+from memline.shared.queue import messages
+from memline.shared.queue.messages import MessageRefused, Wire
 from memline.shared.values import value
 
 #: Tries after the first for an actor that raises. Few: what matters is in rows and is swept again, and an
@@ -30,104 +21,105 @@ MAX_BACKOFF_MS = 5_000
 
 
 @value
+class Actor:
+    """What works on one type of message."""
+
+    name: str
+    #: Whether a message that failed is tried again and at last becomes a dead letter; else it is only logged.
+    is_kept: bool = True
+    #: Whether it is tried again before it becomes a dead letter.
+    is_retried: bool = True
+    #: Whether an index host that an agent has left forwards it: the new one does not find it by itself.
+    is_forwarded: bool = False
+
+
+@value
 class Queue:
-    """One queue, served by the worker role of the same name; most have one on each index host."""
+    """One queue, served by the worker role of the same name."""
 
     #: Messages a worker process works on at a time. Reading and splitting hold the interpreter lock: two
     #: threads hide the disk, more do not help.
     threads: int
-    #: Message type -> name of its actor.
-    actors: dict[type[Wire], str]
+    actors: dict[type[Wire], Actor]
     #: Whether other threads would break what the actors rely on.
     is_single: bool = False
+    #: Whether its work needs no index: one queue for all index hosts, where others have one each.
+    is_shared: bool = False
+    #: Whether its workers work on the index itself: they are of its home, and others may run on another host.
+    is_beside_index: bool = False
+    #: Whether its messages cost money: none is put on it twice, and none worked on that is not ours any more.
+    is_paid: bool = False
+    #: Whether `memline index` needs it where one process does the work.
+    is_indexing: bool = False
+    #: `module:function` that tells whether an agent needs its role; empty: every agent does.
+    needed_by: str = ""
 
 
 QUEUES = {
-    "chunk": Queue(threads=2, actors={messages.ChunkFiles: "chunk_files"}),
-    "embed": Queue(threads=4, actors={messages.EmbedTexts: "embed_texts"}),
+    "chunk": Queue(
+        threads=2,
+        is_indexing=True,
+        actors={messages.ChunkFiles: Actor(name="chunk_files", is_forwarded=True)},
+    ),
+    "embed": Queue(
+        threads=4,
+        is_shared=True,
+        is_paid=True,
+        is_indexing=True,
+        needed_by="memline.shared.queue.processes:embeds",
+        # Fails at once: a request has told the rows of its failure, and they send it again.
+        actors={messages.EmbedTexts: Actor(name="embed_texts", is_retried=False)},
+    ),
     # Two threads, so that a large upload holds up no other job.
-    "batch": Queue(threads=2, actors={messages.AdvanceBatch: "advance_batch"}),
+    "batch": Queue(
+        threads=2,
+        is_beside_index=True,
+        needed_by="memline.shared.queue.processes:uses_batches",
+        # Its row says when it is polled again.
+        actors={messages.AdvanceBatch: Actor(name="advance_batch", is_kept=False)},
+    ),
     "store": Queue(
         threads=1,
         is_single=True,
+        is_beside_index=True,
+        is_indexing=True,
         actors={
-            messages.StoreFiles: "store_files",
-            messages.StoreVectors: "store_vectors",
-            messages.EmbedFailed: "embed_failed",
-            messages.Sweep: "sweep",
+            messages.StoreFiles: Actor(name="store_files"),
+            messages.StoreVectors: Actor(name="store_vectors", is_forwarded=True),
+            messages.EmbedFailed: Actor(name="embed_failed", is_forwarded=True),
+            # The timer sends the next in seconds. Kept, a full disk would make a dead letter of every sweep
+            # of the night.
+            messages.Sweep: Actor(name="sweep", is_kept=False),
         },
     ),
-    "query": Queue(threads=2, actors={messages.RunQuery: "run_query"}),
-    "flush": Queue(threads=1, actors={messages.FlushMemory: "flush_memory"}),
+    "query": Queue(
+        threads=2,
+        is_beside_index=True,
+        # The caller has given up an old question.
+        actors={messages.RunQuery: Actor(name="run_query", is_kept=False, is_forwarded=True)},
+    ),
+    "flush": Queue(
+        threads=1,
+        needed_by="memline.shared.flush.flush_plan:is_on",
+        actors={messages.FlushMemory: Actor(name="flush_memory", is_forwarded=True)},
+    ),
 }
 
 #: Message type -> (queue, actor).
 ROUTES = {kind: (name, actor) for name, queue in QUEUES.items() for kind, actor in queue.actors.items()}
 
-#: Actors whose failed messages are only logged: the caller has given up an old question, the timer sends the
-#: next sweep in seconds, and the row of a batch says when it is polled again. Kept, a full disk would make a
-#: dead letter of every sweep of the night.
-TRANSIENT = frozenset({"run_query", "sweep", "advance_batch"})
+_ACTORS = {actor.name: actor for _, actor in ROUTES.values()}
 
-#: Actors whose messages fail at once: a request has told the rows of its failure, and they send it again.
-_NEVER_RETRIED = TRANSIENT | {"embed_texts"}
+#: What is said of an actor that has no row, as in another release.
+_UNKNOWN = Actor(name="")
+
+
+def actor_of(name: str) -> Actor:
+    """Return the row of an actor."""
+    return _ACTORS.get(name, _UNKNOWN)
 
 
 def is_retried(actor: str, error: BaseException) -> bool:
     """Tell whether a message is tried again after this error, in one process as in a fleet."""
-    return actor not in _NEVER_RETRIED and not isinstance(error, MessageRefused)
-
-
-def actor(kind: type[M]) -> Callable[[Callable[[M], None]], Callable[[dict[str, Any]], None]]:
-    """Declare a function as the actor of a message, which it is called with; see `ROUTES` for its name."""
-    role, name = ROUTES[kind]
-
-    def declare(function: Callable[[M], None]) -> Callable[[dict[str, Any]], None]:
-        @wraps(function)
-        def run(raw: dict[str, Any]) -> None:
-            function(messages.decode(raw, kind))
-
-        queue = hosts.queue_name(role, own_host())
-        declared: Callable[[dict[str, Any]], None] = dramatiq.actor(queue_name=queue, actor_name=name)(run)
-        return declared
-
-    return declare
-
-
-def own_host() -> str:
-    """Tell which index host the broker of this process is of; empty where there is one."""
-    return getattr(dramatiq.get_broker(), "host", "")
-
-
-def claim(settings: AgentSettings) -> None:
-    """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
-    if own_host():
-        broker: Any = dramatiq.get_broker()
-        broker.retry(hosts.claim_agent, broker.client, settings)
-
-
-def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:
-    """Put a message on its queue, through the broker of this process; returns its id.
-
-    `host`: the index host that is meant, when it is not that of this process. `origins`: the traces of what
-    the message is about, when it is not that of this thread (`shared.traces`).
-    A request's message is named after its lease, and so are the answers to it, so that the dispatcher can see
-    whether it is missing or became a dead letter.
-    """
-    role, actor = ROUTES[type(message)]
-    message_id = uuid.uuid4().hex
-    if isinstance(message, messages.EmbedTexts):
-        message_id = message.lease
-    elif isinstance(message, messages.StoreVectors | messages.EmbedFailed):
-        message_id = f"{message.lease}.{message_id}"
-    dramatiq.get_broker().enqueue(
-        dramatiq.Message(
-            queue_name=hosts.queue_name(role, own_host() if host is None else host),
-            actor_name=actor,
-            args=(messages.encode(message),),
-            kwargs={},
-            options=traces.carrier(origins),
-            message_id=message_id,
-        )
-    )
-    return message_id
+    row = actor_of(actor)
+    return row.is_kept and row.is_retried and not isinstance(error, MessageRefused)

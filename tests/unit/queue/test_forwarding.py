@@ -41,11 +41,11 @@ class Looking:
 
     def at(self, message: Wire, *, host: str = "one") -> str:
         """What becomes of a message: taken, or left."""
-        role, actor = ROUTES[type(message)]
+        role, row = ROUTES[type(message)]
         queue = f"{role}-{host}" if host else role
         proxy = MessageProxy(
             dramatiq.Message(
-                queue_name=queue, actor_name=actor, args=(messages.encode(message),), kwargs={}, options={}
+                queue_name=queue, actor_name=row.name, args=(messages.encode(message),), kwargs={}, options={}
             )
         )
         broker = SimpleNamespace(

@@ -11,8 +11,9 @@ from dramatiq.brokers.stub import StubBroker
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.queue import depth, hosts, message_list, messages, redis_client
+from memline.shared.queue.broker import own_host, send
 from memline.shared.queue.redis_broker import FleetBroker
-from memline.shared.queue.routes import QUEUES, own_host, send
+from memline.shared.queue.routes import QUEUES
 from tests.unit.queue.conftest import URL
 from tests.unit.queue.test_message_list import dead_letter
 
@@ -22,19 +23,15 @@ IDENTITY = Identity(provider="openai", model="m", endpoint="", dims=2, scheme=""
 
 def test_all_queues_but_that_of_the_embed_workers_are_of_an_index_host() -> None:
     assert {role: hosts.queue_name(role, "one") for role in QUEUES} == {
-        "chunk": "chunk-one",
+        **{role: f"{role}-one" for role in QUEUES},
         "embed": "embed",
-        "batch": "batch-one",
-        "store": "store-one",
-        "query": "query-one",
-        "flush": "flush-one",
     }
     assert [hosts.queue_name(role, "") for role in QUEUES] == [*QUEUES]
 
 
 def test_a_name_of_a_queue_tells_its_role_and_host_whatever_the_host_is_named() -> None:
     for host in ("", "a", "a-b", "store-2", "embed"):
-        for role in set(QUEUES) - hosts.SHARED:
+        for role in (role for role in QUEUES if not hosts.is_shared(role)):
             assert hosts.split(hosts.queue_name(role, host)) == (role, host)
 
 

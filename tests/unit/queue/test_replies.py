@@ -13,7 +13,6 @@ from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.messages import RunQuery, decode
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused
-from memline.shared.queue.routes import ROUTES
 from memline.shared.search.results import SearchRequest
 from tests.support.process import python
 from tests.unit.queue.conftest import URL
@@ -89,7 +88,7 @@ def test_a_question_reaches_a_worker_as_a_message_of_the_broker_and_its_answer_c
 
     message = worker.message
     assert message is not None
-    assert (message.queue_name, message.actor_name) == ROUTES[RunQuery]
+    assert (message.queue_name, message.actor_name) == ("query", "run_query")
     assert message.options == {"redis_message_id": message.message_id, "fleet": "memline"}
     question = decode(message.args[0], RunQuery)
     assert (question.agent, question.query, question.options["max_results"]) == ("main", "apples", 3)

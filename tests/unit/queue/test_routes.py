@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import dramatiq
 import pytest
 import redis
 
-from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.broker import MessagePack, actor, send
 from memline.shared.queue.messages import EmbedTexts, MessageRefused, StoreVectors, Sweep, Wire
 from memline.shared.queue.redis_broker import FleetBroker
-from memline.shared.queue.routes import QUEUES, ROUTES, actor, is_retried, send
+from memline.shared.queue.routes import QUEUES, ROUTES, Queue, is_retried
 from tests.support.index_rows import MODEL_A
 from tests.unit.queue.conftest import URL
 
@@ -61,7 +62,7 @@ def test_other_messages_have_names_of_their_own(sent: Scripts) -> None:
 
 def test_every_message_has_one_queue_and_one_actor() -> None:
     assert set(ROUTES) == set(Wire.__subclasses__())
-    assert len({name for _, name in ROUTES.values()}) == len(ROUTES)
+    assert len({actor.name for _, actor in ROUTES.values()}) == len(ROUTES)
 
 
 def test_the_dispatcher_has_one_thread() -> None:
@@ -102,3 +103,10 @@ def test_a_message_is_tried_again_when_that_may_help(
     name: str, error: Exception, is_tried_again: bool
 ) -> None:
     assert is_retried(name, error) is is_tried_again
+
+
+@pytest.mark.parametrize("queue", [queue for queue in QUEUES.values() if queue.needed_by])
+def test_what_tells_whether_a_role_is_needed_exists(queue: Queue) -> None:
+    module, _, function = queue.needed_by.partition(":")
+
+    assert callable(getattr(import_module(module), function))

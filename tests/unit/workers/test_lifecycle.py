@@ -24,7 +24,7 @@ def test_every_queue_has_a_module_that_declares_its_actors() -> None:
 
     for name, queue in QUEUES.items():
         for actor in queue.actors.values():
-            assert broker.get_actor(actor).queue_name == name
+            assert broker.get_actor(actor.name).queue_name == name
 
 
 def test_one_store_process_at_a_time_works_on_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
