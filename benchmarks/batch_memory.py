@@ -19,7 +19,7 @@ _ROWS, _TEXT_CHARS, _DIMS = 50_000, 3_830, 1_024
 
 _API = """
 import sys
-from memline.shared.batches.api import BatchRow
+from memline.shared.batches.job_rows import BatchRow
 from memline.shared.batches.openai import OpenAIBatch
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.protocol import Identity

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memline.shared.batches import claims, outcomes
+from memline.shared.batches import open_batches
 from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
@@ -140,7 +140,7 @@ class IndexWriter:
     def recover(self) -> None:
         """After a start: free what dead processes leased, make the signs that are missing."""
         with self.session() as (connection, now):
-            claims.free_dead(connection, now)
+            open_batches.free_dead(connection, now)
             with transaction(connection):
                 leases.free(connection, now)
             self._make_signs(connection)
@@ -355,7 +355,7 @@ class IndexWriter:
                 vectors.retry_failed(connection, target.id, due_before=None)
                 if is_asked:
                     health.retry(self.accounts, target.identity.provider, now)
-            claims.poll_now(connection, now)
+            open_batches.poll_now(connection, now)
 
     def plan_batches(self, rules: BatchRules | None, *, only: Identity, has_pending_files: bool) -> BatchPlan:
         """Make the batches there are texts and places for; see `shared.batches.planning`.
@@ -375,7 +375,7 @@ class IndexWriter:
             if meta.get(connection, meta.MOVING):
                 return (), None
             is_paused = bool(meta.get(connection, meta.PAUSED, False))
-            due, next_due = claims.take_due(connection, now, is_paused=is_paused)
+            due, next_due = open_batches.take_due(connection, now, is_paused=is_paused)
         return due, None if next_due is None else max(next_due - now, 0.0)
 
     def sweep_batches(self, chosen: Identity | None = None, *, has_worker: bool = True) -> None:
@@ -385,13 +385,13 @@ class IndexWriter:
         that no worker has begun with are closed.
         """
         with self.session() as (connection, now):
-            claims.free_dead(connection, now)
-            outcomes.cancel_unwanted(connection, chosen, now)
+            open_batches.free_dead(connection, now)
+            open_batches.cancel_unwanted(connection, chosen, now)
             if not has_worker:
-                for token in outcomes.recall(self.accounts, now):
+                for token in open_batches.recall(self.accounts, now):
                     self.budget.settle(token, 0)
             with transaction(connection):
-                outcomes.prune(connection)
+                open_batches.prune(connection)
 
 
 def _is_held(connection: Connection) -> bool:

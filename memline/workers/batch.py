@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from functools import partial
 
-from memline.shared.batches.claims import ClaimLost, claimed
 from memline.shared.batches.lifecycle import Interrupted, Lifecycle
+from memline.shared.batches.open_batches import ClaimLost, claimed
 from memline.shared.batches.remote import BatchApis
 from memline.shared.errors import MemlineError
 from memline.shared.index import identities

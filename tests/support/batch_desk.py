@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from memline.shared.batches.api import BatchJob, BatchResult, BatchRow, State
-from memline.shared.batches.claims import Claim, claimed
+from memline.shared.batches.job_rows import BatchResult, BatchRow
 from memline.shared.batches.lifecycle import Lifecycle
+from memline.shared.batches.open_batches import Claim, claimed
 from memline.shared.batches.planning import BatchPlan, BatchRules
-from memline.shared.batches.remote import BatchApi
+from memline.shared.batches.remote import BatchApi, BatchJob, State
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.embedders.protocol import Identity

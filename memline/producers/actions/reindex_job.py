@@ -7,7 +7,7 @@ from typing import Any
 
 from memline.producers.reports.fleet_state import agent_state, eta_s
 from memline.producers.reports.job_reports import NamedJob, Prices
-from memline.shared.batches import outcomes
+from memline.shared.batches import open_batches
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
@@ -74,7 +74,7 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
             given_up = jobs.cancel(connection, job.job, by=by, now=now)
             is_changed = given_up is not None
             files, texts = given_up or (0, 0)
-            batches = outcomes.cancel_idle(connection, now) if is_changed else 0
+            batches = open_batches.cancel_idle(connection, now) if is_changed else 0
             body |= {"files": files, "vectors": texts, "batches": batches}
         else:
             act = jobs.pause if verb == "pause" else jobs.resume
@@ -100,7 +100,7 @@ def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None)
                 given_up = jobs.cancel(connection, job, by=jobs.asker(), now=now) or (0, 0)
                 files, texts = files + given_up[0], texts + given_up[1]
             texts += vectors.change_priority(connection, vectors.BACKFILL, vectors.CANCELLED)
-            batches = outcomes.cancel_idle(connection, now)
+            batches = open_batches.cancel_idle(connection, now)
         tokens = [job.token for job in opened]
         messages = cancel_jobs(url, settings.agent, tokens) if url and tokens else 0
         _LOG.info("audit.cancel", agent=settings.agent, jobs=tokens, by=jobs.asker())

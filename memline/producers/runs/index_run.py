@@ -13,8 +13,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from memline.producers.backends import IndexReport, RunProgress
-from memline.shared.batches import waiting as batch_waiting
-from memline.shared.batches.waiting import OpenBatches
+from memline.shared.batches import open_batches as batch_waiting
+from memline.shared.batches.open_batches import OpenBatches
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose, choose_fallback

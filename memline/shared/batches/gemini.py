@@ -17,9 +17,8 @@ from typing import IO, Any, ClassVar
 from urllib.parse import quote
 
 from memline.shared.batches import remote
-from memline.shared.batches.api import BatchJob, BatchRow, State
-from memline.shared.batches.jsonl import CONTENT_TYPE, multipart
-from memline.shared.batches.remote import PAGE_ROWS, BatchApi, Lists, as_dict, as_text, file_name, number
+from memline.shared.batches.job_rows import CONTENT_TYPE, BatchRow, as_dict, as_text, multipart, number
+from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
 from memline.shared.embedders.gemini import values_of, whole_request
 from memline.shared.embedders.http import Reply
 from memline.shared.embedders.vector_checks import Values

@@ -15,7 +15,6 @@ whether the call had its effect. So a batch has one job, whatever happens.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -23,9 +22,9 @@ from itertools import islice
 from typing import Any
 
 from memline.shared.batches import outcomes
-from memline.shared.batches.api import BatchJob, BatchRow
-from memline.shared.batches.claims import Claim
-from memline.shared.batches.remote import BatchApi
+from memline.shared.batches.job_rows import BatchRow
+from memline.shared.batches.open_batches import Claim
+from memline.shared.batches.remote import BatchApi, BatchJob
 from memline.shared.config.schema import Batch as BatchSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import MemlineError, ProviderBrokenAnswer, ProviderError
@@ -71,16 +70,10 @@ CLEAN_TRIES, FIRST_CLEAN_WAIT_S, LONGEST_CLEAN_WAIT_S = 8, 10.0, 3_600.0
 #: More uploads of one batch than this are not looked for.
 MAX_EXTRA_UPLOADS = 5
 
-#: Rows stored in one transaction.
-STORE_ROWS = 200
-
 #: Why a batch is cancelled that took too long, and one that its provider does not have yet.
 TOO_LONG = "remote.batch.timeoutMinutes is over"
 SWITCHED_OFF = "remote.batch.enabled is off now"
 NOT_NEEDED = "its texts are gone"
-
-#: Kinds of errors that are the text's own.
-_OF_THE_TEXT = ("refused", "too_big")
 
 #: HTTP statuses of results that will not come back.
 _GONE = frozenset({404, 410})
@@ -231,34 +224,18 @@ class Lifecycle:
         left = {digest.hex(): digest for digest in batches.hashes_left(self.claim.connection, batch.token)}
         if not left and not batch.stored and not batch.failed:
             return self._finish("cancelled", NOT_NEEDED)
-        good = 0
-        piece: list[VectorRow] = []
-        errors: dict[tuple[str, str, str], list[bytes]] = defaultdict(list)
-        for result in self.api().results(job) if job.output or job.errors else ():
-            good += result.vector is not None
-            self.claim.renew()
-            error = result.error
-            if job.state != "done" and error and error.kind not in _OF_THE_TEXT:
-                # The row only says that its job ended first: nothing is wrong with the text.
-                continue
-            digest = left.pop(result.key, None)
-            if digest is not None and result.vector is not None:
-                piece.append(VectorRow(hash=digest, vector=result.vector))
-                if len(piece) >= STORE_ROWS:
-                    self._keep(piece)
-            elif digest is not None and error is not None:
-                # A row that may work later is sent in a request, whatever kept it.
-                kind = error.kind if error.kind in _OF_THE_TEXT else "broken"
-                errors[kind, error.message, error.hint].append(digest)
-        self._keep(piece)
+        results = self.api().results(job) if job.output or job.errors else ()
+        good, errors = outcomes.sort_results(
+            results, left, is_done=job.state == "done", keep=self._keep, renew=self.claim.renew
+        )
         if good < job.rows_done and batch.attempts < SHORT_TRIES:
             raise ProviderBrokenAnswer(f"of the {job.rows_done} rows of job {job.id} {good} came")
         # When no row is good, a refusal says nothing of a text.
         is_any_good = bool(self.claim.record().stored)
         for (kind, message, hint), hashes in errors.items():
             failure = Failure(kind=kind if is_any_good else "broken", error=message, action=hint)
-            for start in range(0, len(hashes), STORE_ROWS):
-                some, now = hashes[start : start + STORE_ROWS], self.claim.clock.now()
+            for start in range(0, len(hashes), outcomes.STORE_ROWS):
+                some, now = hashes[start : start + outcomes.STORE_ROWS], self.claim.clock.now()
                 embed_results.record_failure(
                     self.accounts, self.identity, batch.token, some, failure, LearnedCaps(), now
                 )
@@ -451,12 +428,10 @@ class Lifecycle:
         self.claim.record(hold_s=UPLOAD_CLAIM_S)
 
     def _keep(self, piece: list[VectorRow]) -> None:
-        """Store a piece of the results, in one short transaction, and empty it."""
-        if piece:
-            self._check_stop()
-            token, now = self.claim.batch.token, self.claim.clock.now()
-            embed_results.store_vectors(self.accounts, self.identity, token, piece, LearnedCaps(), now)
-            piece.clear()
+        """Store a piece of the results, in one short transaction."""
+        self._check_stop()
+        token, now = self.claim.batch.token, self.claim.clock.now()
+        embed_results.store_vectors(self.accounts, self.identity, token, piece, LearnedCaps(), now)
 
 
 def _backoff_s(attempts: int) -> float:

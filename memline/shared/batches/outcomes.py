@@ -1,4 +1,4 @@
-"""End batches: record the outcome, tell the breaker, make the texts wanted again, cancel what has no use.
+"""Sort what a batch brought, tell the breaker how it ended, and make the other texts wanted again.
 
     outcome                     the breaker of batches         the texts it did not bring
     done, partial               worked: closes after a probe   requests
@@ -13,29 +13,31 @@ for requests as well, and any other definite no opens the breaker of batches at 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memline.shared.batches.job_rows import BatchResult
 from memline.shared.config.schema import Batch as BatchSettings
-from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.provider_errors import is_bad_key
 from memline.shared.errors import ProviderError
-from memline.shared.index import batches, identities, vectors
+from memline.shared.index import vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, PARTIAL, TOO_BIG, Batch
 from memline.shared.index.driver import transaction
-from memline.shared.index.vectors import CANCELLED
+from memline.shared.index.rows import VectorRow
 from memline.shared.scheduling import health
 from memline.shared.scheduling.health import BATCH
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Texts given back in one transaction.
+#: Rows stored, and texts given back, in one transaction.
+STORE_ROWS = 200
 GIVE_BACK_ROWS = 1_000
 
-#: Closed batches that are kept to be shown.
-KEPT = 100
+#: Kinds of errors that are the text's own.
+_OF_THE_TEXT = ("refused", "too_big")
 
 #: HTTP statuses of errors that speak of the account, so of requests as well.
 _OF_THE_ACCOUNT = frozenset({402, 429})
@@ -72,6 +74,44 @@ def tell_breaker(
         health.update(accounts, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
 
 
+def sort_results(
+    results: Iterable[BatchResult],
+    left: dict[str, bytes],
+    *,
+    is_done: bool,
+    keep: Callable[[list[VectorRow]], None],
+    renew: Callable[[], None],
+) -> tuple[int, dict[tuple[str, str, str], list[bytes]]]:
+    """Keep the vectors of a job's results a piece at a time; count the good ones, and gather the errors.
+
+    `left`: key -> text hash of the texts that are awaited; those that are found are taken out of it. An error
+    is its kind, words and action -> the text hashes that have it. `is_done`: the job did all that it could.
+    """
+    good = 0
+    piece: list[VectorRow] = []
+    errors: dict[tuple[str, str, str], list[bytes]] = {}
+    for result in results:
+        good += result.vector is not None
+        renew()
+        error = result.error
+        if not is_done and error and error.kind not in _OF_THE_TEXT:
+            # The row only says that its job ended first: nothing is wrong with the text.
+            continue
+        digest = left.pop(result.key, None)
+        if digest is not None and result.vector is not None:
+            piece.append(VectorRow(hash=digest, vector=result.vector))
+            if len(piece) >= STORE_ROWS:
+                keep(piece)
+                piece = []
+        elif digest is not None and error is not None:
+            # A row that may work later is sent in a request, whatever kept it.
+            kind = error.kind if error.kind in _OF_THE_TEXT else "broken"
+            errors.setdefault((kind, error.message, error.hint), []).append(digest)
+    if piece:
+        keep(piece)
+    return good, errors
+
+
 def give_back(connection: Connection, batch: Batch, now: float) -> None:
     """Make the texts wanted again that a finished batch did not bring, a slice a transaction."""
     by_request = int(batch.outcome not in ("failed", TOO_BIG))
@@ -91,59 +131,3 @@ def give_back(connection: Connection, batch: Batch, now: float) -> None:
             vectors.drop_unneeded(connection)
         if not given:
             return
-
-
-def recall(accounts: Accounts, now: float) -> list[str]:
-    """Close batches that never called their provider, as no batch worker is there; returns their tokens.
-
-    A lease without an open batch ends with the next sweep (`shared.scheduling.leases`).
-    """
-    connection, recalled = accounts.index, list[str]()
-    for batch in batches.open_batches(connection):
-        with transaction(connection):
-            closed = connection.execute(
-                "UPDATE batches SET state = 'closed', outcome = 'cancelled', closed_at = ?, error = ?"
-                " WHERE token = ? AND state = 'intent' AND uploads = 0 AND owner = ''",
-                (now, "no batch worker is there", batch.token),
-            ).rowcount
-            row = identities.by_id(connection, batch.identity_id)
-            if closed and row is not None:
-                lost = partial(health.after_lost_probe, probe=batch.token, now=now)
-                health.update(accounts, row.identity.provider, BATCH, now, lost)
-                recalled.append(batch.token)
-    return recalled
-
-
-def cancel_unwanted(connection: Connection, chosen: Identity | None, now: float) -> None:
-    """Ask for the cancellation of batches whose model is neither chosen, searched nor built.
-
-    Not before the model that is built has brought a vector: a name may be misspelt for a day. `chosen` is the
-    identity of the settings, also while a fallback is active.
-    """
-    target = identities.target(connection)
-    by_settings = identities.by_key(connection, chosen.key) if chosen else None
-    wanted = [row.id for row in (identities.active(connection), target, by_settings) if row]
-    if target is None or not vectors.is_any_ready(connection, target.id):
-        return
-    for other in {batch.identity_id for batch in batches.open_batches(connection)}.difference(wanted):
-        batches.cancel_identity(connection, other, reason="the model was changed", now=now)
-
-
-def cancel_idle(connection: Connection, now: float) -> int:
-    """Ask for the cancellation of batches that hold only texts of cancelled jobs; how many."""
-    idle = connection.execute(
-        "SELECT token FROM batches WHERE state IN ('intent', 'uploaded', 'submitted') AND NOT EXISTS"
-        " (SELECT 1 FROM vectors WHERE lease = token AND priority <> ?)",
-        (CANCELLED,),
-    ).fetchall()
-    reason = "its job was cancelled"
-    return sum(batches.request_cancel(connection, token, reason=reason, now=now) for (token,) in idle)
-
-
-def prune(connection: Connection) -> None:
-    """Forget the oldest closed batches, inside the caller's transaction."""
-    connection.execute(
-        "DELETE FROM batches WHERE state = 'closed' AND token NOT IN"
-        " (SELECT token FROM batches WHERE state = 'closed' ORDER BY closed_at DESC, token LIMIT ?)",
-        (KEPT,),
-    )

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.batches.api import MAX_BYTES, MAX_ROWS
+from memline.shared.batches.job_rows import MAX_BYTES, MAX_ROWS
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction

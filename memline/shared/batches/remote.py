@@ -14,37 +14,39 @@ that can be read; none of them ends the reading.
 
 from __future__ import annotations
 
-import json
 import re
 import threading
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from itertools import chain
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Literal
 from urllib.parse import quote
 
-from memline.shared.batches import jsonl
-from memline.shared.batches.api import BatchJob, BatchResult, BatchRow
+from memline.shared.batches.job_rows import (
+    BatchResult,
+    BatchRow,
+    ResultReader,
+    as_dict,
+    as_text,
+    error_words,
+    spooled,
+)
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders import vector_checks
 from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, Query, Reply, parse_json
+from memline.shared.embedders.http import HttpClient, Query, Reply
 from memline.shared.embedders.protocol import Identity
-from memline.shared.embedders.provider_errors import redact_line
-from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vector
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
     ProviderLater,
     ProviderRefused,
     ProviderStop,
-    ProviderTooBig,
 )
 from memline.shared.providers import PROVIDERS, known_dims, load
+from memline.shared.values import value
 
 #: Pages of a list that are read before it counts as endless: at 100 a page more jobs than any account has.
 MAX_PAGES = 1000
@@ -54,12 +56,6 @@ PAGE_ROWS = 100
 
 #: The longest valid id or state of a job.
 MAX_WORD_CHARS = 1000
-
-#: Errors of a job that are shown; a file that is wrong in one row is often wrong in all.
-MAX_SHOWN_ERRORS = 3
-
-#: Vectors that tell the dimensions where they are not known.
-VOTES = 8
 
 #: Statuses of an address without a Batch API.
 _UNKNOWN_THERE = (404, 405, 501)
@@ -72,25 +68,6 @@ _FILE_NOT_FOUND = re.compile(
     rb"file[^\"{}]{0,80}(?:not (?:be )?found|does not exist|not exist)", re.IGNORECASE
 )
 
-#: "Enqueued token limit reached for … Limit: 3,000,000 enqueued tokens."
-_ENQUEUED = re.compile(r"enqueued token limit|[\d,]+ enqueued tokens", re.IGNORECASE)
-
-#: The key of a line that cannot be parsed, in its first bytes.
-_KEY = re.compile(rb'"(?:custom_id|key)"\s*:\s*"([^"\\]{1,256})"')
-_KEY_WITHIN_BYTES = 4096
-
-#: Codes of errors that are none of the text's; beside these an error without a status is the text's.
-_LATER = re.compile(
-    r"expired|cancel|rate.?limit|server.?error|internal|timeout|timed.?out|overloaded|unavailable",
-    re.IGNORECASE,
-)
-
-#: https://cloud.google.com/apis/design/errors: `google.rpc.Code` -> HTTP status.
-_OF_RPC_CODE = {
-    1: 503, 2: 500, 3: 400, 4: 504, 5: 404, 6: 409, 7: 403, 8: 429,
-    9: 400, 10: 409, 11: 400, 12: 501, 13: 500, 14: 503, 15: 500, 16: 401,
-}  # fmt: skip
-
 UPLOAD = "batch file upload"
 FIND_UPLOAD = "batch file list"
 FILE = "batch file status"
@@ -100,13 +77,40 @@ STATUS = "batch status"
 CONTENT = "batch file content"
 CANCEL = "batch cancel"
 DELETE = "batch file delete"
-ROW = "batch row"
+
+#: What a job is doing, in our words; all but `running` are final.
+State = Literal["running", "done", "failed", "expired", "cancelled"]
 
 #: What a list is for -> its path, query, and the field of its entries.
 Lists = Mapping[str, tuple[str, Query, str]]
 
 
-class BatchApi(ABC):
+@value
+class BatchJob:
+    """A job as the provider described it at one moment."""
+
+    id: str
+    state: State
+    #: The provider's own word for the state.
+    provider_state: str
+    #: Why it failed, in words fit to be shown; empty when it did not, or the provider gave no reason.
+    reason: str = ""
+    #: What kind of failure `reason` is, as for any other call: `later` and `stop` say nothing against the
+    #: rows, `too_big` asks for smaller jobs, else it is `broken`.
+    error: ProviderError | None = None
+    rows_done: int = 0
+    rows_failed: int = 0
+    #: Names of the files of good rows and of failed ones; empty when there is none (yet). They may be there
+    #: whatever the final state is, and hold the rows that were finished.
+    output: str = ""
+    errors: str = ""
+    #: The uploaded file.
+    input_file: str = ""
+    #: Ours, when the job carries one.
+    tag: str = ""
+
+
+class BatchApi(ResultReader):
     """The Batch API of one model behind one address. Safe to call from several threads.
 
     Every method but `close` raises `shared.errors.ProviderError`: later, stop, broken or too_big. Calls that
@@ -131,7 +135,6 @@ class BatchApi(ABC):
         self._identity = identity
         self._endpoint = endpoint
         self._http = HttpClient(endpoint, timeout_s=timeout_s, clock=clock)
-        #: Dimensions of every vector; 0: the rows tell.
         self._dims = identity.dims or (
             known_dims(identity.provider, identity.model) if endpoint.public else 0
         )
@@ -142,7 +145,7 @@ class BatchApi(ABC):
         The rows are read once and never held together. Raises ProviderTooBig for more than a job may have,
         before anything is sent.
         """
-        with jsonl.spooled(map(self._row, rows), self._endpoint.provider) as file, self._errors(makes=True):
+        with spooled(map(self._row, rows), self._endpoint.provider) as file, self._errors(makes=True):
             answer = as_dict(self._made(self._send(file, tag)))
             answer = as_dict(answer.get("file", answer))
             return self._word(answer.get(self.file_fields[0]), "id of the file", UPLOAD)
@@ -171,7 +174,7 @@ class BatchApi(ABC):
             file = as_dict(self._named_json(reply))
             state = str(file.get("status") or file.get("state") or "").lower()
             if state in ("error", "failed"):
-                reason = self._redacted(_words(file.get("status_details") or file.get("error") or ""))
+                reason = self._redacted(error_words(file.get("status_details") or file.get("error") or ""))
                 raise self._broken(FILE, f"the uploaded file cannot be used: {reason}")
             # Some servers leave it at `uploaded` for good; the lifecycle waits a minute at most.
             return state not in ("uploaded", "pending", "processing")
@@ -297,82 +300,6 @@ class BatchApi(ABC):
     def _content(self, name: str) -> Generator[bytes, None, None]:
         """Return the bytes of a file."""
 
-    @abstractmethod
-    def _values(self, row: dict[str, Any]) -> Values:
-        """Return the numbers of a row of the results. Raises its error without them; see `_error_of`."""
-
-    def _results(self, pieces: Iterable[bytes]) -> Iterator[BatchResult]:
-        """Read the result of every line but blank ones.
-
-        Where the dimensions are not known, the first rows vote: an odd one does not spoil the others.
-        """
-        results = (self._result(line) for line in jsonl.lines(pieces) if line.strip())
-        first: list[BatchResult] = []
-        votes: Counter[int] = Counter()
-        while not self._dims and votes.total() < VOTES and (result := next(results, None)):
-            first.append(result)
-            votes.update([len(result.vector) // FLOAT_BYTES] if result.vector else [])
-        dims = self._dims or (votes.most_common(1)[0][0] if votes else 0)
-        for result in chain(first, results):
-            count = len(result.vector) // FLOAT_BYTES if result.vector else 0
-            dims = dims or count
-            if count not in (0, dims):
-                yield self._bad_row(result.key, f"{count} dimensions; expected {dims}")
-            else:
-                yield result
-
-    def _result(self, line: bytes) -> BatchResult:
-        try:
-            is_whole = len(line) <= jsonl.MAX_LINE_BYTES
-            row = parse_json(line.decode("utf-8-sig")) if is_whole else None
-        except (ValueError, RecursionError):
-            is_whole = False
-        if not is_whole:
-            match = _KEY.search(line[:_KEY_WITHIN_BYTES])
-            key = match.group(1).decode("utf-8", "replace") if match else ""
-            return self._bad_row(key, "a line that is not JSON, or is too long")
-        if not isinstance(row, dict):
-            return self._bad_row("", "a line that is not an object")
-        key = next((row[name] for name in ("custom_id", "key", "request_id") if row.get(name)), "")
-        if not isinstance(key, str):
-            return self._bad_row("", "a row whose key is not text")
-        try:
-            return BatchResult(key=key, vector=unit_vector(self._values(row), dims=None))
-        except ProviderBrokenAnswer as error:
-            return self._bad_row(key, error.message, hint=error.hint)
-        except ProviderError as error:
-            return BatchResult(key=key, error=error)
-        except RecursionError:
-            # As deep as it could just be read, but not written into the words of its error.
-            return self._bad_row(key, "a row that is nested too deeply")
-
-    def _bad_row(self, key: str, problem: str, *, hint: str = "") -> BatchResult:
-        error = ProviderBrokenAnswer(self._text(ROW, self._redacted(problem)), hint=hint)
-        return BatchResult(key=key, error=error)
-
-    def _error_of(self, status: int | None, answer: Any, *, what: str = ROW) -> ProviderError:
-        """Make the error of a row (or a job) by its status, or by its code when it has none."""
-        answer = answer if isinstance(answer, dict) and "error" in answer else {"error": answer}
-        if status is None:
-            inner = as_dict(answer["error"])
-            code = number(inner.get("code"))
-            status = _OF_RPC_CODE.get(code, code if 400 <= code < 600 else None)
-            words = " ".join(str(inner.get(name) or "") for name in ("code", "status", "type"))
-            if status is None and _LATER.search(words):
-                return ProviderLater(self._text(what, self._redacted(str(inner.get("message") or words))))
-        body = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
-        return self._http.error(Reply(status=status or 400, headers={}, body=body, what=what))
-
-    def _failure(self, errors: Sequence[Any]) -> tuple[str, ProviderError]:
-        """Why a job failed, and what kind of failure that is."""
-        texts = [_words(error) for error in errors[:MAX_SHOWN_ERRORS]]
-        reason = self._redacted("; ".join(filter(None, texts)))
-        text = self._text("batch", reason or "no reason was given")
-        if _ENQUEUED.search(" ".join(texts)):
-            return reason, ProviderTooBig(text)
-        error = self._error_of(None, errors[0], what="batch") if errors else ProviderBrokenAnswer(text)
-        return reason, ProviderBrokenAnswer(text) if isinstance(error, ProviderRefused) else error
-
     def _made(self, reply: Reply) -> Any:
         """Return the JSON of an answer to a call that makes something."""
         if reply.what == CREATE and reply.status in (400, 404) and _FILE_NOT_FOUND.search(reply.body):
@@ -438,48 +365,15 @@ class BatchApi(ABC):
     def _broken(self, what: str, problem: str) -> ProviderBrokenAnswer:
         return ProviderBrokenAnswer(self._text(what, f"200, but {problem}"), status=200)
 
-    def _text(self, what: str, problem: str) -> str:
-        return f"{self._endpoint.provider} {what} failed: {problem}"
-
-    def _redacted(self, text: str) -> str:
-        return redact_line(text, self._endpoint.secrets)
-
 
 def file_name(tag: str) -> str:
     """Return the name of the uploaded file of a job."""
     return f"memline-{tag}.jsonl"
 
 
-def as_dict(value: object) -> dict[str, Any]:
-    """Return what should be an object; an empty one when it is something else."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_text(value: object) -> str:
-    """Return what should be text; an empty one when it is something else."""
-    return value if isinstance(value, str) else ""
-
-
-def number(value: object) -> int:
-    """Return a count, which a provider may write as text; 0 when it is not a number."""
-    try:
-        return int(value)  # type: ignore[call-overload,no-any-return]
-    except (TypeError, ValueError, OverflowError):
-        return 0
-
-
 def path_of(kind: str, name: str) -> str:
     """Return the path of a file or a job. Google's names begin with their kind."""
     return f"/{kind}/{quote(name.removeprefix(f'{kind}/'), safe='')}"
-
-
-def _words(error: Any) -> str:
-    """Put one error of a job in words."""
-    if not isinstance(error, dict):
-        return str(error)
-    words = str(error.get("message") or error.get("code") or "")
-    line = error.get("line")
-    return f"{words} (line {line})" if line is not None else words
 
 
 class BatchApis:

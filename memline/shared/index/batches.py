@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: The states in which a batch holds one of the places that `remote.batch.concurrency` gives.
 UNFINISHED = ("intent", "uploaded", "submitted")
 
-#: Outcomes besides the words of `shared.batches.api.State` (done, failed, expired, cancelled).
+#: Outcomes besides the words of `shared.batches.remote.State` (done, failed, expired, cancelled).
 PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
 
 #: Texts read from the index at a time.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from memline.shared.batches.api import BatchJob, BatchResult, BatchRow
 from memline.shared.batches.gemini import GeminiBatch
+from memline.shared.batches.job_rows import BatchResult, BatchRow
 from memline.shared.batches.openai import OpenAIBatch, VoyageBatch
-from memline.shared.batches.remote import BatchApi
+from memline.shared.batches.remote import BatchApi, BatchJob
 from memline.shared.clock import Clock
 from memline.shared.embedders.choice import choose
 from tests.support.embedding_server import EmbeddingServer

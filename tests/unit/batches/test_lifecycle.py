@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.batches.claims import claimed
 from memline.shared.batches.lifecycle import SWITCHED_OFF
+from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop, ProviderTooBig
 from memline.shared.index.batches import Batch
 from memline.shared.scheduling import health

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memline.shared.batches.api import BatchResult
+from memline.shared.batches.job_rows import BatchResult
 from memline.shared.errors import ProviderLater, ProviderStop
 from memline.shared.index.batches import Batch
 from tests.support.batch_desk import TEXTS, Desk

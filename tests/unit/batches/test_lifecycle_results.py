@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memline.shared.batches import lifecycle
-from memline.shared.batches.api import BatchResult
-from memline.shared.batches.claims import claimed
+from memline.shared.batches import lifecycle, outcomes
+from memline.shared.batches.job_rows import BatchResult
+from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderRefused
 from memline.shared.index.batches import Batch
 from memline.shared.index.rows import LearnedCaps, VectorRow
@@ -120,7 +120,7 @@ def test_what_was_stored_before_a_crash_is_skipped_and_counted(desk: Desk, batch
 
     stored = embed_results.store_vectors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lifecycle, "STORE_ROWS", 5)
+        patch.setattr(outcomes, "STORE_ROWS", 5)
         patch.setattr(embed_results, "store_vectors", killed)
         with pytest.raises(KeyboardInterrupt):
             desk.run(batch.token, steps=1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from memline.shared.batches.api import BatchJob
+from memline.shared.batches.job_rows import as_dict
 from memline.shared.batches.openai import OpenAIBatch
-from memline.shared.batches.remote import STATUS, BatchApi, as_dict, batch_api_of
+from memline.shared.batches.remote import STATUS, BatchApi, BatchJob, batch_api_of
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ProviderBrokenAnswer
 from tests.unit.batches.providers import TAG, Open, client, finished, key, made, row, sent

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.batches.api import BatchResult
-from memline.shared.batches.claims import free_dead
-from memline.shared.batches.outcomes import KEPT
+from memline.shared.batches.job_rows import BatchResult
+from memline.shared.batches.open_batches import KEPT, free_dead
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from memline.shared.batches.api import BatchJob
+from memline.shared.batches.remote import BatchJob
 from memline.shared.clock import ManualClock, SystemClock
 from memline.shared.errors import ProviderError
 from tests.support.voyage_server import VoyageServer

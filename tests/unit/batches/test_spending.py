@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memline.shared.batches.api import State
+from memline.shared.batches.remote import State
 from memline.shared.config.schema import Ceilings
 from memline.shared.errors import ProviderRefused, ProviderStop
 from memline.shared.index.batches import Batch, tokens_left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memline.shared.batches.claims import ClaimLost, claimed, free_dead, take_due
+from memline.shared.batches.open_batches import ClaimLost, claimed, free_dead, take_due
 from memline.shared.index import meta
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memline.shared.batches.waiting import OpenBatches, failed_since, open_batches
+from memline.shared.batches.open_batches import OpenBatches, failed_since, open_batches
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.errors import ProviderLater, ProviderStop
 from memline.shared.index import batches, identities

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from memline.shared.batches import jsonl
-from memline.shared.batches.api import BatchResult
-from memline.shared.batches.jsonl import MAX_LINE_BYTES, lines
+from memline.shared.batches import job_rows
+from memline.shared.batches.job_rows import MAX_LINE_BYTES, BatchResult, lines
 from tests.support.batch_jobs import FOREIGN_KEY
 from tests.unit.batches.providers import PROVIDERS, TEXTS, Open, client, key, row
 from tests.unit.embedders.conftest import KEY
@@ -295,7 +294,7 @@ def test_lines_do_not_depend_on_how_they_arrive(size: int) -> None:
 
 
 def test_of_a_line_that_is_too_long_only_the_beginning_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "MAX_LINE_BYTES", 10_000)
+    monkeypatch.setattr(job_rows, "MAX_LINE_BYTES", 10_000)
     data = b"short\n" + b"x" * 20_000 + b"\nafter\n" + b"y" * 20_000
 
     got = list(lines(split_at(data, 4096)))

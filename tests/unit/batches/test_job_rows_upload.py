@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memline.shared.batches import jsonl
-from memline.shared.batches.jsonl import multipart, spooled
+from memline.shared.batches import job_rows
+from memline.shared.batches.job_rows import multipart, spooled
 from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderTooBig
 from tests.unit.batches.providers import PROVIDERS, TAG, Open, row
 
@@ -19,8 +19,8 @@ ROW = {"k": "xx"}
 
 @pytest.fixture
 def _caps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "MAX_ROWS", 3)
-    monkeypatch.setattr(jsonl, "MAX_BYTES", 40)
+    monkeypatch.setattr(job_rows, "MAX_ROWS", 3)
+    monkeypatch.setattr(job_rows, "MAX_BYTES", 40)
 
 
 @pytest.mark.usefixtures("_caps")
@@ -63,16 +63,16 @@ def test_a_cap_of_the_provider_stops_before_anything_is_sent(
     provider: str, open_batches: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = open_batches(provider)
-    monkeypatch.setattr(jsonl, "MAX_ROWS", 2)
+    monkeypatch.setattr(job_rows, "MAX_ROWS", 2)
     taken: list[int] = []
 
-    def rows() -> Iterator[Any]:
+    def many() -> Iterator[Any]:
         for number in range(1000):
             taken.append(number)
             yield row(str(number))
 
     with pytest.raises(ProviderTooBig):
-        place.api.upload(rows(), tag=TAG)
+        place.api.upload(many(), tag=TAG)
 
     assert place.calls == {}
     assert len(taken) == 3
