@@ -34,9 +34,9 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import budget, call_times, embed_results, health, leases, model_change
+from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.scheduling.budget import Budget, Charge, Refusal
 from memline.shared.scheduling.embed_results import Failure
-from memline.shared.scheduling.health import Health, tighter
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace
 

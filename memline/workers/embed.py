@@ -23,7 +23,7 @@ from memline.shared.logs import Log
 from memline.shared.providers import PROVIDERS
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors
-from memline.shared.scheduling.health import MAX_SHRUNK_ROWS, tighter
+from memline.shared.scheduling.breaker import MAX_SHRUNK_ROWS, tighter
 from memline.shared.scheduling.limits import minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 from memline.workers.context import Context, current

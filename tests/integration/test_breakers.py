@@ -13,7 +13,7 @@ import pytest
 from memline.producers.runs.in_process import InProcessWorkers
 from memline.producers.runs.index_run import prepare
 from memline.shared.queue import broker as queue_broker
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
@@ -61,7 +61,7 @@ def working(place: Place) -> Iterator[InProcessWorkers]:
         yield process
 
 
-def breaker(place: Place, provider: str = "openai") -> dict[str, Any]:
+def breaker_of(place: Place, provider: str = "openai") -> dict[str, Any]:
     return next(one for one in place.status()["breakers"] if one["provider"] == provider)
 
 
@@ -75,8 +75,8 @@ def ready(place: Place) -> int:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch, cool_down_s: float) -> None:
-    rules = replace(health.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
-    monkeypatch.setattr(health, "REQUEST_RULES", rules)
+    rules = replace(breaker.REQUEST_RULES, open_s=cool_down_s, max_open_s=cool_down_s)
+    monkeypatch.setattr(breaker, "REQUEST_RULES", rules)
     queue_broker.in_process()
     from memline.workers import embed
 
@@ -98,10 +98,10 @@ def test_while_it_is_open_no_process_calls_and_a_restart_changes_nothing(
             until(lambda: ready(place) == 0 and place.status()["vector"]["wanted"] > TEXTS, "the new text")
             end(up)
 
-    state = breaker(place)
+    state = breaker_of(place)
     assert len(server.requests) == asked
     assert (state["state"], state["mode"]) == ("open", "requests")
-    assert state["nextProbe"] - state["since"] == health.REQUEST_RULES.open_s
+    assert state["nextProbe"] - state["since"] == breaker.REQUEST_RULES.open_s
     assert state["reason"]
     assert state["action"]
 
@@ -116,7 +116,7 @@ def test_a_new_key_is_tried_at_once(place: Place, server: EmbeddingServer, secon
     with working(place):
         until(lambda: ready(place) == TEXTS, "all vectors")
 
-    assert breaker(place)["state"] == "closed"
+    assert breaker_of(place)["state"] == "closed"
 
 
 def test_a_probe_closes_it_and_only_then_the_others_go(
@@ -134,7 +134,7 @@ def test_a_probe_closes_it_and_only_then_the_others_go(
     sizes = [len(request.body["input"]) for request in server.requests]
     assert sizes[:3] == [1, 1, 1]
     assert sum(sizes[2:]) == TEXTS
-    assert breaker(place)["state"] == "closed"
+    assert breaker_of(place)["state"] == "closed"
     times = [request.at for request in server.requests]
     assert times[1] - times[0] >= 0.3
     assert times[2] - times[1] >= 0.3
@@ -151,7 +151,7 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
         until(lambda: ready(place) == TEXTS, "all vectors")
 
     assert shown[0]["breakers"][0]["state"] == "closed"
-    assert breaker(place)["failures"] == 0
+    assert breaker_of(place)["failures"] == 0
 
 
 def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: EmbeddingServer) -> None:

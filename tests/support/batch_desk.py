@@ -20,7 +20,7 @@ from memline.shared.index import batches, identities
 from memline.shared.index.batches import Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from tests.support.index_rows import MODEL_A, batch_failed, vector_of
 
 RULES = BatchRules(concurrency=2, min_texts=3, max_rows=100, max_bytes=10**9)
@@ -182,7 +182,7 @@ class Desk:
         return self.settings.timeout_minutes * 60.0
 
     @property
-    def batch_health(self) -> health.Health:
+    def batch_health(self) -> breaker.Health:
         return health.read(self.writer.accounts, "openai", health.BATCH)
 
     def request_cancel(self, token: str) -> bool:

@@ -11,8 +11,8 @@ from memline.shared.embedders.choice import choose
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import fallback, health
-from memline.shared.scheduling.health import Health, tighter
+from memline.shared.scheduling import breaker, fallback, health
+from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.words import counted, span
 
 #: What to type when a breaker is open and the provider did not say what to do.
@@ -40,7 +40,7 @@ def of_index(accounts: Accounts, settings: AgentSettings) -> list[dict[str, Any]
 
 def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
     is_batch = mode == health.BATCH
-    rules = health.batch_rules(settings.memory.remote.batch) if is_batch else health.REQUEST_RULES
+    rules = breaker.batch_rules(settings.memory.remote.batch) if is_batch else breaker.REQUEST_RULES
     action = state.action or (f"{RESUME} --mode {mode}" if state.paused else "")
     return {
         "provider": provider,
@@ -96,7 +96,7 @@ def resume(
     settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
 ) -> list[dict[str, Any]]:
     """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback."""
-    rules = {health.BATCH: health.batch_rules(settings.memory.remote.batch)}
+    rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
         with writer.transaction() as (connection, now):

@@ -16,7 +16,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.chunks import text_hash
 from memline.shared.providers import LISTED, PROVIDERS, Price, RequestCaps, price_of
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health, tighter
+from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state

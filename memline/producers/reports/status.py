@@ -26,7 +26,7 @@ from memline.shared.index import (
 from memline.shared.index.accounts import Accounts
 from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state

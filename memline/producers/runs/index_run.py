@@ -28,8 +28,8 @@ from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import fallback, health, leases, model_change
+from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, refusal_of
-from memline.shared.scheduling.health import Health
 from memline.shared.sources.discover import markdown_below
 from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.sync.plan import Plan, make_plan, read_index_state

@@ -22,7 +22,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, PARTIAL, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.vectors import CANCELLED
-from memline.shared.scheduling import health, leases
+from memline.shared.scheduling import breaker, health, leases
 from memline.shared.scheduling.health import BATCH
 from memline.shared.values import value
 
@@ -174,7 +174,7 @@ def recall(accounts: Accounts, now: float) -> list[str]:
             ).rowcount
             row = identities.by_id(connection, batch.identity_id)
             if closed and row is not None:
-                lost = partial(health.after_lost_probe, probe=batch.token, now=now)
+                lost = partial(breaker.after_lost_probe, probe=batch.token, now=now)
                 health.update(accounts, row.identity.provider, BATCH, now, lost)
                 recalled.append(batch.token)
     return recalled

@@ -26,7 +26,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.batches import FAILURES, PARTIAL, TOO_BIG, Batch
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import VectorRow
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.health import BATCH
 
 if TYPE_CHECKING:
@@ -59,19 +59,19 @@ def tell_breaker(
     # Without a status the provider was not asked: this process's settings do not lead to it.
     is_stop = cause is not None and cause.kind == "stop" and cause.status is not None
     if batch.outcome in ("done", PARTIAL):
-        health.update(accounts, provider, BATCH, now, lambda was: health.after_success(was, probe=tag))
+        health.update(accounts, provider, BATCH, now, lambda was: breaker.after_success(was, probe=tag))
     elif cause is not None and is_stop and (cause.status in _OF_THE_ACCOUNT or is_bad_key(cause)):
-        health.update(accounts, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
-        rules = health.REQUEST_RULES
-        stop = partial(health.after_stop, rules=rules, error=error, action=action, now=now)
+        health.update(accounts, provider, BATCH, now, lambda was: breaker.after_lost_probe(was, tag, now))
+        rules = breaker.REQUEST_RULES
+        stop = partial(breaker.after_stop, rules=rules, error=error, action=action, now=now)
         health.update(accounts, provider, health.REQUESTS, now, stop)
     elif batch.outcome in FAILURES:
         # A definite no: the provider has no Batch API here, or refuses it.
-        follow = health.after_stop if is_stop else health.after_failure
-        fail = partial(follow, rules=health.batch_rules(settings), error=error, action=action, now=now)
+        follow = breaker.after_stop if is_stop else breaker.after_failure
+        fail = partial(follow, rules=breaker.batch_rules(settings), error=error, action=action, now=now)
         health.update(accounts, provider, BATCH, now, partial(fail, probe=tag))
     else:
-        health.update(accounts, provider, BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
+        health.update(accounts, provider, BATCH, now, lambda was: breaker.after_lost_probe(was, tag, now))
 
 
 def sort_results(

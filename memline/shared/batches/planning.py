@@ -22,7 +22,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, record_refusal
 from memline.shared.values import replace, value
 
@@ -110,8 +110,8 @@ class BatchPlanner:
         self, target: IdentityRow, rules: BatchRules, has_pending_files: bool, now: float
     ) -> BatchPlan:
         state = health.read(self._accounts, target.identity.provider, health.BATCH)
-        is_probing = state.state == health.OPEN and state.probe_at <= now
-        if state.manual or not (state.state == health.CLOSED or is_probing):
+        is_probing = state.state == breaker.OPEN and state.probe_at <= now
+        if state.manual or not (state.state == breaker.CLOSED or is_probing):
             return BatchPlan()
         # Half of the smallest batch that the provider refused as too big.
         (refused,) = self._connection.execute(

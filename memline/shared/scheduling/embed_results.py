@@ -19,8 +19,8 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps, VectorRow
 from memline.shared.index.vectors import LeasedTexts
-from memline.shared.scheduling import health, leases
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling import breaker, health, leases
+from memline.shared.scheduling.breaker import Health
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def store_vectors(
             texts = LeasedTexts(identity_id=row.id, lease=lease, hashes=[vector.hash for vector in odd])
             failed = vectors.retry_or_fail(connection, texts, f"{error}; {_MODEL_CHANGED}", now)
             changes.append(
-                lambda was: health.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
+                lambda was: breaker.after_trouble(was, error, _MODEL_CHANGED, None, now, probe=lease)
             )
             _contradict_first_answer(connection, row.id, lease)
         elif good:
-            changes.append(lambda was: health.after_success(was, probe=lease))
+            changes.append(lambda was: breaker.after_success(was, probe=lease))
             if _is_first_answer_open(connection, row.id, lease):
                 meta.put(connection, meta.FIRST_ANSWER, None)
         is_batch = batches.count(connection, lease, stored=stored, failed=failed)
@@ -128,26 +128,28 @@ def record_failure(
         failed = 0
         if failure.kind in ("stop", "later", "split"):
             if failure.kind == "stop":
-                rules = health.REQUEST_RULES
-                changes.append(lambda was: health.after_stop(was, rules, error, action, now, probe=lease))
+                rules = breaker.REQUEST_RULES
+                changes.append(lambda was: breaker.after_stop(was, rules, error, action, now, probe=lease))
             elif failure.kind == "later" and (rows := learned.limited_rows):
                 changes.append(
-                    lambda was: health.after_text_limit(was, rows, error, action, wait_s, now, lease)
+                    lambda was: breaker.after_text_limit(was, rows, error, action, wait_s, now, lease)
                 )
             elif failure.kind == "later":
-                changes.append(lambda was: health.after_trouble(was, error, action, wait_s, now, probe=lease))
+                changes.append(
+                    lambda was: breaker.after_trouble(was, error, action, wait_s, now, probe=lease)
+                )
             # The cooldown of the provider is what keeps them back; it may end before its time.
             vectors.defer(connection, texts, error)
         elif failure.kind == "broken":
             if failure.no_results:
                 # A provider that answers nothing but nonsense is not asked for a whole backlog.
-                changes.append(lambda was: health.after_trouble(was, error, action, None, now, probe=lease))
+                changes.append(lambda was: breaker.after_trouble(was, error, action, None, now, probe=lease))
             else:
-                changes.append(lambda was: health.after_refused_text(was, probe=lease))
+                changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
             reason = f"{error}; {action}" if action else error
             failed = vectors.retry_or_fail(connection, texts, reason, now)
         else:
-            changes.append(lambda was: health.after_refused_text(was, probe=lease))
+            changes.append(lambda was: breaker.after_refused_text(was, probe=lease))
             failed = vectors.fail(connection, texts, error, now)
         if batches.count(connection, lease, failed=failed):
             changes.clear()
@@ -157,7 +159,7 @@ def record_failure(
 
 
 def _sizes(learned: LearnedCaps) -> Change:
-    return lambda was: health.after_sizes(was, learned)
+    return lambda was: breaker.after_sizes(was, learned)
 
 
 def _tell(

@@ -24,7 +24,7 @@ from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import TextRow
 from memline.shared.index.vectors import BACKFILL, CANCELLED, LIVE_EDIT
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.values import replace, value
 
@@ -143,7 +143,7 @@ def lease_probe(
         if health.take_probe(accounts, provider, health.REQUESTS, token, now, until=until) is None:
             return None
         if not reserve(token, row_tokens or sum(estimate_tokens(text.text) for text in texts)):
-            lost = partial(health.after_lost_probe, probe=token, now=now)
+            lost = partial(breaker.after_lost_probe, probe=token, now=now)
             health.update(accounts, provider, health.REQUESTS, now, lost)
             return None
         texts = _mark_leased(connection, ids, token) or texts

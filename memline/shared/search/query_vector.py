@@ -12,8 +12,8 @@ from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, Queue
 from memline.shared.index.accounts import account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
+from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
-from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
 

@@ -14,7 +14,7 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.protocol import LateVector
 from memline.shared.index import identities, ledger, meta
 from memline.shared.index.accounts import AccountFile, Accounts
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.budget import Budget, refusal_of
 from memline.shared.scheduling.limits import FileLimits, Limits
 from memline.shared.search.query_vector import QueryEmbedder
@@ -118,7 +118,7 @@ class MemorySearch:
             pending = model.missing
             fallback = meta.get(connection, meta.FALLBACK)
             refusal = refusal_of(connection, self._settings.limits, self._clock.now())
-            state = health.Health()
+            state = breaker.Health()
             if active:
                 accounts = Accounts(index=connection, file=self._account_file, name="")
                 state = health.read(accounts, active.identity.provider, model=active.identity.model)
@@ -166,7 +166,7 @@ class MemorySearch:
         why = f"the source {request.source} is switched off for this agent (memorySearch.sources)"
         return replace(answer, notice=why)
 
-    def _embed(self, text: str, active: identities.IdentityRow, state: health.Health) -> QueryVector:
+    def _embed(self, text: str, active: identities.IdentityRow, state: breaker.Health) -> QueryVector:
         vector = self._embedder.embed(text, active, state)
         tokens = vector.tokens if isinstance(vector, LateVector) else b""
         return QueryVector(embedding=vector, identity_id=active.id, tokens=tokens)

@@ -8,7 +8,7 @@ import pytest
 
 from memline.shared.embedders import http
 from memline.shared.index import vectors
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -30,7 +30,7 @@ def place(place: Place, server: EmbeddingServer) -> Place:
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
-    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, first_cooldown_s=0.01))
+    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, first_cooldown_s=0.01))
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
     monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
     monkeypatch.setattr(http, "JITTER_S", 0.01)

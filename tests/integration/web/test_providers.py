@@ -16,7 +16,7 @@ from memline.shared.flush.state import SessionState
 from memline.shared.index import ledger
 from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
 from tests.integration.web.conftest import ALL, WORK, Opener, configure
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
@@ -37,7 +37,7 @@ def stop(place: Place, agent: str) -> None:
         fail(writer, lease_all(writer)[0], "stop")
 
 
-def health_of(place: Place, agent: str) -> health.Health:
+def health_of(place: Place, agent: str) -> breaker.Health:
     with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
         return health.read(writer.accounts, "openai")
 
@@ -72,7 +72,7 @@ def test_a_provider_shows_its_breaker_calls_and_errors_and_is_probed_and_resumed
 def test_what_a_provider_answers_is_text(browser: Browser, notes: Place, text: str) -> None:
     with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
         writer.retarget(MODEL_A)
-        ill = health.Health(state="open", reason=text, action=text, probe_at=9e9)
+        ill = breaker.Health(state="open", reason=text, action=text, probe_at=9e9)
         health.update(writer.accounts, "openai", health.REQUESTS, 0.0, lambda _: ill)
 
     page = browser.get("/providers")

@@ -14,7 +14,7 @@ from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.breaker import Health
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import MODEL_A
 from tests.support.workspace import Place, remote

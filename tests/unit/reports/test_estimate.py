@@ -7,7 +7,7 @@ import pytest
 from memline.producers.reports.estimate import Estimate, with_costs
 from memline.shared.config.schema import AgentSettings, Batch
 from memline.shared.embedders.choice import choose
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.breaker import Health
 from tests.support.workspace import Place
 
 TEXTS = [400] * 1000

@@ -15,8 +15,8 @@ from memline.shared.errors import JobUnknown
 from memline.shared.index import jobs, meta
 from memline.shared.index.jobs import Job
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling.breaker import Health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all, make_job
 from tests.support.workspace import Place
 
@@ -88,7 +88,7 @@ def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWrit
     rates(writer, files=1, texts=10)
 
     def stopped(was: Health) -> Health:
-        return health.after_stop(was, health.REQUEST_RULES, "bad key", "set the key", 1_000.0, probe="")
+        return breaker.after_stop(was, breaker.REQUEST_RULES, "bad key", "set the key", 1_000.0, probe="")
 
     health.update(writer.accounts, "openai", health.REQUESTS, 1_000.0, stopped)
 

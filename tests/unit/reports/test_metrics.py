@@ -19,7 +19,7 @@ from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
 from memline.shared.queue.worker_registry import WorkerInfo
 from memline.shared.scheduling import health
-from memline.shared.scheduling.health import Health
+from memline.shared.scheduling.breaker import Health
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job
 from tests.support.workspace import Place, note, remote
 

@@ -17,9 +17,10 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import transaction
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import health
+from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.embed_results import Failure
-from memline.shared.scheduling.health import BATCH, Health
+from memline.shared.scheduling.health import BATCH
 from memline.shared.scheduling.leases import LEASE_S, Request
 from tests.support.index_rows import MODEL_A, MODEL_B, answer, fail, file_row, lease_all, use
 
@@ -73,7 +74,7 @@ def test_of_two_agents_one_gets_the_probe_and_its_answer_opens_the_way_for_both(
 ) -> None:
     one, two = pair
     fail(one, lease_all(one)[0], "stop")
-    clock.advance(health.REQUEST_RULES.open_s)
+    clock.advance(breaker.REQUEST_RULES.open_s)
 
     (probe,) = lease_all(two)
     beside = lease_all(one)
@@ -89,7 +90,7 @@ def test_a_probe_that_another_agent_lost_is_followed_by_another(
 ) -> None:
     one, two = pair
     fail(one, lease_all(one)[0], "stop")
-    clock.advance(health.REQUEST_RULES.open_s)
+    clock.advance(breaker.REQUEST_RULES.open_s)
     assert len(lease_all(two)) == 1
     two.close()
 
@@ -106,7 +107,7 @@ def test_a_process_that_dies_between_the_account_and_its_index_loses_the_probe_a
 ) -> None:
     one, _ = pair
     fail(one, lease_all(one)[0], "stop")
-    clock.advance(health.REQUEST_RULES.open_s)
+    clock.advance(breaker.REQUEST_RULES.open_s)
     health.take_probe(one.accounts, "openai", health.REQUESTS, "lost", clock.now(), until=clock.now() + 300)
 
     (probe,) = lease_all(one)
@@ -158,7 +159,7 @@ def test_a_model_that_is_unknown_stops_no_other_model_of_the_account(
 
         assert health.read(one.accounts, "openai").reason == "unknown model"
         assert [len(lease_all(writer)) for writer in (one, three, two)] == [0, 0, 1]
-        clock.advance(health.REQUEST_RULES.open_s)
+        clock.advance(breaker.REQUEST_RULES.open_s)
         answer(one, lease_all(one))
         assert health.read(three.accounts, "openai") == Health()
 
@@ -175,7 +176,7 @@ def test_a_batch_of_one_agent_is_the_probe_of_both(
     pair: tuple[IndexWriter, IndexWriter], clock: ManualClock
 ) -> None:
     now = clock.now()
-    stopped = health.after_stop(Health(), health.REQUEST_RULES, "no batches", "", now - 10_000)
+    stopped = breaker.after_stop(Health(), breaker.REQUEST_RULES, "no batches", "", now - 10_000)
     health.update(pair[0].accounts, "openai", BATCH, now, lambda _: stopped)
 
     may = [health.may_batch(writer.accounts, "openai", now, tag=str(n)) for n, writer in enumerate(pair)]

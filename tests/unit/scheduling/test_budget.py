@@ -17,7 +17,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import budget, health
+from memline.shared.scheduling import breaker, budget, health
 from memline.shared.scheduling.budget import (
     BATCH,
     NO_PRICE,
@@ -275,7 +275,7 @@ def test_a_batch_is_as_large_as_the_ceiling_allows_and_pays_the_price_of_batches
 
 def test_a_probe_counts_and_goes_out_at_no_ceiling(writer: IndexWriter, clock: ManualClock) -> None:
     limit(writer, max_tokens_per_day=1)
-    stopped = health.after_stop(health.Health(), health.REQUEST_RULES, "no", "", clock.now() - 1_000)
+    stopped = breaker.after_stop(breaker.Health(), breaker.REQUEST_RULES, "no", "", clock.now() - 1_000)
     health.update(writer.accounts, "openai", health.REQUESTS, clock.now(), lambda _: stopped)
 
     assert lease_all(writer) == []

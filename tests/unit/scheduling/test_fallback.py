@@ -11,7 +11,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.index import identities, meta, vectors
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import fallback, health
+from memline.shared.scheduling import breaker, fallback, health
 from tests.support.index_rows import CAPS, MODEL_A, answer, fail, file_row, lease_all, use
 
 GEMINI = Identity(provider="gemini", model="g")
@@ -83,7 +83,7 @@ def test_a_restart_after_the_cooldown_puts_the_primary_on_trial(
     stopped: IndexWriter, clock: ManualClock
 ) -> None:
     work_as(stopped, SECOND)
-    clock.advance(health.REQUEST_RULES.open_s)
+    clock.advance(breaker.REQUEST_RULES.open_s)
     running = target(stopped)
 
     start(stopped, SECOND)

@@ -17,9 +17,10 @@ from memline.shared.index.rows import LearnedCaps
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import health, leases
+from memline.shared.scheduling import breaker, health, leases
+from memline.shared.scheduling.breaker import CLOSED, HALF_OPEN, OPEN, Health, Rules
 from memline.shared.scheduling.embed_results import Failure
-from memline.shared.scheduling.health import BATCH, CLOSED, HALF_OPEN, OPEN, Health, Rules
+from memline.shared.scheduling.health import BATCH
 from memline.shared.scheduling.leases import LEASE_S, Request
 from tests.support.index_rows import (
     BATCH_RULES,
@@ -39,19 +40,19 @@ NOW = 1_750_000_000.0
 
 
 def opened(was: Health | None = None, now: float = NOW) -> Health:
-    return health.after_stop(was or Health(), RULES, "no", "pay", now)
+    return breaker.after_stop(was or Health(), RULES, "no", "pay", now)
 
 
 def half_open(now: float = NOW) -> Health:
-    after = health.begin_probe(opened(now=now - 100), "probe", now)
+    after = breaker.begin_probe(opened(now=now - 100), "probe", now)
     assert after is not None
     return after
 
 
 def test_failures_in_a_row_open_it_and_cooldowns_grow_between_them() -> None:
-    one = health.after_failure(Health(), RULES, "away", "wait", NOW)
-    two = health.after_failure(one, RULES, "away", "wait", NOW + 1)
-    three = health.after_failure(two, RULES, "away", "wait", NOW + 3)
+    one = breaker.after_failure(Health(), RULES, "away", "wait", NOW)
+    two = breaker.after_failure(one, RULES, "away", "wait", NOW + 1)
+    three = breaker.after_failure(two, RULES, "away", "wait", NOW + 3)
 
     assert (one.state, one.retry_at, two.retry_at) == (CLOSED, NOW + 1, NOW + 3)
     assert (three.state, three.failures, three.retry_at) == (OPEN, 3, 0)
@@ -61,15 +62,15 @@ def test_failures_in_a_row_open_it_and_cooldowns_grow_between_them() -> None:
 def test_a_success_between_failures_counts_them_anew() -> None:
     two = Health(failures=2, reason="away")
 
-    after = health.after_success(two)
+    after = breaker.after_success(two)
 
     assert after == Health()
 
 
 def test_what_fails_together_counts_once() -> None:
-    one = health.after_failure(Health(), RULES, "away", "", NOW)
+    one = breaker.after_failure(Health(), RULES, "away", "", NOW)
 
-    assert health.after_failure(one, RULES, "away", "", NOW + 0.5) == one
+    assert breaker.after_failure(one, RULES, "away", "", NOW + 0.5) == one
 
 
 def test_a_definite_no_opens_it_at_once_with_what_to_do() -> None:
@@ -81,7 +82,7 @@ def test_a_definite_no_opens_it_at_once_with_what_to_do() -> None:
 
 
 def test_a_wait_that_the_provider_asked_for_is_not_a_failure() -> None:
-    after = health.after_trouble(Health(), "busy", "", 60, NOW)
+    after = breaker.after_trouble(Health(), "busy", "", 60, NOW)
 
     assert (after.state, after.failures, after.retry_at) == (CLOSED, 0, NOW + 60)
 
@@ -89,10 +90,10 @@ def test_a_wait_that_the_provider_asked_for_is_not_a_failure() -> None:
 def test_only_one_probe_is_sent_and_only_when_the_cooldown_is_over() -> None:
     was = opened()
 
-    early = health.begin_probe(was, "a", NOW + 99)
-    first = health.begin_probe(was, "a", NOW + 100)
+    early = breaker.begin_probe(was, "a", NOW + 99)
+    first = breaker.begin_probe(was, "a", NOW + 100)
     assert first is not None
-    second = health.begin_probe(first, "b", NOW + 10_000)
+    second = breaker.begin_probe(first, "b", NOW + 10_000)
 
     assert early is None
     assert (first.state, first.probe) == (HALF_OPEN, "a")
@@ -100,7 +101,7 @@ def test_only_one_probe_is_sent_and_only_when_the_cooldown_is_over() -> None:
 
 
 def test_a_probe_that_works_closes_it() -> None:
-    assert health.after_success(half_open(), probe="probe") == Health()
+    assert breaker.after_success(half_open(), probe="probe") == Health()
 
 
 def test_each_probe_that_fails_doubles_the_cool_down_up_to_the_longest() -> None:
@@ -108,9 +109,9 @@ def test_each_probe_that_fails_doubles_the_cool_down_up_to_the_longest() -> None
     state, now = opened(), NOW
     for _ in range(4):
         now = state.probe_at
-        probing = health.begin_probe(state, "probe", now)
+        probing = breaker.begin_probe(state, "probe", now)
         assert probing is not None
-        state = health.after_failure(probing, RULES, "still", "", now, probe="probe")
+        state = breaker.after_failure(probing, RULES, "still", "", now, probe="probe")
         cool_downs.append(state.probe_at - now)
 
     assert cool_downs == [200, 250, 250, 250]
@@ -121,35 +122,35 @@ def test_each_probe_that_fails_doubles_the_cool_down_up_to_the_longest() -> None
 def test_a_provider_that_is_dead_for_years_does_not_overflow() -> None:
     was = Health(state=HALF_OPEN, opens=100_000, probe="p")
 
-    assert health.after_failure(was, RULES, "", "", NOW, probe="p").probe_at == NOW + 250
+    assert breaker.after_failure(was, RULES, "", "", NOW, probe="p").probe_at == NOW + 250
 
 
 def test_a_probe_answered_with_retry_after_is_followed_by_one_at_that_time() -> None:
-    after = health.after_trouble(half_open(), "busy", "", 60, NOW, probe="probe")
+    after = breaker.after_trouble(half_open(), "busy", "", 60, NOW, probe="probe")
 
     assert (after.state, after.probe_at, after.opens) == (OPEN, NOW + 60, 1)
 
 
 def test_a_lost_probe_is_followed_by_another_at_once() -> None:
-    after = health.after_lost_probe(half_open(), "probe", NOW)
+    after = breaker.after_lost_probe(half_open(), "probe", NOW)
 
     assert (after.state, after.probe_at) == (OPEN, NOW)
 
 
 def test_a_probe_whose_text_is_refused_has_found_the_provider_well() -> None:
-    assert health.after_refused_text(half_open(), probe="probe") == Health()
-    assert health.after_refused_text(Health(failures=1)) == Health(failures=1)
+    assert breaker.after_refused_text(half_open(), probe="probe") == Health()
+    assert breaker.after_refused_text(Health(failures=1)) == Health(failures=1)
 
 
 @pytest.mark.parametrize("was", [opened(), half_open()], ids=[OPEN, HALF_OPEN])
 def test_what_comes_late_from_before_it_opened_changes_nothing(was: Health) -> None:
     later = NOW + 1
 
-    assert health.after_success(was, probe="old") == was
-    assert health.after_failure(was, RULES, "x", "", later, probe="old") == was
-    assert health.after_stop(was, RULES, "x", "", later, probe="old") == was
-    assert health.after_trouble(was, "x", "", 5, later, probe="old") == was
-    assert health.after_lost_probe(was, "old", later) == was
+    assert breaker.after_success(was, probe="old") == was
+    assert breaker.after_failure(was, RULES, "x", "", later, probe="old") == was
+    assert breaker.after_stop(was, RULES, "x", "", later, probe="old") == was
+    assert breaker.after_trouble(was, "x", "", 5, later, probe="old") == was
+    assert breaker.after_lost_probe(was, "old", later) == was
 
 
 def test_a_manual_pause_allows_no_probe_until_it_is_ended(writer: IndexWriter) -> None:
@@ -166,30 +167,30 @@ def test_a_manual_pause_allows_no_probe_until_it_is_ended(writer: IndexWriter) -
 
 
 def test_on_trial_one_more_failure_opens_it_and_a_success_forgives() -> None:
-    trial = health.on_trial(opened(), RULES)
+    trial = breaker.on_trial(opened(), RULES)
 
     assert (trial.state, trial.reason, trial.paused) == (CLOSED, "", False)
-    assert health.after_failure(trial, RULES, "again", "", NOW).state == OPEN
-    assert health.after_success(trial) == Health()
+    assert breaker.after_failure(trial, RULES, "again", "", NOW).state == OPEN
+    assert breaker.after_success(trial) == Health()
 
 
 def test_caps_and_a_manual_pause_outlive_every_change() -> None:
     was = Health(max_rows=5, max_tokens=7, manual=True)
 
-    after = health.on_trial(health.after_success(opened(was)), RULES)
+    after = breaker.on_trial(breaker.after_success(opened(was)), RULES)
 
     assert (after.max_rows, after.max_tokens, after.manual) == (5, 7, True)
-    assert health.begin_probe(opened(was), "p", NOW + 10_000) is None
+    assert breaker.begin_probe(opened(was), "p", NOW + 10_000) is None
 
 
 def test_a_request_that_took_too_long_halves_the_next_and_quick_answers_let_them_grow_again() -> None:
-    slow = health.after_sizes(Health(), LearnedCaps(slow_rows=64))
-    same = health.after_sizes(slow, LearnedCaps(slow_rows=128))
-    smaller = health.after_sizes(same, LearnedCaps(slow_rows=32))
+    slow = breaker.after_sizes(Health(), LearnedCaps(slow_rows=64))
+    same = breaker.after_sizes(slow, LearnedCaps(slow_rows=128))
+    smaller = breaker.after_sizes(same, LearnedCaps(slow_rows=32))
     sizes = []
     grown = smaller
-    for _ in range(2 * health.GROW_AFTER):
-        grown = health.after_sizes(grown, LearnedCaps(quick_rows=grown.shrunk_rows))
+    for _ in range(2 * breaker.GROW_AFTER):
+        grown = breaker.after_sizes(grown, LearnedCaps(quick_rows=grown.shrunk_rows))
         sizes.append(grown.shrunk_rows)
 
     assert (slow.shrunk_rows, same.shrunk_rows, smaller.shrunk_rows) == (64, 64, 32)
@@ -197,21 +198,21 @@ def test_a_request_that_took_too_long_halves_the_next_and_quick_answers_let_them
 
 
 def test_answers_to_small_requests_and_slow_answers_let_nothing_grow() -> None:
-    shrunk = Health(shrunk_rows=32, quick_answers=health.GROW_AFTER - 1)
+    shrunk = Health(shrunk_rows=32, quick_answers=breaker.GROW_AFTER - 1)
 
-    assert health.after_sizes(shrunk, LearnedCaps(quick_rows=31)) == shrunk
-    assert health.after_sizes(shrunk, LearnedCaps()) == shrunk
-    assert health.after_sizes(shrunk, LearnedCaps(slow_rows=32)).quick_answers == 0
+    assert breaker.after_sizes(shrunk, LearnedCaps(quick_rows=31)) == shrunk
+    assert breaker.after_sizes(shrunk, LearnedCaps()) == shrunk
+    assert breaker.after_sizes(shrunk, LearnedCaps(slow_rows=32)).quick_answers == 0
 
 
 def test_a_size_that_no_provider_takes_is_no_cap() -> None:
-    shrunk = Health(shrunk_rows=health.MAX_SHRUNK_ROWS // 2, quick_answers=health.GROW_AFTER - 1)
+    shrunk = Health(shrunk_rows=breaker.MAX_SHRUNK_ROWS // 2, quick_answers=breaker.GROW_AFTER - 1)
 
-    assert health.after_sizes(shrunk, LearnedCaps(quick_rows=shrunk.shrunk_rows)).shrunk_rows == 0
+    assert breaker.after_sizes(shrunk, LearnedCaps(quick_rows=shrunk.shrunk_rows)).shrunk_rows == 0
 
 
 def limited(was: Health, rows: int, now: float) -> Health:
-    return health.after_text_limit(was, rows, "429", "", 30.0, now, "")
+    return breaker.after_text_limit(was, rows, "429", "", 30.0, now, "")
 
 
 def test_a_second_limit_of_texts_for_the_same_size_halves_the_requests() -> None:
@@ -219,7 +220,7 @@ def test_a_second_limit_of_texts_for_the_same_size_halves_the_requests() -> None
     together = limited(first, 50, NOW + 1)
     smaller = limited(first, 20, NOW + 31)
     second = limited(first, 50, NOW + 31)
-    after_vectors = limited(health.after_success(first), 50, NOW + 31)
+    after_vectors = limited(breaker.after_success(first), 50, NOW + 31)
 
     assert (first.shrunk_rows, first.limited_rows, first.retry_at) == (0, 50, NOW + 30)
     assert (together.shrunk_rows, smaller.shrunk_rows, after_vectors.shrunk_rows) == (0, 0, 0)
@@ -231,7 +232,7 @@ def test_a_single_text_that_meets_the_limit_for_ever_opens_the_breaker() -> None
     while not state.paused:
         state, now, waits = limited(state, 1, now), now + 31, waits + 1
 
-    assert waits == 1 + health.REQUEST_RULES.limit
+    assert waits == 1 + breaker.REQUEST_RULES.limit
     assert state.reason == "429"
 
 
@@ -253,7 +254,7 @@ def test_no_sequence_of_events_sends_two_probes(
     events: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Shorter than a lease: what was sent before the breaker opened may still be out when a probe is due.
-    monkeypatch.setattr(health, "REQUEST_RULES", replace(health.REQUEST_RULES, open_s=25.0))
+    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, open_s=25.0))
     clock = ManualClock()
     path = tmp_path / str(uuid.uuid4()) / "main.sqlite"
     with Processes(path, clock) as writers:
@@ -379,9 +380,9 @@ def open_batch(accounts: Accounts, tag: str) -> None:
 def end_batch(accounts: Accounts, tag: str, what: str, now: float) -> None:
     accounts.index.execute("UPDATE batches SET state = 'closed' WHERE token = ?", (tag,))
     if what == "worked":
-        health.update(accounts, "openai", BATCH, now, lambda was: health.after_success(was, probe=tag))
+        health.update(accounts, "openai", BATCH, now, lambda was: breaker.after_success(was, probe=tag))
     elif what == "lost":
-        health.update(accounts, "openai", BATCH, now, lambda was: health.after_lost_probe(was, tag, now))
+        health.update(accounts, "openai", BATCH, now, lambda was: breaker.after_lost_probe(was, tag, now))
     else:
         batch_failed(accounts, "it failed", now, tag=tag, for_good=what == "for good")
 
@@ -426,7 +427,7 @@ def test_a_provider_without_batches_gets_no_second_batch(writer: IndexWriter) ->
 
 
 def test_the_limit_of_batches_is_a_setting() -> None:
-    assert health.batch_rules(Batch(failure_limit=5)).limit == 5
+    assert breaker.batch_rules(Batch(failure_limit=5)).limit == 5
     assert Rules(limit=2, open_s=1_800.0, max_open_s=6 * 3_600.0) == BATCH_RULES
 
 
@@ -462,7 +463,7 @@ def test_a_probe_needs_nothing_that_is_wanted(writer: IndexWriter, clock: Manual
     (request,) = lease_all(writer)
     fail(writer, request, "stop")
     writer.store_file(file_row("b.md", "apples", at=2))
-    clock.advance(health.REQUEST_RULES.open_s)
+    clock.advance(breaker.REQUEST_RULES.open_s)
 
     (probe,) = lease_all(writer)
     answer(writer, [probe])
@@ -490,7 +491,7 @@ def test_retry_after_keeps_every_process_from_calling_until_then(
 def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
     wanting: IndexWriter, clock: ManualClock
 ) -> None:
-    for _ in range(health.REQUEST_RULES.limit):
+    for _ in range(breaker.REQUEST_RULES.limit):
         (request,) = lease_all(wanting)
         fail(wanting, request, "later")
         clock.advance(120)
@@ -501,7 +502,7 @@ def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
 
     wanting.retry_all()
     answer(wanting, lease_all(wanting))
-    assert health.read(wanting.accounts, "openai") == health.Health()
+    assert health.read(wanting.accounts, "openai") == breaker.Health()
 
 
 def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -> None:
@@ -527,7 +528,7 @@ def test_stop_pauses_the_provider_with_what_to_do(wanting: IndexWriter, clock: M
     assert lease_all(wanting) == []
     assert backlog(wanting) == Backlog(wanted=2)
 
-    clock.advance(health.REQUEST_RULES.open_s + 1)
+    clock.advance(breaker.REQUEST_RULES.open_s + 1)
     assert len(lease_all(wanting)) == 1
 
 
@@ -544,7 +545,7 @@ def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
             fail(writer, request, "later", retry_after_s=0.0)
         clock.advance(2)
 
-    assert calls == health.REQUEST_RULES.limit
+    assert calls == breaker.REQUEST_RULES.limit
     assert health.read(writer.accounts, "openai").paused
 
 

@@ -12,8 +12,8 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
+from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Budget, spent
-from memline.shared.scheduling.health import Health
 from memline.shared.scheduling.limits import FileLimits
 from memline.shared.search.query_vector import COOLDOWN_SHARE, QueryEmbedder
 
