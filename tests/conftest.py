@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.workspace import Place, remote
+
 _FOREIGN = (
     "MEMLINE_",
     "OPENCLAW_",
@@ -33,6 +35,21 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     return home
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A user's place: without notes and without a provider, or with what the nearest mark `place` names.
+
+    Its keys are those of `Place.furnish`, and `server`: keys of the provider that the stub server is.
+    """
+    place = Place(folder=tmp_path / "user")
+    if mark := request.node.get_closest_marker("place"):
+        wanted = dict(mark.kwargs)
+        if "server" in wanted:
+            wanted |= remote(request.getfixturevalue("server").url, **wanted.pop("server"))
+        place.furnish(**wanted)
+    return place
 
 
 @pytest.fixture(scope="session")

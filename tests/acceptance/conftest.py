@@ -41,11 +41,9 @@ def provider() -> Iterator[EmbeddingServer]:
 
 
 @pytest.fixture
-def notes(tmp_path: Path, provider: EmbeddingServer) -> Place:
+def notes(place: Place, provider: EmbeddingServer) -> Place:
     """A user's place, its notes still to be written."""
-    place = Place(folder=tmp_path / "user", memory=remote(provider.url, maxRows=ROWS))
-    place.configure(sync={"watchDebounceMs": 100})
-    (place.workspace / "memory").mkdir()
+    place.furnish(**remote(provider.url, maxRows=ROWS), sync={"watchDebounceMs": 100})
     return place
 
 

@@ -19,7 +19,7 @@ from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import assert_as_undisturbed
-from tests.support.workspace import Place, remote, until
+from tests.support.workspace import Place, until
 
 KILLS = 20
 
@@ -32,21 +32,16 @@ LATENCY_MS = 80
 #: Calls of the Batch API between two kills at most; the whole life of a batch has eight or more.
 CALLS = 4
 
+pytestmark = pytest.mark.place(
+    server={"batch": {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}}, sync={"watchDebounceMs": 20}
+)
+
 
 @pytest.fixture
 def server() -> Iterator[EmbeddingServer]:
     with EmbeddingServer(dims=16) as running:
         running.control({"batch": {"looks": 2, "latency_ms": LATENCY_MS}})
         yield running
-
-
-@pytest.fixture
-def place(tmp_path: Path, server: EmbeddingServer) -> Place:
-    batch = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
-    place = Place(folder=tmp_path / "user", memory=remote(server.url, batch=batch))
-    place.configure(sync={"watchDebounceMs": 20})
-    (place.workspace / "memory").mkdir()
-    return place
 
 
 def test_a_batch_worker_that_is_killed_twenty_times_makes_each_job_once(

@@ -28,8 +28,8 @@ def chat() -> Iterator[ChatServer]:
 
 
 @pytest.fixture
-def agent(tmp_path: Path, chat: ChatServer) -> Place:
-    place = Place(folder=tmp_path / "user", memory={"provider": "none"})
+def agent(place: Place, chat: ChatServer) -> Place:
+    place.configure(provider="none")
     config = json.loads(place.config.read_text("utf-8"))
     config["agents"]["defaults"] |= {
         "contextTokens": 30_000,

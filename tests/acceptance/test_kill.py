@@ -17,7 +17,7 @@ from tests.support.embedding_faults import digest_of
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.undisturbed import assert_as_undisturbed
-from tests.support.workspace import Place, note, paths, remote, until
+from tests.support.workspace import Place, note, paths, until
 
 KILLS = 20
 
@@ -33,19 +33,13 @@ LATENCY_MS = 60
 EARLY_S = 0.6
 WORKING_S = 0.4
 
+pytestmark = pytest.mark.place(server={"maxRows": ROWS}, sync={"watchDebounceMs": 20})
+
 
 @pytest.fixture
 def server() -> Iterator[EmbeddingServer]:
     with EmbeddingServer(dims=16, latency_ms=LATENCY_MS) as running:
         yield running
-
-
-@pytest.fixture
-def place(tmp_path: Path, server: EmbeddingServer) -> Place:
-    place = Place(folder=tmp_path / "user", memory=remote(server.url, maxRows=ROWS))
-    place.configure(sync={"watchDebounceMs": 20})
-    (place.workspace / "memory").mkdir()
-    return place
 
 
 def test_an_index_run_that_is_killed_twenty_times_ends_as_if_it_had_not_been(

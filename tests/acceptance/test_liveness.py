@@ -25,9 +25,8 @@ from tests.support.workspace import Place
     ],
 )
 def test_systemd_hears_that_a_process_is_ready_alive_and_ending(
-    command: str, needs_redis: bool, redis_server: RedisServer, tmp_path: Path
+    command: str, needs_redis: bool, redis_server: RedisServer, place: Place, tmp_path: Path
 ) -> None:
-    place = Place(folder=tmp_path / "user")
     queue = {"MEMLINE_QUEUE_URL": redis_server.url} if needs_redis else {}
     with (
         notify_socket(tmp_path) as heard,

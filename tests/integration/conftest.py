@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place
 
 
 @pytest.fixture
@@ -22,9 +20,3 @@ def server() -> Iterator[EmbeddingServer]:
 def patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let searches of this process take the time that they need to bring changes in."""
     monkeypatch.setattr("memline.producers.ask.CATCH_UP_S", 60)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    """A workspace without notes and without a provider."""
-    return Place(folder=tmp_path / "user")

@@ -12,20 +12,14 @@ from memline.shared.index import vectors
 from memline.shared.index.batches import latest
 from memline.shared.index.driver import reading
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import Place, note
 
 #: Texts in all: eight notes of three.
 TEXTS = 24
 
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    """Notes that are worth a batch, and a provider that has a Batch API."""
-    batch = {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}
-    place.configure(**remote(server.url, batch=batch))
-    for number in range(TEXTS // 3):
-        place.write(f"memory/note-{number}.md", note(number))
-    return place
+pytestmark = pytest.mark.place(
+    server={"batch": {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}}, notes=TEXTS // 3
+)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, note, until
+from tests.support.workspace import Place, until
 
 NOTES = 3
 TEXTS = 3 * NOTES
@@ -32,8 +32,7 @@ def second() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def place(place: Place, server: EmbeddingServer, second: EmbeddingServer) -> Place:
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
+    place.furnish(notes=NOTES)
     configure(place, server, second)
     return place
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import Ran, end, memline, running_memline
-from tests.support.workspace import Place, note, paths, remote, until
+from tests.support.workspace import Place, paths, remote, until
 
 #: Keys of the answers that scripts read: all must be there; more may be.
 INDEX = {"agentId", "files", "chunks", "vectors", "provider", "model", "seconds", "failures"}
@@ -121,14 +121,9 @@ OPENCLAW = """
 }
 """
 
-
-@pytest.fixture
-def place(place: Place) -> Place:
-    """Three notes, no provider."""
-    place.write("MEMORY.md", "# Long term\n\nThe team chose Redis for the queue.\n")
-    for number in range(2):
-        place.write(f"memory/note-{number}.md", note(number))
-    return place
+pytestmark = pytest.mark.place(
+    files={"MEMORY.md": "# Long term\n\nThe team chose Redis for the queue.\n"}, notes=2
+)
 
 
 def test_the_json_of_index_search_get_and_status_has_every_key_of_the_contract(

@@ -21,12 +21,9 @@ DOOR = "# Office\n\nThe spare key hangs on a hook behind the blue door of the wo
 FOOD = "# Food\n\nOn Fridays we bake pizza with tomatoes and basil for everybody.\n"
 MONEY = "# Invoices\n\nBills are paid on the first Monday of a month, late ones a month after.\n"
 
-
-@pytest.fixture
-def place(place: Place) -> Place:
-    for name, text in (("office", DOOR), ("food", FOOD), ("money", MONEY)):
-        place.write(f"memory/{name}.md", text)
-    return place
+pytestmark = pytest.mark.place(
+    files={"memory/office.md": DOOR, "memory/food.md": FOOD, "memory/money.md": MONEY}
+)
 
 
 @needs_model

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from memline.producers.memory import Memory
@@ -21,16 +19,14 @@ date: 2026-02-10
 Ask [[Ada Lovelace|Ada]] before [[cutover_window]].
 """
 
+FILES = {
+    "projects/p1.md": PLAN,
+    "journals/2026_03_02.md": "- Lunch with the auditors.\n",
+    "20260415 retro.md": "We were late.\n",
+    "old/untitled.md": "---\ncreated: 2019-05-06\n---\nThe auditors again.\n",
+}
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    made = Place(folder=tmp_path / "user")
-    made.write("projects/p1.md", PLAN)
-    made.write("journals/2026_03_02.md", "- Lunch with the auditors.\n")
-    made.write("20260415 retro.md", "We were late.\n")
-    made.write("old/untitled.md", "---\ncreated: 2019-05-06\n---\nThe auditors again.\n")
-    made.index()
-    return made
+pytestmark = pytest.mark.place(files=FILES, is_indexed=True)
 
 
 @pytest.mark.parametrize(

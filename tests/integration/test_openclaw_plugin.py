@@ -36,6 +36,15 @@ needs_node = pytest.mark.skipif(
     not _VERSION or int(_VERSION[1:].partition(".")[0]) < 20, reason="there is no Node.js 20 or newer"
 )
 
+pytestmark = pytest.mark.place(
+    files={
+        "MEMORY.md": "# Facts\n\nInvoices are whole cents.\n",
+        "memory/2026-02-10.md": "Deploy failed with ERR_CONN_42.\n",
+    },
+    is_indexed=True,
+    provider="none",
+)
+
 
 def host(config: dict[str, Any], *calls: dict[str, Any]) -> dict[str, Any]:
     """Register the plugin and make the calls, as OpenClaw does."""
@@ -58,15 +67,6 @@ def search(query: str, **context: str) -> dict[str, Any]:
 
 def get(path: str, **context: str) -> dict[str, Any]:
     return {"tool": "memory_get", "params": {"path": path}, "context": context}
-
-
-@pytest.fixture
-def place(place: Place) -> Place:
-    place.configure(provider="none")
-    place.write("MEMORY.md", "# Facts\n\nInvoices are whole cents.\n")
-    place.write("memory/2026-02-10.md", "Deploy failed with ERR_CONN_42.\n")
-    place.index()
-    return place
 
 
 @pytest.fixture

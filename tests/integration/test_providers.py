@@ -16,7 +16,7 @@ from tests.support.embedding_server import EmbeddingServer, Received
 from tests.support.fake_embedder import FakeEmbedder
 from tests.support.gemini_server import GeminiServer
 from tests.support.voyage_server import VoyageServer
-from tests.support.workspace import Place, note, paths
+from tests.support.workspace import Place, paths
 
 NAMES = ("openai", "gemini", "voyage")
 SERVERS = {"openai": EmbeddingServer, "gemini": GeminiServer, "voyage": VoyageServer}
@@ -35,6 +35,8 @@ QUESTION = "word3x1x7 word3x1x8"
 
 Servers = Mapping[str, EmbeddingServer]
 
+pytestmark = pytest.mark.place(notes=NOTES)
+
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
@@ -44,13 +46,6 @@ def servers() -> Iterator[Servers]:
             name: stack.enter_context(SERVERS[name](key=KEYS[name], dims=16 + 8 * number))
             for number, name in enumerate(NAMES)
         }
-
-
-@pytest.fixture
-def place(place: Place) -> Place:
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
-    return place
 
 
 def configure(place: Place, servers: Servers, *, keys: Mapping[str, str] = KEYS, **memory: Any) -> None:

@@ -18,24 +18,20 @@ from memline.shared.queue.feed import enqueue_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place, note, remote, until
+from tests.support.workspace import Place, note, until
 
 #: Notes of three texts each.
 NOTES = 30
+
+pytestmark = pytest.mark.place(
+    server={"maxRows": 4}, files={f"memory/{n:02}.md": note(n) for n in range(NOTES)}
+)
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[RedisServer]:
     with RedisServer(tmp_path / "redis") as running:
         yield running
-
-
-@pytest.fixture
-def place(tmp_path: Path, server: EmbeddingServer) -> Place:
-    place = Place(folder=tmp_path / "user", memory=remote(server.url, maxRows=4))
-    for number in range(NOTES):
-        place.write(f"memory/{number:02}.md", note(number))
-    return place
 
 
 def states(place: Place) -> dict[str, int]:

@@ -21,20 +21,22 @@ from tests.support.workspace import Place, paths, remote, until
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
 SECRETS = [f"sk-proj-{BODY}", f"hunter{BODY}", f"eyJhbGciOiJIUzI1NiJ9.{BODY}.{BODY}", f"cookie{BODY}"]
 
+pytestmark = [
+    pytest.mark.usefixtures("folder"),
+    pytest.mark.place(
+        files={"MEMORY.md": "# Notes\n\nWe chose Redis.\n"},
+        provider="none",
+        sources=["memory", "sessions"],
+        experimental={"sessionMemory": True},
+    ),
+]
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sessions folder of the agent `main`."""
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
     return sessions_folder(tmp_path / "state")
-
-
-@pytest.fixture
-def place(place: Place, folder: Path) -> Place:
-    """A user who lets the agent search its sessions, with a note."""
-    place.configure(provider="none", sources=["memory", "sessions"], experimental={"sessionMemory": True})
-    place.write("MEMORY.md", "# Notes\n\nWe chose Redis.\n")
-    return place
 
 
 def append(file: Path, text: str) -> None:

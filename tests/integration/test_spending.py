@@ -12,18 +12,12 @@ import pytest
 from memline.producers.reports.metrics import FleetCollector, page
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import memline
-from tests.support.workspace import Place, note, remote
+from tests.support.workspace import Place, note
 
 NOTES = 6
 TEXTS = 3 * NOTES
 
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.configure(**remote(server.url, maxRows=2))
-    return place
+pytestmark = pytest.mark.place(server={"maxRows": 2}, notes=NOTES)
 
 
 def limit(place: Place, *, prices: dict[str, Any] | None = None, **limits: float) -> None:

@@ -31,13 +31,7 @@ title: Redis operations
 {FILLER}
 """
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("memory/cache.md", NOTE)
-    place.index()
-    return place
+pytestmark = pytest.mark.place(files={"memory/cache.md": NOTE}, is_indexed=True)
 
 
 def columns(text: str) -> int:

@@ -21,9 +21,8 @@ def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
     """Notes of many requests, and a provider that takes its time."""
     monkeypatch.setattr("memline.producers.ask.CATCH_UP_BUSY_MS", 60_000)
     server.control({"latency_ms": 30})
-    place.configure(**remote(server.url, maxRows=4), sync={"watchDebounceMs": 20, "onSearch": False})
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
+    syncing = {"watchDebounceMs": 20, "onSearch": False}
+    place.furnish(notes=NOTES, **remote(server.url, maxRows=4), sync=syncing)
     return place
 
 

@@ -6,7 +6,7 @@ import json
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,25 @@ class Place:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
         return file
+
+    def furnish(
+        self,
+        *,
+        files: Mapping[str, str | bytes] | None = None,
+        notes: int = 0,
+        is_indexed: bool = False,
+        **memory: Any,
+    ) -> None:
+        """Write `files` and so many numbered notes, with these keys of `memorySearch`."""
+        self.configure(**memory)
+        # There from the start: a watcher that is begun before the first note watches it.
+        (self.workspace / "memory").mkdir(exist_ok=True)
+        for number in range(notes):
+            self.write(f"memory/note-{number}.md", note(number))
+        for path, text in (files or {}).items():
+            self.write(path, text)
+        if is_indexed:
+            self.index()
 
     @property
     def settings(self) -> Settings:

@@ -120,8 +120,9 @@ def test_the_watchdog_is_of_the_process_that_systemd_started(
     assert environment.without_liveness(env) == {"A": "1"}
 
 
-def test_a_loop_that_hangs_sends_no_pings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(folder=tmp_path / "user")
+def test_a_loop_that_hangs_sends_no_pings(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop, hung, go_on = threading.Event(), threading.Event(), threading.Event()
     rounds = 0
 

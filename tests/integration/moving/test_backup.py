@@ -19,16 +19,9 @@ from memline.shared.sync.freshness import FreshMark, is_fresh
 from tests.support import old_files
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
-from tests.support.workspace import Place, note, paths, remote, until
+from tests.support.workspace import Place, note, paths, until
 
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    place.configure(**remote(server.url))
-    for number in range(3):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.index()
-    return place
+pytestmark = pytest.mark.place(server={}, notes=3, is_indexed=True)
 
 
 def put_back(place: Place, folder: Path) -> None:

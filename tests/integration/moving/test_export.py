@@ -24,14 +24,7 @@ from tests.support.workspace import Place, note, remote
 
 NOTES = 4
 
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    place.configure(**remote(server.url))
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.index()
-    return place
+pytestmark = pytest.mark.place(server={}, notes=NOTES, is_indexed=True)
 
 
 @pytest.fixture

@@ -35,22 +35,16 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
 from tests.support.transcripts import opening, said, sessions_folder
-from tests.support.workspace import Place, note, outside_reader, paths, remote, until
+from tests.support.workspace import Place, outside_reader, paths, remote, until
 
 #: No other text has any of these words, nor one that is stemmed to the same.
 SECRET = "The quixotzalp door code is 8841-frobnitz-vexahedral."
 WORDS = (b"quixotzalp", b"frobnitz", b"vexahedr", b"8841-f")
 LINES = ["# Doors", "", "The garden gate is green.", "", SECRET, "", "The attic is empty."]
 
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    place.configure(**remote(server.url))
-    place.write("memory/doors.md", "\n".join(LINES) + "\n")
-    for number in range(3):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.index()
-    return place
+pytestmark = pytest.mark.place(
+    server={}, files={"memory/doors.md": "\n".join(LINES) + "\n"}, notes=3, is_indexed=True
+)
 
 
 def files_with(folder: Path, words: tuple[bytes, ...] = WORDS) -> list[str]:

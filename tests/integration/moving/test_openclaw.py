@@ -23,21 +23,16 @@ NOTES = 3
 
 Make = Callable[..., Path]
 
+pytestmark = pytest.mark.place(
+    server={}, notes=NOTES, files={"MEMORY.md": "# Long term\n\nWe chose redis.\r\nUmlauts: äöü.\n"}
+)
+
 
 @pytest.fixture(params=[early, newest], ids=["early", "newest"])
 def make(request: pytest.FixtureRequest) -> Make:
     """Makes an index of OpenClaw, of either format."""
     made: Make = request.param
     return made
-
-
-@pytest.fixture
-def place(place: Place, server: EmbeddingServer) -> Place:
-    place.configure(**remote(server.url))
-    for number in range(NOTES):
-        place.write(f"memory/note-{number}.md", note(number))
-    place.write("MEMORY.md", "# Long term\n\nWe chose redis.\r\nUmlauts: äöü.\n")
-    return place
 
 
 def files_below(folder: Path) -> dict[str, tuple[bytes, int]]:

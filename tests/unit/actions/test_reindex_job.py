@@ -6,6 +6,8 @@ from memline.producers.actions import reindex_job
 from memline.producers.actions.reindex_job import QueueError
 from tests.support.workspace import Place
 
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
+
 
 def test_an_agent_without_an_index_has_no_progress(place: Place) -> None:
     assert reindex_job.progress(place.agent)["vectors"] is None

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +20,6 @@ from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user")
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from tests.support.workspace import Place
 
 
 def test_each_problem_comes_with_the_command_that_fixes_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = Place(folder=tmp_path / "user", memory={"provider": "openai"})
+    place.configure(provider="openai")
 
     assert run(place.arguments("doctor")) == 1
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -17,12 +16,7 @@ from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, file_row, make_job
 from tests.support.workspace import Place
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("MEMORY.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +8,7 @@ from memline.producers.actions import reindex_job as jobs
 from memline.producers.cli import run
 from tests.support.workspace import Place
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("MEMORY.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
 def state(**changes: Any) -> dict[str, Any]:

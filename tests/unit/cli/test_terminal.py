@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +17,9 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: A title of the window, a colour by ESC and by the C1 form of CSI, a bell, and a step back.
 EVIL = "plugh \x1b]0;title\x07 \x1b[95mred\x9b31m\x08\x7f"
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("memory/evil\x1b[95m.md", f"# Title\n\n{EVIL}\n")
-    place.write("memory/bad\x9b31m.md", b"\0\1\2")
-    return place
+pytestmark = pytest.mark.place(
+    files={"memory/evil\x1b[95m.md": f"# Title\n\n{EVIL}\n", "memory/bad\x9b31m.md": b"\0\1\2"}
+)
 
 
 @pytest.mark.parametrize(

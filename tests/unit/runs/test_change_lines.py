@@ -15,6 +15,8 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import Place, remote
 
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
+
 
 @pytest.fixture
 def embeddings() -> Iterator[EmbeddingServer]:

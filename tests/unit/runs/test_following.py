@@ -11,6 +11,8 @@ from memline.shared.errors import IndexFault, QueueError
 from memline.shared.sync.plan import Plan
 from tests.support.workspace import Place
 
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
+
 
 def test_up_goes_on_and_status_says_so_when_a_scan_fails(
     place: Place, monkeypatch: pytest.MonkeyPatch

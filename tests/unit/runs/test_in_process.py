@@ -13,6 +13,8 @@ from memline.workers import context, lifecycle
 from tests.support import process
 from tests.support.workspace import Place
 
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
+
 
 @pytest.mark.parametrize("is_enabled", [False, True])
 def test_a_worker_for_batches_runs_only_when_an_agent_uses_them(

@@ -13,6 +13,8 @@ from memline.shared.errors import IndexReplaced
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
+
 
 def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Place) -> None:
     place.write("memory/binary.md", b"\0\1\2")

@@ -176,8 +176,7 @@ def test_a_search_that_looks_at_the_word_delays_it_by_a_heartbeat_only(
     assert is_fresh(settings, clock=clock)
 
 
-def test_the_word_of_a_killed_process_is_not_taken(tmp_path: Path) -> None:
-    place = Place(folder=tmp_path / "user")
+def test_the_word_of_a_killed_process_is_not_taken(place: Place) -> None:
     place.write("MEMORY.md", "# Notes\n")
     place.run("index")
     settings = place.agent

@@ -1,19 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    for name in ("one", "two"):
-        place.write(f"memory/{name}.md", f"# {name}\n\nA note about {name}.\n")
-    return place
+pytestmark = pytest.mark.place(
+    files={f"memory/{name}.md": f"# {name}\n\nA note about {name}.\n" for name in ("one", "two")}
+)
 
 
 def test_an_index_without_vectors_lacks_all_of_the_chosen_model(place: Place) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +20,8 @@ from memline.shared.queue import feed as feed_module
 from memline.shared.sync import freshness
 from memline.shared.sync.freshness import is_fresh
 from tests.support.workspace import Place, paths, until
+
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"}, sync={"watch": False, "intervalMinutes": 1})
 
 
 class Queue:
@@ -52,14 +53,6 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     monkeypatch.setattr(feed_module, "enqueue_files", queue)
     monkeypatch.setattr(follow_module, "send", queue.wake)
     return queue
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.configure(sync={"watch": False, "intervalMinutes": 1})
-    place.write("MEMORY.md", "# Notes\n")
-    return place
 
 
 def test_what_could_not_be_enqueued_is_enqueued_when_the_queue_is_back(

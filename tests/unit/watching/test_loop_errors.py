@@ -11,12 +11,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt, IndexUnwritable, QueueError
 from tests.support.workspace import Place
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("MEMORY.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
 def fail(errors: LoopErrors, place: Place, error: Exception, part: str = FILES) -> None:

@@ -16,16 +16,14 @@ from tests.support.workspace import Place
 PATH = "sessions/a.jsonl"
 
 
+pytestmark = pytest.mark.place(
+    sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none"
+)
+
+
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OPENCLAW_STATE_DIR", str(tmp_path / "state"))
-    place = Place(folder=tmp_path / "user")
-    place.configure(sources=["memory", "sessions"], experimental={"sessionMemory": True}, provider="none")
-    return place
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
     file = sessions_folder(tmp_path / "state") / "a.jsonl"
     file.write_text(opening() + talk(4))
     return file
