@@ -43,7 +43,7 @@ def provider() -> Iterator[EmbeddingServer]:
 @pytest.fixture
 def notes(place: Place, provider: EmbeddingServer) -> Place:
     """A user's place, its notes still to be written."""
-    place.furnish(**remote(provider.url, maxRows=ROWS), sync={"watchDebounceMs": 100})
+    place.furnish(folders=["memory"], **remote(provider.url, maxRows=ROWS), sync={"watchDebounceMs": 100})
     return place
 
 

@@ -33,7 +33,9 @@ LATENCY_MS = 80
 CALLS = 4
 
 pytestmark = pytest.mark.place(
-    server={"batch": {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}}, sync={"watchDebounceMs": 20}
+    folders=["memory"],
+    server={"batch": {"enabled": True, "minTexts": 10, "pollIntervalMs": 50}},
+    sync={"watchDebounceMs": 20},
 )
 
 

@@ -33,7 +33,7 @@ LATENCY_MS = 60
 EARLY_S = 0.6
 WORKING_S = 0.4
 
-pytestmark = pytest.mark.place(server={"maxRows": ROWS}, sync={"watchDebounceMs": 20})
+pytestmark = pytest.mark.place(folders=["memory"], server={"maxRows": ROWS}, sync={"watchDebounceMs": 20})
 
 
 @pytest.fixture

@@ -88,15 +88,16 @@ class Place:
     def furnish(
         self,
         *,
+        folders: Sequence[str] = (),
         files: Mapping[str, str | bytes] | None = None,
         notes: int = 0,
         is_indexed: bool = False,
         **memory: Any,
     ) -> None:
-        """Write `files` and so many numbered notes, with these keys of `memorySearch`."""
+        """Make `folders`, write `files` and so many numbered notes, with these keys of `memorySearch`."""
         self.configure(**memory)
-        # There from the start: a watcher that is begun before the first note watches it.
-        (self.workspace / "memory").mkdir(exist_ok=True)
+        for folder in folders:
+            (self.workspace / folder).mkdir()
         for number in range(notes):
             self.write(f"memory/note-{number}.md", note(number))
         for path, text in (files or {}).items():

@@ -152,7 +152,7 @@ def test_an_import_that_was_killed_goes_on(
 #: A slice of few rows, and an end by SIGKILL after so many of them: nothing is closed, nothing written back.
 KILLED_AFTER = """
 import os, signal
-from memline.producers.moving import export
+from memline.producers.bridges import export
 from memline.shared.clock import SystemClock
 export.SLICE_ROWS = 2
 def kill(done, slices=[0]):

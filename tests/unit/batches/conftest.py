@@ -15,7 +15,7 @@ from memline.shared.index_writer import IndexWriter
 from tests.support.batch_desk import TEXTS, Desk
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import file_row
-from tests.unit.batches.providers import DIMS, SERVERS, Open, Place, client
+from tests.unit.batches.providers import DIMS, PROVIDERS, SERVERS, Open, Place, client
 from tests.unit.embedders.conftest import KEY
 
 
@@ -68,3 +68,15 @@ def open_batches(clock: ManualClock, batch_servers: Callable[[str], EmbeddingSer
             return Place(provider=provider, server=server, api=api)
 
         yield open_
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest) -> str:
+    """Every provider with a Batch API, where a test does not name some."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def place(provider: str, open_batches: Open) -> Place:
+    return open_batches(provider)

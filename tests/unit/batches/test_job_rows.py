@@ -13,7 +13,7 @@ import pytest
 from memline.shared.batches import job_rows
 from memline.shared.batches.job_rows import MAX_LINE_BYTES, BatchResult, lines
 from tests.support.batch_jobs import FOREIGN_KEY
-from tests.unit.batches.providers import PROVIDERS, TEXTS, Open, client, key, row
+from tests.unit.batches.providers import PROVIDERS, TEXTS, Place, client, key, row
 from tests.unit.embedders.conftest import KEY
 
 #: What is wrong with the row of `beta`, the kind of its error at OpenAI and Voyage, and words of it.
@@ -38,12 +38,10 @@ def the_others() -> list[str]:
     return [text for text in TEXTS if "beta" not in text]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("fault", BAD_ROWS)
 def test_a_bad_row_is_an_error_of_its_own_kind_and_the_others_are_good(
-    provider: str, fault: str, open_batches: Open
+    provider: str, fault: str, place: Place
 ) -> None:
-    place = open_batches(provider)
     place.control(rows=f"{fault}:beta")
     kind, words = BAD_ROWS[fault]
 
@@ -58,10 +56,8 @@ def test_a_bad_row_is_an_error_of_its_own_kind_and_the_others_are_good(
     assert len(results) == len(TEXTS)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("fault", ["not-json", "nul", "no-object", "huge", "huge:20", "blank", "permuted"])
-def test_lines_that_are_no_rows_disturb_nothing(provider: str, fault: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_lines_that_are_no_rows_disturb_nothing(fault: str, place: Place) -> None:
     place.control(rows=fault)
 
     results = place.run()
@@ -72,11 +68,7 @@ def test_lines_that_are_no_rows_disturb_nothing(provider: str, fault: str, open_
     assert len(others) == (0 if fault in ("blank", "permuted") else 1)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_missing_rows_are_missing_and_foreign_ones_come_with_their_key(
-    provider: str, open_batches: Open
-) -> None:
-    place = open_batches(provider)
+def test_missing_rows_are_missing_and_foreign_ones_come_with_their_key(place: Place) -> None:
     place.control(rows="missing:beta,foreign")
 
     results = place.run()
@@ -85,9 +77,7 @@ def test_missing_rows_are_missing_and_foreign_ones_come_with_their_key(
     assert "beta plan" not in results
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_row_that_comes_twice_is_two_results(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_row_that_comes_twice_is_two_results(place: Place) -> None:
     place.control(rows="duplicate:beta")
     file_id = place.api.upload((row(text) for text in TEXTS), tag="twice")
     look = place.api.get_job(place.api.create(file_id, tag="twice", agent="main").id)
@@ -98,17 +88,13 @@ def test_a_row_that_comes_twice_is_two_results(provider: str, open_batches: Open
     assert len(results) == len(TEXTS) + 1
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_row_that_does_not_say_whose_it_is_has_no_key(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_row_that_does_not_say_whose_it_is_has_no_key(place: Place) -> None:
     place.control(rows="no-key:beta")
 
     assert results_keys(place.run()) == {*map(key, the_others()), ""}
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_half_a_last_line_still_says_whose_it_was(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_half_a_last_line_still_says_whose_it_was(place: Place) -> None:
     place.control(rows="half")
 
     results = place.run()
@@ -120,9 +106,7 @@ def test_half_a_last_line_still_says_whose_it_was(provider: str, open_batches: O
     assert "not JSON" in error.message
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_known_dimensions_are_asked_of_the_first_row_on(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_known_dimensions_are_asked_of_the_first_row_on(place: Place) -> None:
     place.api._dims = 17
 
     results = place.run()
@@ -131,9 +115,7 @@ def test_known_dimensions_are_asked_of_the_first_row_on(provider: str, open_batc
     assert all("expected 17" in str(result.error) for result in results.values())
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_one_odd_row_that_comes_first_does_not_spoil_the_others(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_one_odd_row_that_comes_first_does_not_spoil_the_others(place: Place) -> None:
     place.control(rows="wrong-dims:alpha")
 
     results = place.run()
@@ -141,10 +123,8 @@ def test_one_odd_row_that_comes_first_does_not_spoil_the_others(provider: str, o
     assert good(results) == [text for text in TEXTS if "alpha" not in text]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_everything_wrong_at_once_is_sorted_out(provider: str, open_batches: Open) -> None:
+def test_everything_wrong_at_once_is_sorted_out(place: Place) -> None:
     texts = [f"{word} text {number}" for word in ("good", *BAD_ROWS, "missing") for number in range(3)]
-    place = open_batches(provider)
     faults = ",".join(f"{word}:{word}" for word in (*BAD_ROWS, "missing"))
     place.control(rows=f"{faults},foreign,not-json,nul,huge,blank,permuted,duplicate:good")
 

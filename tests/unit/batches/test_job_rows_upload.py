@@ -11,7 +11,7 @@ import pytest
 from memline.shared.batches import job_rows
 from memline.shared.batches.job_rows import multipart, spooled
 from memline.shared.errors import ProviderBrokenAnswer, ProviderLater, ProviderTooBig
-from tests.unit.batches.providers import PROVIDERS, TAG, Open, row
+from tests.unit.batches.providers import TAG, Place, row
 
 #: Its line is 11 bytes.
 ROW = {"k": "xx"}
@@ -58,11 +58,9 @@ def test_a_full_disk_says_where_to_make_room(monkeypatch: pytest.MonkeyPatch) ->
     assert "TMPDIR" in caught.value.hint
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_cap_of_the_provider_stops_before_anything_is_sent(
-    provider: str, open_batches: Open, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = open_batches(provider)
     monkeypatch.setattr(job_rows, "MAX_ROWS", 2)
     taken: list[int] = []
 

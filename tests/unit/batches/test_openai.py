@@ -12,7 +12,7 @@ from memline.shared.batches.openai import OpenAIBatch
 from memline.shared.batches.remote import STATUS, BatchApi, BatchJob, batch_api_of
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ProviderBrokenAnswer
-from tests.unit.batches.providers import TAG, Open, client, finished, key, made, row, sent
+from tests.unit.batches.providers import TAG, Open, Place, client, finished, key, made, row, sent
 from tests.unit.embedders.conftest import KEY, make_settings
 
 
@@ -130,8 +130,7 @@ def test_odd_fields_are_taken_for_missing(api: BatchApi, fields: dict[str, Any])
 
 
 @pytest.mark.parametrize("provider", ["openai", "voyage"])
-def test_a_job_whose_server_forgot_its_tag_is_found_by_its_file(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_job_whose_server_forgot_its_tag_is_found_by_its_file(provider: str, place: Place) -> None:
     place.control(metadata=False)
     file_id = place.api.upload([row("alpha")], tag=TAG)
     other = place.api.upload([row("beta")], tag="job-2")

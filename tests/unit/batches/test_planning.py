@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import pytest
 
-from memline.shared.batches.planning import BatchPlanner
+from memline.shared.batches.planning import BatchPlan, BatchPlanner
 from memline.shared.index import batches, meta, vectors
 from memline.shared.index.driver import transaction
 from memline.shared.scheduling import health, leases
@@ -29,13 +30,67 @@ def requests(desk: Desk, held: Collection[int] = ()) -> list[int]:
     return [len(request.texts) for request in sent]
 
 
-def test_what_comes_right_after_a_plan_without_texts_is_held_as_well(empty_desk: Desk) -> None:
-    empty_desk.plan(has_pending_files=True)
-    empty_desk.writer.store_file(file_row("a.md", "text 1", "text 2"))
+def rest(desk: Desk, **options: Any) -> BatchPlan:
+    """Plan, and again when nothing has come for so long that the backlog is whole."""
+    desk.plan(**options)
+    desk.clock.advance(1.1)
+    return desk.plan(**options)
 
-    plan = empty_desk.plan(has_pending_files=True)
 
-    assert plan.held == BOTH
+def coming(desk: Desk, seconds: int) -> BatchPlan:
+    """Plan every ten seconds while files are on their way, and once more after so many."""
+    for _ in range(seconds // 10):
+        assert desk.plan(has_pending_files=True).made == 0
+        desk.clock.advance(10)
+    desk.clock.advance(seconds % 10)
+    return desk.plan(has_pending_files=True)
+
+
+def pause(desk: Desk) -> None:
+    meta.put(desk.writer.connection, meta.PAUSED, True)
+
+
+def cancel(desk: Desk) -> None:
+    cancel_backfill(desk.writer)
+
+
+def edits(count: int) -> Callable[[Desk], None]:
+    return partial(add, count=count)
+
+
+def backfill(count: int) -> Callable[[Desk], None]:
+    return partial(add, count=count, name="old", is_backfill=True)
+
+
+#: What comes and how it is planned; rows of the batches, and sizes of the requests that are sent then.
+PLANS: dict[str, tuple[list[Callable[[Desk], object]], Callable[[Desk], BatchPlan], list[int], list[int]]] = {
+    "a few texts go out in a request": ([edits(2)], rest, [], [2]),
+    "a full batch is made while the backlog grows": ([edits(250)], Desk.plan, [100, 100], []),
+    "as few as the caps allow, not one text": ([edits(201)], partial(rest, concurrency=9), [100, 100], [1]),
+    "no more bytes than the provider takes": ([edits(50)], partial(rest, max_bytes=10_000), [12, 38], []),
+    "a cancelled backfill goes by no batch": ([backfill(50), cancel], rest, [], []),
+    "with the breaker open all go out in requests": ([edits(20), Desk.open_breaker], Desk.plan, [], [20]),
+    "a paused provider gets no batch": ([edits(20), pause], rest, [], []),
+    "for a minute none is made while files come": ([edits(20)], partial(coming, seconds=50), [], []),
+    "and then one": ([edits(20)], partial(coming, seconds=61), [20], []),
+}
+
+
+@pytest.mark.parametrize(("steps", "planned", "batched", "sent"), PLANS.values(), ids=PLANS)
+def test_what_waits_goes_by_batch_or_in_requests(
+    empty_desk: Desk,
+    steps: list[Callable[[Desk], object]],
+    planned: Callable[[Desk], BatchPlan],
+    batched: list[int],
+    sent: list[int],
+) -> None:
+    for step in steps:
+        step(empty_desk)
+
+    plan = planned(empty_desk)
+
+    assert sorted(batch.rows for batch in empty_desk.open()) == batched
+    assert requests(empty_desk, plan.held) == sent
 
 
 def test_a_backlog_is_held_back_while_it_grows_and_becomes_one_batch_when_it_stops(empty_desk: Desk) -> None:
@@ -57,30 +112,6 @@ def test_a_backlog_is_held_back_while_it_grows_and_becomes_one_batch_when_it_sto
     assert desk.states() == {"leased": 20}
 
 
-def test_while_files_are_on_their_way_nothing_is_made_for_a_minute(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 20)
-    for _ in range(5):
-        assert desk.plan(has_pending_files=True).made == 0
-        desk.clock.advance(10)
-
-    desk.clock.advance(11)
-
-    assert desk.plan(has_pending_files=True).made == 1
-
-
-def test_a_few_texts_go_out_in_a_request(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 2)
-
-    desk.plan()
-    desk.clock.advance(1.1)
-    plan = desk.plan()
-
-    assert plan.made == 0
-    assert requests(desk, plan.held) == [2]
-
-
 def test_a_few_texts_that_trickle_in_wait_no_longer_than_two_seconds(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 1, name="first")
@@ -94,17 +125,6 @@ def test_a_few_texts_that_trickle_in_wait_no_longer_than_two_seconds(empty_desk:
     assert requests(desk, desk.plan().held) == [2]
 
 
-def test_a_full_batch_is_made_while_the_backlog_still_grows(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 250)
-
-    plan = desk.plan()
-
-    assert plan.made == 2
-    assert [batch.rows for batch in desk.open()] == [100, 100]
-    assert requests(desk, plan.held) == []
-
-
 def test_what_a_full_batch_leaves_over_waits_for_what_is_still_coming(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 70, name="first")
@@ -114,36 +134,18 @@ def test_what_a_full_batch_leaves_over_waits_for_what_is_still_coming(empty_desk
         desk.clock.advance(1.5)
         desk.plan(has_pending_files=True, max_rows=50, concurrency=9)
         add(desk, 20, name=f"more {number}")
-    desk.plan(max_rows=50, concurrency=9)
-    desk.clock.advance(1.1)
-    desk.plan(max_rows=50, concurrency=9)
+    rest(desk, max_rows=50, concurrency=9)
 
     assert [batch.rows for batch in desk.open()] == [50] * 5
-
-
-def test_a_backlog_becomes_as_few_batches_as_the_caps_allow(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 201)
-    desk.plan(concurrency=9)
-    desk.clock.advance(1.1)
-
-    desk.plan(concurrency=9)
-
-    assert [batch.rows for batch in desk.open()] == [100, 100]
-    assert requests(desk, desk.plan(concurrency=9).held) == [1], "one text is not worth a batch"
 
 
 def test_what_has_no_place_waits_for_one_and_a_live_edit_does_not_wait_with_it(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 250, is_backfill=True)
-    desk.plan()
-    desk.clock.advance(1.1)
-    assert desk.plan().made == 0
+    assert rest(desk).made == 0
 
     add(desk, 2, name="edit")
-    desk.plan()
-    desk.clock.advance(1.1)
-    plan = desk.plan()
+    plan = rest(desk)
 
     assert plan.held == (vectors.BACKFILL,)
     assert requests(desk, plan.held) == [2]
@@ -177,41 +179,17 @@ def test_a_full_batch_of_a_backfill_takes_no_live_edit_along(empty_desk: Desk) -
     assert requests(desk, (vectors.BACKFILL,)) == [1]
 
 
-def test_a_batch_holds_no_more_bytes_than_the_provider_takes(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 50)
-    desk.plan(max_bytes=10_000)
-    desk.clock.advance(1.1)
-
-    desk.plan(max_bytes=10_000)
-
-    assert sorted(batch.rows for batch in desk.open()) == [12, 38]
-
-
 def test_live_edits_come_before_a_backfill(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 100, name="old", is_backfill=True)
     add(desk, 10, name="new")
-    desk.plan(concurrency=1)
-    desk.clock.advance(1.1)
-
-    desk.plan(concurrency=1)
+    rest(desk, concurrency=1)
 
     (batch,) = desk.open()
     turns = desk.writer.connection.execute(
         "SELECT priority, count(*) FROM vectors WHERE lease = ? GROUP BY priority", (batch.token,)
     )
     assert dict(turns.fetchall()) == {vectors.LIVE_EDIT: 10, vectors.BACKFILL: 90}
-
-
-def test_a_backfill_that_was_cancelled_goes_by_no_batch(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 50, is_backfill=True)
-    cancel_backfill(desk.writer)
-    desk.plan()
-    desk.clock.advance(1.1)
-
-    assert desk.plan().made == 0
 
 
 def test_the_lease_of_a_batch_ends_with_the_batch_only_and_takes_no_credit(empty_desk: Desk) -> None:
@@ -228,41 +206,17 @@ def test_the_lease_of_a_batch_ends_with_the_batch_only_and_takes_no_credit(empty
     assert desk.batch(batch.token).state == "intent"
 
 
-def test_with_the_breaker_open_everything_goes_out_in_requests(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 20)
-    desk.open_breaker()
-
-    plan = desk.plan()
-
-    assert (plan.held, plan.made) == ((), 0)
-    assert requests(desk, plan.held) == [20]
-
-
 def test_when_the_cool_down_is_over_one_batch_is_the_probe(empty_desk: Desk) -> None:
     desk = empty_desk
     desk.open_breaker()
     desk.clock.advance(BATCH_RULES.open_s + 1)
     add(desk, 50)
-    desk.plan()
-    desk.clock.advance(1.1)
-
-    plan = desk.plan()
+    plan = rest(desk)
 
     (batch,) = desk.open()
     assert health.read(desk.writer.accounts, "openai", health.BATCH).probe == batch.token
     assert plan.made == 1
     assert desk.plan().held == (), "the others do not wait for the probe"
-
-
-def test_a_paused_provider_gets_no_batch(empty_desk: Desk) -> None:
-    desk = empty_desk
-    add(desk, 20)
-    meta.put(desk.writer.connection, meta.PAUSED, True)
-    desk.plan()
-    desk.clock.advance(1.1)
-
-    assert desk.plan().made == 0
 
 
 def test_a_text_that_comes_back_while_its_batch_is_out_is_not_sent_again(empty_desk: Desk) -> None:
@@ -335,9 +289,7 @@ def test_a_planner_that_was_overtaken_does_not_take_the_claim_from_the_worker(
 def test_requests_for_texts_beside_a_waiting_backlog_do_not_walk_over_it(empty_desk: Desk) -> None:
     desk = empty_desk
     add(desk, 300)
-    desk.plan()
-    desk.clock.advance(1.1)
-    desk.plan()
+    rest(desk)
     add(desk, 1, name="edit")
     plan = desk.writer.connection.execute(
         "EXPLAIN QUERY PLAN SELECT priority, id, tokens FROM vectors WHERE identity_id = 1"
@@ -354,9 +306,7 @@ def test_what_goes_in_requests_is_counted_and_found_without_reading_the_backlog(
     connection = desk.writer.connection
     asked: list[str] = []
     connection.set_trace_callback(asked.append)
-    desk.plan()
-    desk.clock.advance(1.1)
-    plan = desk.plan()
+    plan = rest(desk)
     requests(desk, plan.held)
     connection.set_trace_callback(None)
 

@@ -29,9 +29,7 @@ from tests.unit.embedders.conftest import KEY, make_settings
 MODELS = {"openai": "text-embedding-3-small", "voyage": "voyage-4-large", "gemini": "gemini-embedding-001"}
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_job_brings_the_vectors_of_ordinary_requests(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_job_brings_the_vectors_of_ordinary_requests(place: Place) -> None:
     place.control(looks=2)
 
     file_id = place.api.upload(map(row, TEXTS), tag=TAG)
@@ -60,9 +58,7 @@ def vector_of(place: Place, text: str) -> bytes:
     return FakeEmbedder(dims=place.server.dims).embed_documents([text])[0]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_jobs_and_files_are_found_again_by_their_tag_on_any_page(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_jobs_and_files_are_found_again_by_their_tag_on_any_page(place: Place) -> None:
     place.control(page_rows=2)
     tags = [f"job-{number}" for number in range(7)]
     files = {tag: place.api.upload([row(tag)], tag=tag) for tag in tags}
@@ -76,9 +72,7 @@ def test_jobs_and_files_are_found_again_by_their_tag_on_any_page(provider: str, 
     assert place.api.find("job", file_id="") is None
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_list_that_begins_anew_on_every_page_is_read_no_further(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_list_that_begins_anew_on_every_page_is_read_no_further(place: Place) -> None:
     place.control(page_rows=1, pages=False)
     for tag in ("job-1", "job-2"):
         place.api.create(place.api.upload([row(tag)], tag=tag), tag=tag, agent="main")
@@ -87,9 +81,7 @@ def test_a_list_that_begins_anew_on_every_page_is_read_no_further(provider: str,
     assert place.calls["list"] == 2
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_of_several_jobs_with_a_tag_the_one_that_is_good_is_found(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_of_several_jobs_with_a_tag_the_one_that_is_good_is_found(place: Place) -> None:
     place.control(looks=-1)
     file_id = place.api.upload([row("alpha")], tag=TAG)
     good = place.api.create(file_id, tag=TAG, agent="main")
@@ -99,17 +91,12 @@ def test_of_several_jobs_with_a_tag_the_one_that_is_good_is_found(provider: str,
     assert place.api.find(TAG, file_id="") == good
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_nothing_is_found_where_there_is_nothing(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
-
+def test_nothing_is_found_where_there_is_nothing(place: Place) -> None:
     assert place.api.find_upload(TAG) is None
     assert place.api.find(TAG, file_id="") is None
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_job_that_failed_says_why(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_job_that_failed_says_why(place: Place) -> None:
     place.control(end="failed", reason="invalid_file: the file sk-test-0123456789abcdef is odd")
 
     look = finished(place)
@@ -121,12 +108,8 @@ def test_a_job_that_failed_says_why(provider: str, open_batches: Open) -> None:
     assert list(place.api.results(look)) == []
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("end", ["expired", "cancelled"])
-def test_rows_that_were_done_before_a_job_ended_early_are_kept(
-    provider: str, end: str, open_batches: Open
-) -> None:
-    place = open_batches(provider)
+def test_rows_that_were_done_before_a_job_ended_early_are_kept(end: str, place: Place) -> None:
     place.control(end=end, done=3)
 
     look = finished(place)
@@ -137,9 +120,7 @@ def test_rows_that_were_done_before_a_job_ended_early_are_kept(
     assert {result.error.kind for result in results if result.error} <= {"later"}
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_job_can_be_cancelled_once_and_again(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_job_can_be_cancelled_once_and_again(place: Place) -> None:
     place.control(looks=1)
     job = place.api.create(place.api.upload(map(row, TEXTS), tag=TAG), tag=TAG, agent="main")
 
@@ -150,9 +131,7 @@ def test_a_job_can_be_cancelled_once_and_again(provider: str, open_batches: Open
     assert (first.state, second.state, third.state) == ("running", "cancelled", "cancelled")
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_all_files_are_removed_and_removing_them_again_is_fine(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_all_files_are_removed_and_removing_them_again_is_fine(place: Place) -> None:
     place.control(rows="refused:beta")
     look = finished(place)
 
@@ -163,9 +142,7 @@ def test_all_files_are_removed_and_removing_them_again_is_fine(provider: str, op
     assert place.server.log()["batch"]["files"] == 0
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_size_of_a_file_is_known_beforehand(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_the_size_of_a_file_is_known_beforehand(place: Place) -> None:
     rows = [row(text) for text in (*TEXTS, "ünïcode 漢字", 'quote " backslash \\', "nul \0", "lone \ud800")]
 
     file_id = place.api.upload(rows, tag=TAG)
@@ -174,10 +151,7 @@ def test_the_size_of_a_file_is_known_beforehand(provider: str, open_batches: Ope
     assert sum(len(line) for line in stored.lines()) == stored.size
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_rows_are_read_one_by_one(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
-
+def test_the_rows_are_read_one_by_one(place: Place) -> None:
     def rows() -> Iterator[Any]:
         yield row("alpha")
         raise sqlite3.OperationalError("the index is gone")

@@ -12,7 +12,7 @@ from memline.shared.batches.remote import BatchJob
 from memline.shared.clock import ManualClock, SystemClock
 from memline.shared.errors import ProviderError
 from tests.support.voyage_server import VoyageServer
-from tests.unit.batches.providers import DIMS, PROVIDERS, SERVERS, TAG, TEXTS, Open, Place, client, row
+from tests.unit.batches.providers import DIMS, PROVIDERS, SERVERS, TAG, TEXTS, Place, client, row
 from tests.unit.embedders.conftest import KEY
 
 #: Seconds that a client waits here for an answer that never comes.
@@ -91,8 +91,8 @@ CASES = [
 ]
 
 
-def lived(open_batches: Open, provider: str) -> Life:
-    place = open_batches(provider)
+@pytest.fixture
+def life(place: Place) -> Life:
     file_id = place.api.upload(map(row, TEXTS), tag=TAG)
     look = place.api.get_job(place.api.create(file_id, tag=TAG, agent="main").id)
     place.control(looks=99)
@@ -117,9 +117,8 @@ def impatient() -> Iterator[Callable[[Place], Place]]:
 
 @pytest.mark.parametrize(("provider", "call", "fault"), CASES)
 def test_a_fault_that_stays_is_told_with_its_kind_and_what_to_do(
-    provider: str, call: str, fault: str, open_batches: Open, impatient: Callable[[Place], Place]
+    provider: str, call: str, fault: str, life: Life, impatient: Callable[[Place], Place]
 ) -> None:
-    life = lived(open_batches, provider)
     if fault.startswith("hang"):
         life = replace(life, place=impatient(life.place))
     kind, words = FAULTS[fault]
@@ -142,9 +141,6 @@ def test_a_fault_that_stays_is_told_with_its_kind_and_what_to_do(
     assert error.maybe_done == (call in MAKING and fault not in CERTAIN)
 
 
-#: Faults that come when all is done.
-LOST = ("reset-after", "hang-after", "500-after", "html", "empty", "half", "truncated")
-
 #: Faults after which nothing was made for sure.
 CERTAIN = {
     "429:60",
@@ -157,26 +153,22 @@ CERTAIN = {
 }
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("call", [call for call in CALLS if call not in MAKING])
 @pytest.mark.parametrize("fault", ["500", "500-after", "reset", "reset-after"])
 def test_a_passing_fault_of_a_call_that_may_be_repeated_is_not_noticed(
-    provider: str, call: str, fault: str, open_batches: Open
+    call: str, fault: str, life: Life
 ) -> None:
-    life = lived(open_batches, provider)
     life.place.control(faults={call: [fault]})
 
     CALLS[call][1](life)
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(
     "fault", ["reset-after", "hang-after", "500-after", "html", "empty", "half", "truncated"]
 )
 def test_what_was_made_although_the_answer_was_lost_is_found_and_not_made_twice(
-    provider: str, fault: str, open_batches: Open, impatient: Callable[[Place], Place]
+    fault: str, place: Place, impatient: Callable[[Place], Place]
 ) -> None:
-    place = open_batches(provider)
     place.control(faults={"upload": fault, "create": fault})
     asked = impatient(place) if "hang" in fault else place
 
@@ -194,12 +186,8 @@ def test_what_was_made_although_the_answer_was_lost_is_found_and_not_made_twice(
     assert [job["tag"] for job in place.jobs] == [TAG]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("call", MAKING)
-def test_where_there_is_no_batch_api_the_setting_to_change_is_named(
-    provider: str, call: str, open_batches: Open
-) -> None:
-    life = lived(open_batches, provider)
+def test_where_there_is_no_batch_api_the_setting_to_change_is_named(call: str, life: Life) -> None:
     life.place.control(enabled=False)
 
     with pytest.raises(ProviderError) as caught:
@@ -210,12 +198,10 @@ def test_where_there_is_no_batch_api_the_setting_to_change_is_named(
     assert "remote.batch.enabled to false" in caught.value.hint
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("call", ["look", "output"])
 def test_a_job_or_results_that_the_provider_does_not_know_are_told_by_their_status(
-    provider: str, call: str, open_batches: Open
+    call: str, life: Life
 ) -> None:
-    life = lived(open_batches, provider)
     life.place.control(faults={call: "404"})
 
     with pytest.raises(ProviderError) as caught:
@@ -224,9 +210,7 @@ def test_a_job_or_results_that_the_provider_does_not_know_are_told_by_their_stat
     assert caught.value.status == 404
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_file_is_ready_when_its_provider_has_looked_through_it(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_file_is_ready_when_its_provider_has_looked_through_it(place: Place) -> None:
     place.control(file_looks=2)
     file_id = place.api.upload(map(row, TEXTS), tag=TAG)
 
@@ -239,19 +223,13 @@ def test_a_file_is_ready_when_its_provider_has_looked_through_it(provider: str, 
     assert place.api.create(file_id, tag=TAG, agent="main").state == "running"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_where_single_files_cannot_be_asked_for_they_are_taken_for_ready(
-    provider: str, open_batches: Open
-) -> None:
-    place = open_batches(provider)
+def test_where_single_files_cannot_be_asked_for_they_are_taken_for_ready(place: Place) -> None:
     place.control(faults={"file": "404"})
 
     assert place.api.is_file_ready("file-1")
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_files_that_cannot_be_listed_cannot_be_found(provider: str, open_batches: Open) -> None:
-    life = lived(open_batches, provider)
+def test_files_that_cannot_be_listed_cannot_be_found(life: Life) -> None:
     life.place.control(faults={"list-files": "404", "list": "404"})
 
     assert life.place.api.find_upload(TAG) is None
@@ -260,12 +238,8 @@ def test_files_that_cannot_be_listed_cannot_be_found(provider: str, open_batches
         life.place.api.find(TAG, file_id="")
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_connection_that_ends_in_the_middle_leaves_the_rows_before(
-    provider: str, open_batches: Open
-) -> None:
+def test_a_connection_that_ends_in_the_middle_leaves_the_rows_before(life: Life) -> None:
     # Where dimensions are not known, the first rows wait for each other.
-    life = lived(open_batches, provider)
     life.place.api._dims = DIMS
     life.place.control(faults={"output": "truncated"})
     results = life.place.api.results(life.look)
@@ -278,9 +252,7 @@ def test_a_connection_that_ends_in_the_middle_leaves_the_rows_before(
     assert got[0].vector is not None
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_half_a_file_is_good_rows_and_one_that_is_cut(provider: str, open_batches: Open) -> None:
-    life = lived(open_batches, provider)
+def test_half_a_file_is_good_rows_and_one_that_is_cut(life: Life) -> None:
     life.place.control(faults={"output": "half"})
 
     results = list(life.place.api.results(life.look))
@@ -292,9 +264,8 @@ def test_half_a_file_is_good_rows_and_one_that_is_cut(provider: str, open_batche
 @pytest.mark.parametrize("provider", ["openai", "voyage"])
 @pytest.mark.parametrize("fault", ["404", "html", "400:Odd."])
 def test_a_file_of_errors_that_is_not_there_takes_nothing_from_the_good_rows(
-    provider: str, fault: str, open_batches: Open
+    provider: str, fault: str, place: Place
 ) -> None:
-    place = open_batches(provider)
     place.control(rows="refused:beta", faults={"errors": fault})
 
     results = place.run()
@@ -306,8 +277,7 @@ def test_a_file_of_errors_that_is_not_there_takes_nothing_from_the_good_rows(
 
 
 @pytest.mark.parametrize("provider", ["openai", "voyage"])
-def test_a_file_of_errors_that_may_come_later_is_waited_for(provider: str, open_batches: Open) -> None:
-    place = open_batches(provider)
+def test_a_file_of_errors_that_may_come_later_is_waited_for(provider: str, place: Place) -> None:
     place.control(rows="refused:beta", faults={"errors": "429:60"})
 
     with pytest.raises(ProviderError) as caught:
@@ -332,9 +302,7 @@ def test_nothing_is_sent_where_nobody_listens_and_that_is_certain(provider: str,
         assert not caught.value.maybe_done
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_removal_goes_on_after_one_that_failed(provider: str, open_batches: Open) -> None:
-    life = lived(open_batches, provider)
+def test_a_removal_goes_on_after_one_that_failed(life: Life) -> None:
     life.place.control(faults={"delete": ["429:60"]})
 
     with pytest.raises(ProviderError):
@@ -343,11 +311,7 @@ def test_a_removal_goes_on_after_one_that_failed(provider: str, open_batches: Op
     assert life.place.server.log()["batch"]["files"] == 1
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_trickle_is_no_answer(
-    provider: str, open_batches: Open, impatient: Callable[[Place], Place]
-) -> None:
-    life = lived(open_batches, provider)
+def test_a_trickle_is_no_answer(life: Life, impatient: Callable[[Place], Place]) -> None:
     life.place.control(faults={"look": "trickle", "output": "trickle"})
     api = impatient(life.place).api
 
@@ -359,20 +323,14 @@ def test_a_trickle_is_no_answer(
     assert caught.value.kind == in_the_middle.value.kind == "later"
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_answer_that_is_packed_is_unpacked(provider: str, open_batches: Open) -> None:
-    life = lived(open_batches, provider)
+def test_an_answer_that_is_packed_is_unpacked(life: Life) -> None:
     life.place.control(faults=dict.fromkeys(CALLS, "gzip"))
 
     assert len(list(life.place.api.results(life.look))) == len(TEXTS)
     assert life.place.api.find(TAG, file_id="") is not None
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_results_that_lie_elsewhere_are_fetched_there_without_the_key(
-    provider: str, open_batches: Open
-) -> None:
-    place = open_batches(provider)
+def test_results_that_lie_elsewhere_are_fetched_there_without_the_key(place: Place) -> None:
     file_id = place.api.upload(map(row, TEXTS), tag=TAG)
     look = place.api.get_job(place.api.create(file_id, tag=TAG, agent="main").id)
     seen: list[dict[str, str]] = []

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,201 +42,159 @@ RULES = Rules(limit=3, open_s=100, max_open_s=250, first_cooldown_s=1)
 NOW = 1_750_000_000.0
 
 
-def opened(was: Health | None = None, now: float = NOW) -> Health:
-    return breaker.after_stop(was or Health(), RULES, "no", "pay", now)
-
-
-def half_open(now: float = NOW) -> Health:
-    after = breaker.begin_probe(opened(now=now - 100), "probe", now)
-    assert after is not None
-    return after
-
-
-def test_failures_in_a_row_open_it_and_cooldowns_grow_between_them() -> None:
-    one = breaker.after_failure(Health(), RULES, "away", "wait", NOW)
-    two = breaker.after_failure(one, RULES, "away", "wait", NOW + 1)
-    three = breaker.after_failure(two, RULES, "away", "wait", NOW + 3)
-
-    assert (one.state, one.retry_at, two.retry_at) == (CLOSED, NOW + 1, NOW + 3)
-    assert (three.state, three.failures, three.retry_at) == (OPEN, 3, 0)
-    assert (three.reason, three.action, three.since, three.probe_at) == ("away", "wait", NOW + 3, NOW + 103)
-
-
-def test_a_success_between_failures_counts_them_anew() -> None:
-    two = Health(failures=2, reason="away")
-
-    after = breaker.after_success(two)
-
-    assert after == Health()
-
-
-def test_what_fails_together_counts_once() -> None:
-    one = breaker.after_failure(Health(), RULES, "away", "", NOW)
-
-    assert breaker.after_failure(one, RULES, "away", "", NOW + 0.5) == one
-
-
-def test_a_definite_no_opens_it_at_once_with_what_to_do() -> None:
-    after = opened()
-
-    assert (after.state, after.reason, after.action) == (OPEN, "no", "pay")
-    assert after.is_stuck(NOW + 99)
-    assert not after.is_stuck(NOW + 100)
-
-
-def test_a_wait_that_the_provider_asked_for_is_not_a_failure() -> None:
-    after = breaker.after_trouble(Health(), "busy", "", 60, NOW)
-
-    assert (after.state, after.failures, after.retry_at) == (CLOSED, 0, NOW + 60)
-
-
-def test_only_one_probe_is_sent_and_only_when_the_cooldown_is_over() -> None:
-    was = opened()
-
-    early = breaker.begin_probe(was, "a", NOW + 99)
-    first = breaker.begin_probe(was, "a", NOW + 100)
-    assert first is not None
-    second = breaker.begin_probe(first, "b", NOW + 10_000)
-
-    assert early is None
-    assert (first.state, first.probe) == (HALF_OPEN, "a")
-    assert second is None
-
-
-def test_a_probe_that_works_closes_it() -> None:
-    assert breaker.after_success(half_open(), probe="probe") == Health()
-
-
-def test_each_probe_that_fails_doubles_the_cool_down_up_to_the_longest() -> None:
-    cool_downs = []
-    state, now = opened(), NOW
-    for _ in range(4):
-        now = state.probe_at
-        probing = breaker.begin_probe(state, "probe", now)
-        assert probing is not None
-        state = breaker.after_failure(probing, RULES, "still", "", now, probe="probe")
-        cool_downs.append(state.probe_at - now)
-
-    assert cool_downs == [200, 250, 250, 250]
-    assert state.since == NOW
-    assert state.reason == "still"
-
-
-def test_a_provider_that_is_dead_for_years_does_not_overflow() -> None:
-    was = Health(state=HALF_OPEN, opens=100_000, probe="p")
-
-    assert breaker.after_failure(was, RULES, "", "", NOW, probe="p").probe_at == NOW + 250
-
-
-def test_a_probe_answered_with_retry_after_is_followed_by_one_at_that_time() -> None:
-    after = breaker.after_trouble(half_open(), "busy", "", 60, NOW, probe="probe")
-
-    assert (after.state, after.probe_at, after.opens) == (OPEN, NOW + 60, 1)
-
-
-def test_a_lost_probe_is_followed_by_another_at_once() -> None:
-    after = breaker.after_lost_probe(half_open(), "probe", NOW)
-
-    assert (after.state, after.probe_at) == (OPEN, NOW)
-
-
-def test_a_probe_whose_text_is_refused_has_found_the_provider_well() -> None:
-    assert breaker.after_refused_text(half_open(), probe="probe") == Health()
-    assert breaker.after_refused_text(Health(failures=1)) == Health(failures=1)
-
-
-@pytest.mark.parametrize("was", [opened(), half_open()], ids=[OPEN, HALF_OPEN])
-def test_what_comes_late_from_before_it_opened_changes_nothing(was: Health) -> None:
-    later = NOW + 1
-
-    assert breaker.after_success(was, probe="old") == was
-    assert breaker.after_failure(was, RULES, "x", "", later, probe="old") == was
-    assert breaker.after_stop(was, RULES, "x", "", later, probe="old") == was
-    assert breaker.after_trouble(was, "x", "", 5, later, probe="old") == was
-    assert breaker.after_lost_probe(was, "old", later) == was
-
-
-def test_a_manual_pause_allows_no_probe_until_it_is_ended(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples"))
-    with transaction(writer.connection):
-        health.set_paused(writer.accounts, "openai", True, health.REQUESTS)
-    paused = lease_all(writer)
-    with transaction(writer.connection):
-        health.set_paused(writer.accounts, "openai", False, health.REQUESTS)
-
-    assert paused == []
-    assert len(lease_all(writer)) == 1
-
-
-def test_on_trial_one_more_failure_opens_it_and_a_success_forgives() -> None:
-    trial = breaker.on_trial(opened(), RULES)
-
-    assert (trial.state, trial.reason, trial.paused) == (CLOSED, "", False)
-    assert breaker.after_failure(trial, RULES, "again", "", NOW).state == OPEN
-    assert breaker.after_success(trial) == Health()
-
-
-def test_caps_and_a_manual_pause_outlive_every_change() -> None:
-    was = Health(max_rows=5, max_tokens=7, manual=True)
-
-    after = breaker.on_trial(breaker.after_success(opened(was)), RULES)
-
-    assert (after.max_rows, after.max_tokens, after.manual) == (5, 7, True)
-    assert breaker.begin_probe(opened(was), "p", NOW + 10_000) is None
-
-
-def test_a_request_that_took_too_long_halves_the_next_and_quick_answers_let_them_grow_again() -> None:
-    slow = breaker.after_sizes(Health(), LearnedCaps(slow_rows=64))
-    same = breaker.after_sizes(slow, LearnedCaps(slow_rows=128))
-    smaller = breaker.after_sizes(same, LearnedCaps(slow_rows=32))
-    sizes = []
-    grown = smaller
-    for _ in range(2 * breaker.GROW_AFTER):
-        grown = breaker.after_sizes(grown, LearnedCaps(quick_rows=grown.shrunk_rows))
-        sizes.append(grown.shrunk_rows)
-
-    assert (slow.shrunk_rows, same.shrunk_rows, smaller.shrunk_rows) == (64, 64, 32)
-    assert sizes == [32, 32, 32, 64, 64, 64, 64, 128]
-
-
-def test_answers_to_small_requests_and_slow_answers_let_nothing_grow() -> None:
-    shrunk = Health(shrunk_rows=32, quick_answers=breaker.GROW_AFTER - 1)
-
-    assert breaker.after_sizes(shrunk, LearnedCaps(quick_rows=31)) == shrunk
-    assert breaker.after_sizes(shrunk, LearnedCaps()) == shrunk
-    assert breaker.after_sizes(shrunk, LearnedCaps(slow_rows=32)).quick_answers == 0
-
-
-def test_a_size_that_no_provider_takes_is_no_cap() -> None:
-    shrunk = Health(shrunk_rows=breaker.MAX_SHRUNK_ROWS // 2, quick_answers=breaker.GROW_AFTER - 1)
-
-    assert breaker.after_sizes(shrunk, LearnedCaps(quick_rows=shrunk.shrunk_rows)).shrunk_rows == 0
-
-
-def limited(was: Health, rows: int, now: float) -> Health:
-    return breaker.after_text_limit(was, rows, "429", "", 30.0, now, "")
-
-
-def test_a_second_limit_of_texts_for_the_same_size_halves_the_requests() -> None:
-    first = limited(Health(), 50, NOW)
-    together = limited(first, 50, NOW + 1)
-    smaller = limited(first, 20, NOW + 31)
-    second = limited(first, 50, NOW + 31)
-    after_vectors = limited(breaker.after_success(first), 50, NOW + 31)
-
-    assert (first.shrunk_rows, first.limited_rows, first.retry_at) == (0, 50, NOW + 30)
-    assert (together.shrunk_rows, smaller.shrunk_rows, after_vectors.shrunk_rows) == (0, 0, 0)
-    assert (second.shrunk_rows, second.limited_rows, second.retry_at) == (25, 0, NOW + 61)
+WELL = Health()
+FAILED = Health(failures=1, reason="away", action="wait", retry_at=NOW + 1)
+#: Opened so long ago that a probe is due.
+STOPPED = Health(state=OPEN, reason="no", action="pay", failures=1, since=NOW - 100, probe_at=NOW, opens=1)
+PROBED = replace(STOPPED, state=HALF_OPEN, probe="probe")
+SHRUNK = Health(shrunk_rows=32)
+LIMITED = Health(reason="429", limited_rows=50, retry_at=NOW + 30)
+#: What outlives every change.
+KEPT = {"max_rows": 5, "max_tokens": 7, "manual": True}
+
+Event = Callable[[Health], Health | None]
+
+
+def failure(at: float = 0, *, probe: str = "") -> Event:
+    return lambda was: breaker.after_failure(was, RULES, "away", "wait", NOW + at, probe=probe)
+
+
+def stop(at: float = 0, *, probe: str = "") -> Event:
+    return lambda was: breaker.after_stop(was, RULES, "no", "pay", NOW + at, probe=probe)
+
+
+def wait(at: float = 0, *, probe: str = "") -> Event:
+    return lambda was: breaker.after_trouble(was, "busy", "", 60, NOW + at, probe=probe)
+
+
+def lost(at: float = 0, *, probe: str = "probe") -> Event:
+    return lambda was: breaker.after_lost_probe(was, probe, NOW + at)
+
+
+def send(at: float = 0, *, probe: str = "probe") -> Event:
+    return lambda was: breaker.begin_probe(was, probe, NOW + at)
+
+
+def sizes(**learned: int) -> Event:
+    return lambda was: breaker.after_sizes(was, LearnedCaps(**learned))
+
+
+def limited(rows: int, at: float = 31) -> Event:
+    return lambda was: breaker.after_text_limit(was, rows, "429", "", 30.0, NOW + at, "")
+
+
+worked = partial(breaker.after_success, probe="probe")
+refused = partial(breaker.after_refused_text, probe="probe")
+trial = partial(breaker.on_trial, rules=RULES)
+
+#: What comes late, from before the breaker opened, or before the probe that is in flight.
+LATE: dict[str, Event] = {
+    "success": partial(breaker.after_success, probe="old"),
+    "failure": failure(1, probe="old"),
+    "stop": stop(1, probe="old"),
+    "wait": wait(1, probe="old"),
+    "lost": lost(1, probe="old"),
+}
+
+#: What happens: the health before it, the event, and the health after it or the fields that it changes. None:
+#: no probe may be sent.
+STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
+    "a failure begins a cooldown": (WELL, failure(), FAILED),
+    "the next doubles it": (FAILED, failure(1), {"failures": 2, "retry_at": NOW + 3}),
+    "what fails together counts once": (FAILED, failure(0.5), FAILED),
+    "the third in a row opens it": (
+        replace(FAILED, failures=2),
+        failure(3),
+        {"state": OPEN, "failures": 3, "retry_at": 0, "since": NOW + 3, "probe_at": NOW + 103, "opens": 1},
+    ),
+    "a success between counts them anew": (Health(failures=2, reason="away"), worked, WELL),
+    "a definite no opens it at once": (WELL, stop(-100), STOPPED),
+    "to be told to wait is no failure": (WELL, wait(), Health(reason="busy", retry_at=NOW + 60)),
+    "no probe before its time": (STOPPED, send(-1), None),
+    "one probe when it is": (STOPPED, send(), PROBED),
+    "no second probe": (PROBED, send(10_000, probe="b"), None),
+    "no probe while an operator pauses it": (replace(STOPPED, manual=True), send(10_000), None),
+    "a probe that works closes it": (PROBED, worked, WELL),
+    "a provider that judges a probe is well": (PROBED, refused, WELL),
+    "a refused text is no success": (Health(failures=1), refused, Health(failures=1)),
+    "a probe that is told to wait": (PROBED, wait(probe="probe"), replace(STOPPED, probe_at=NOW + 60)),
+    "a lost probe is followed by another": (PROBED, lost(5), replace(STOPPED, probe_at=NOW + 5)),
+    **{
+        # The last: a provider that is dead for years does not overflow.
+        f"a probe that fails at cooldown {opens}": (
+            replace(PROBED, opens=opens, reason="away", action="wait"),
+            failure(probe="probe"),
+            {"state": OPEN, "failures": 2, "probe_at": NOW + wait_s, "opens": opens + 1, "probe": ""},
+        )
+        for opens, wait_s in ((1, 200), (2, 250), (3, 250), (100_000, 250))
+    },
+    **{
+        f"a late {name}, {was.state}": (was, event, was)
+        for was in (STOPPED, PROBED)
+        for name, event in LATE.items()
+    },
+    "on trial it is closed": (STOPPED, trial, Health(failures=2)),
+    "on trial one failure opens it": (
+        Health(failures=2, reason="away", action="wait"),
+        failure(),
+        {"state": OPEN, "failures": 3, "since": NOW, "probe_at": NOW + 100, "opens": 1},
+    ),
+    "a stop keeps caps and a manual pause": (Health(**KEPT), stop(-100), replace(STOPPED, **KEPT)),
+    "a success keeps them": (Health(failures=2, **KEPT), worked, Health(**KEPT)),
+    "a trial keeps them": (replace(STOPPED, **KEPT), trial, Health(failures=2, **KEPT)),
+    "a slow request binds the next": (WELL, sizes(slow_rows=64), {"shrunk_rows": 64}),
+    "a larger one that is slow enlarges nothing": (SHRUNK, sizes(slow_rows=128), SHRUNK),
+    "a smaller one that is slow shrinks further": (SHRUNK, sizes(slow_rows=16), {"shrunk_rows": 16}),
+    "a quick answer to a full request is counted": (SHRUNK, sizes(quick_rows=32), {"quick_answers": 1}),
+    "the fourth lets them grow": (
+        replace(SHRUNK, quick_answers=3),
+        sizes(quick_rows=32),
+        {"shrunk_rows": 64, "quick_answers": 0},
+    ),
+    "a quick answer to a small request": (SHRUNK, sizes(quick_rows=31), SHRUNK),
+    "an answer neither quick nor slow": (SHRUNK, sizes(), SHRUNK),
+    "a slow one counts anew": (replace(SHRUNK, quick_answers=3), sizes(slow_rows=32), SHRUNK),
+    "no provider takes so many": (Health(shrunk_rows=2_048, quick_answers=3), sizes(quick_rows=2_048), WELL),
+    "a limit of texts is waited for": (WELL, limited(50, 0), LIMITED),
+    "a limit that was met together": (LIMITED, limited(50, 1), {"retry_at": NOW + 31}),
+    "a limit of fewer texts": (LIMITED, limited(20), {"limited_rows": 20, "retry_at": NOW + 61}),
+    "a limit again for the same size halves the requests": (
+        LIMITED,
+        limited(50),
+        {"shrunk_rows": 25, "limited_rows": 0, "retry_at": NOW + 61},
+    ),
+    "vectors in between forgive a limit": (LIMITED, worked, Health(retry_at=NOW + 30)),
+}
+
+
+@pytest.mark.parametrize(("was", "event", "after"), STEPS.values(), ids=STEPS)
+def test_what_happens_changes_the_health(was: Health, event: Event, after: Any) -> None:
+    assert event(was) == (replace(was, **after) if isinstance(after, dict) else after)
+
+
+def test_a_breaker_is_stuck_until_a_probe_is_due() -> None:
+    assert STOPPED.is_stuck(NOW - 1) and not STOPPED.is_stuck(NOW)
+    assert Health(manual=True).is_stuck(NOW)
 
 
 def test_a_single_text_that_meets_the_limit_for_ever_opens_the_breaker() -> None:
-    state, now, waits = Health(), NOW, 0
-    while not state.paused:
-        state, now, waits = limited(state, 1, now), now + 31, waits + 1
+    state: Health | None = WELL
+    waits = 0
+    while state and not state.paused:
+        state, waits = limited(1, 31 * waits)(state), waits + 1
 
     assert waits == 1 + breaker.REQUEST_RULES.limit
-    assert state.reason == "429"
+    assert state and state.reason == "429"
+
+
+def test_a_manual_pause_allows_no_probe_until_it_is_ended(wanting: IndexWriter) -> None:
+    with transaction(wanting.connection):
+        health.set_paused(wanting.accounts, "openai", True, health.REQUESTS)
+    paused = lease_all(wanting)
+    with transaction(wanting.connection):
+        health.set_paused(wanting.accounts, "openai", False, health.REQUESTS)
+
+    assert (paused, len(lease_all(wanting))) == ([], 1)
 
 
 #: What may happen to requests, the likelier the more often: (what, which process or request).
@@ -258,8 +219,7 @@ def test_no_sequence_of_events_sends_two_probes(
     clock = ManualClock()
     path = tmp_path / str(uuid.uuid4()) / "main.sqlite"
     with Processes(path, clock) as writers:
-        writers[0].retarget(MODEL_A)
-        writers[0].store_file(file_row("a.md", *(f"text {n}" for n in range(300))))
+        want(writers[0], 300)
         #: With the time their lease ends.
         in_flight: list[tuple[Request, float]] = []
         for what, which in events:
@@ -387,6 +347,12 @@ def end_batch(accounts: Accounts, tag: str, what: str, now: float) -> None:
         batch_failed(accounts, "it failed", now, tag=tag, for_good=what == "for good")
 
 
+def want(writer: IndexWriter, count: int) -> None:
+    """Let so many texts wait for their vectors."""
+    writer.retarget(MODEL_A)
+    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(count))))
+
+
 def fail_batches(writer: IndexWriter, times: int, now: float = NOW) -> Health:
     state = Health()
     for _ in range(times):
@@ -439,8 +405,7 @@ def test_the_state_outlives_the_process_and_is_shared(writer: IndexWriter, path:
 
 
 def test_another_model_of_the_same_provider_begins_anew(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples"))
+    want(writer, 1)
     fail(writer, lease_all(writer)[0], "stop")
     fail_batches(writer, 2)
 
@@ -506,8 +471,7 @@ def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
 
 
 def test_requests_that_fail_together_count_as_one_failure(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(8))))
+    want(writer, 8)
     requests = writer.lease(
         RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100), credits=8, only_full=False
     )
@@ -535,8 +499,7 @@ def test_stop_pauses_the_provider_with_what_to_do(wanting: IndexWriter, clock: M
 def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
     writer: IndexWriter, clock: ManualClock
 ) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples"))
+    want(writer, 1)
 
     calls = 0
     for _ in range(100):
@@ -550,8 +513,7 @@ def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
 
 
 def test_after_a_limit_of_texts_one_request_goes_ahead(writer: IndexWriter, clock: ManualClock) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(12))))
+    want(writer, 12)
     request, *_ = writer.lease(SMALL, credits=1, only_full=False)
     failure = Failure(kind="later", error="429", retry_after_s=30.0)
     hashes = [text.hash for text in request.texts]
@@ -566,8 +528,7 @@ def test_after_a_limit_of_texts_one_request_goes_ahead(writer: IndexWriter, cloc
 
 
 def test_shrunk_requests_bind_the_next_until_an_operator_resumes(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", *(f"text {n}" for n in range(12))))
+    want(writer, 12)
     (request,) = lease_all(writer)
     failure = Failure(kind="split", error="no answer within 60 s")
     hashes = [text.hash for text in request.texts]
@@ -584,8 +545,7 @@ def test_shrunk_requests_bind_the_next_until_an_operator_resumes(writer: IndexWr
 
 
 def test_an_operator_ends_a_wait_that_a_clock_ahead_has_left(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples"))
+    want(writer, 1)
     hours = Health(reason="rate limit", retry_at=10 * NOW)
     health.update(writer.accounts, "openai", health.REQUESTS, NOW, lambda _: hours)
     before = lease_all(writer)
@@ -596,8 +556,7 @@ def test_an_operator_ends_a_wait_that_a_clock_ahead_has_left(writer: IndexWriter
 
 
 def test_caps_that_one_model_taught_do_not_bind_another(writer: IndexWriter) -> None:
-    writer.retarget(MODEL_A)
-    writer.store_file(file_row("a.md", "apples", "pears", "plums"))
+    want(writer, 3)
     (request,) = lease_all(writer)
     rows = []
     writer.store_vectors(MODEL_A, request.lease, rows, LearnedCaps(max_rows=1))
