@@ -16,7 +16,8 @@ import redis
 from memline.producers.actions import backup, move
 from memline.producers.memory import Memory
 from memline.producers.runs.index_run import bring_up_to_date
-from memline.shared.config.schema import AgentSettings, QueueSettings, Settings
+from memline.shared.config.installation import QueueSettings
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexElsewhere, IndexFault, QueueError
 from memline.shared.index import meta
 from memline.shared.index_writer import IndexWriter

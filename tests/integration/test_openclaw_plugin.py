@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from tests.support.chat_server import ChatServer
 from tests.support.http_api import serving
 from tests.support.openclaw import chat_models, needs_openclaw, streamed, talk

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from memline.shared.config import environment
-from memline.shared.config.schema import QueueSettings
+from memline.shared.config.installation import QueueSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.queue import depth, redis_client
 from memline.shared.queue.worker_registry import live_workers

@@ -13,8 +13,9 @@ from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.server import listen, run, url_of
 from memline.producers.web.dashboard import Dashboard
+from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
-from memline.shared.config.schema import Serve, Settings
+from memline.shared.config.schema import Settings
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_j
     import re
 
     from memline.producers.actions import move as moving
-    from memline.shared.config.schema import HOST_NAME
+    from memline.shared.config.installation import HOST_NAME
 
     settings = invocation.settings
     if not settings.queue.url or not settings.queue.host:

@@ -28,7 +28,7 @@ from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard,
 from memline.producers.http.jobs import JobRoutes
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
 from memline.shared.version import own_version

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memline.producers.agents.tools import Caller
 from memline.producers.http.responses import error_response, too_many
 from memline.producers.http.server import is_loopback, parse_address
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
 from memline.shared.values import value
 

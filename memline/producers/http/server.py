@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memline.producers.http.responses import error_response
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command

@@ -41,8 +41,8 @@ from memline.producers.web.page import (
 )
 from memline.producers.web.registry import ACTIONS, PAGES
 from memline.producers.web.rendering import ROOT, Renderer, Static
+from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
-from memline.shared.config.schema import Serve
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
 from memline.shared.logs import AUDIT, Log
 

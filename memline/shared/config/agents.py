@@ -13,9 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config import environment, openclaw_newest, schema, workspaces
+from memline.shared.config import environment, openclaw, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
+from memline.shared.config.installation import ANY_MARKDOWN
 from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.values import field, replace, value
@@ -67,7 +68,7 @@ def is_agent_id(text: str) -> bool:
 def read_agents(raw: RawConfig) -> AgentList:
     """Read `agents.list`, or `agents.entries` of the original's newest releases, which wins."""
     issues = raw.issues
-    newest = openclaw_newest.entries_of(raw)
+    newest = openclaw.entries_of(raw)
     items = newest or _listed(raw)
     if not items:
         return AgentList()
@@ -88,7 +89,7 @@ def read_agents(raw: RawConfig) -> AgentList:
                 schema.MemorySearch, item["memorySearch"], at=f"{place}.memorySearch", issues=issues
             )
         elif isinstance(memory := item.get("memory"), dict) and "search" in memory:
-            overrides[agent] = openclaw_newest.read_search(raw, memory["search"], at=f"{place}.memory.search")
+            overrides[agent] = openclaw.read_search(raw, memory["search"], at=f"{place}.memory.search")
     ids = tuple(by_id) or (MAIN,)
     marked = (agent for agent, entry in by_id.items() if "default" in entry and entry["default"].value)
     default = next(marked, _system_agent(raw, ids) if newest else ids[0])
@@ -237,7 +238,7 @@ class ResolveContext(Block):
             dict.fromkeys(
                 schema.ExtraPath(
                     path=environment.expand_user(entry.path, self.env),
-                    pattern=entry.pattern or schema.ANY_MARKDOWN,
+                    pattern=entry.pattern or ANY_MARKDOWN,
                 )
                 for entry in memory.get("extraPaths", ())
             )

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from memline.shared.config import config_file, environment, openclaw, schema, workspaces
+from memline.shared.config import config_file, environment, installation, openclaw, schema, workspaces
 from memline.shared.config.agents import (
     MAIN,
     AgentList,
@@ -25,7 +25,6 @@ from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.config.layers import adjust, expand_references, merge
-from memline.shared.config.openclaw_newest import read_search
 from memline.shared.errors import ConfigError
 from memline.shared.values import field, replace, value
 
@@ -145,7 +144,7 @@ def examine(options: Options | None = None, env: Environment = os.environ) -> Lo
     _check_tokens(shared, agents, issues)
     providers = openclaw.read_providers(raw)
     prices = {
-        model: check_block(schema.PriceEntry, entry, at=raw.at(f"prices.{model}"), issues=issues)
+        model: check_block(installation.PriceEntry, entry, at=raw.at(f"prices.{model}"), issues=issues)
         for model, entry in raw.get("prices").items()
     }
     context = ResolveContext(
@@ -206,7 +205,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):
         # What was meant to keep a chat out must not let it in because of a slip of the pen.
         settings["memory.scope"] = Setting(
-            value=schema.ChatScope(default="deny"), origin=raw.at("memory.scope")
+            value=installation.ChatScope(default="deny"), origin=raw.at("memory.scope")
         )
     settings = expand_references(schema.ConfigFile, settings, env, issues)
     for path, variable in _VARIABLES.items():
@@ -223,7 +222,7 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     if not re.fullmatch(r"[A-Za-z0-9._-]{0,64}", name):
         issues.problem(f"{origin}: not a valid name", "letters, digits, '.', '_' and '-', 64 at most")
     host, origin = given(settings, "queue.host")
-    if host and not re.fullmatch(schema.HOST_NAME, host):
+    if host and not re.fullmatch(installation.HOST_NAME, host):
         allowed = "small letters, digits and '-' between them, 63 at most, such as index-2"
         issues.problem(f"{origin}: not a valid name of an index host", allowed)
     if host and url and not name:
@@ -289,7 +288,7 @@ def _merge_memory(
             at = raw.at(place)
             layers.append(check_block(schema.MemorySearch, block["memorySearch"], at=at, issues=raw.issues))
     if "search" in (memory := raw.get("memory")):
-        layers.append(read_search(raw, memory["search"], at=raw.at("memory.search")))
+        layers.append(openclaw.read_search(raw, memory["search"], at=raw.at("memory.search")))
     merged: dict[str, Mapping[str, Setting]] = {}
     own: dict[str, Mapping[str, Setting]] = {
         "": {},

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from memline.shared.config import environment
+from memline.shared.config.installation import PriceEntry
 from memline.shared.config.keys import Block, Setting, default_of, leaves, mask_url, masked
 from memline.shared.config.load import Loaded
-from memline.shared.config.schema import ConfigFile, MemorySearch, PriceEntry, ProviderEntry
+from memline.shared.config.schema import ConfigFile, MemorySearch, ProviderEntry
 from memline.shared.errors import ConfigError
 from memline.shared.values import replace
 

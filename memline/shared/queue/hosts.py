@@ -17,7 +17,8 @@ from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config.schema import HOST_NAME, AgentSettings
+from memline.shared.config.installation import HOST_NAME
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexElsewhere, QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host

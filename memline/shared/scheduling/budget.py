@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config.schema import AgentSettings, Ceilings
+from memline.shared.config.installation import Ceilings
+from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index import meta
 from memline.shared.index.accounts import AccountFile

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.values import value
 
 if TYPE_CHECKING:
-    from memline.shared.config.schema import ChatRule, ChatScope
+    from memline.shared.config.installation import ChatRule, ChatScope
 
 #: What a snippet that was cut short ends with.
 CUT = "…"

@@ -20,7 +20,8 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
-from memline.shared.config.schema import ANY_MARKDOWN, TRANSCRIPT_FORMATS, AgentSettings, ExtraPath
+from memline.shared.config.installation import ANY_MARKDOWN, QmdPath
+from memline.shared.config.schema import TRANSCRIPT_FORMATS, AgentSettings, ExtraPath
 from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
@@ -271,7 +272,7 @@ class MemoryPaths:
     def __init__(
         self,
         workspace: Path,
-        extra_paths: Sequence[ExtraPath] = (),
+        extra_paths: Sequence[ExtraPath | QmdPath] = (),
         *,
         exclude: Sequence[str] = (),
         uses_ignore_files: bool = True,
@@ -354,7 +355,7 @@ class MemoryPaths:
                 return True
         return False
 
-    def _extra_roots(self, extra_paths: Sequence[ExtraPath]) -> Iterator[MemoryRoot]:
+    def _extra_roots(self, extra_paths: Sequence[ExtraPath | QmdPath]) -> Iterator[MemoryRoot]:
         taken = set()
         for extra in extra_paths:
             named = extra.path.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memline.shared.batches.remote import State
-from memline.shared.config.schema import Ceilings
+from memline.shared.config.installation import Ceilings
 from memline.shared.errors import ProviderRefused, ProviderStop
 from memline.shared.index.batches import Batch, tokens_left
 from memline.shared.scheduling.budget import Budget, spent

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from memline.shared.config import config_file, environment
+from memline.shared.config.installation import PriceEntry
 from memline.shared.config.keys import Block, default_of, leaves
 from memline.shared.config.load import Options, load
 from memline.shared.config.openclaw import QMD_KEYS
-from memline.shared.config.schema import WITHOUT_EFFECT, ConfigFile, MemorySearch, PriceEntry, ProviderEntry
+from memline.shared.config.schema import WITHOUT_EFFECT, ConfigFile, MemorySearch, ProviderEntry
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "config.md"

@@ -3,16 +3,9 @@ from __future__ import annotations
 import pytest
 
 from memline.shared.config.check import fit
+from memline.shared.config.installation import ChatRule, PriceEntry
 from memline.shared.config.keys import build, default_of, json_name, leaves
-from memline.shared.config.schema import (
-    AgentEntry,
-    ChatRule,
-    ConfigFile,
-    ExtraPath,
-    MemorySearch,
-    PriceEntry,
-    ProviderEntry,
-)
+from memline.shared.config.schema import AgentEntry, ConfigFile, ExtraPath, MemorySearch, ProviderEntry
 
 
 @pytest.mark.parametrize(

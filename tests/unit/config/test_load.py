@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Serve
 from memline.shared.config.load import Options, examine
-from memline.shared.config.schema import ChatMatch, ChatRule, ChatScope, ExtraPath, Serve
+from memline.shared.config.schema import ExtraPath
 from memline.shared.config.show import keys_of_file, shown_for_all
 from memline.shared.errors import ConfigError
 from tests.unit.config.conftest import Loader, memory

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from memline.shared.config.installation import ChatScope
 from memline.shared.config.load import Loaded, Options, examine
-from memline.shared.config.schema import ChatScope
 
 Examiner = Callable[..., Loaded]
 

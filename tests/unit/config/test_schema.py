@@ -5,15 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared.config.installation import QueueSettings
 from memline.shared.config.keys import mask_url
-from memline.shared.config.schema import (
-    AgentSettings,
-    Chunking,
-    MemorySearch,
-    ProviderEntry,
-    QueueSettings,
-    Remote,
-)
+from memline.shared.config.schema import AgentSettings, Chunking, MemorySearch, ProviderEntry, Remote
 
 
 def test_repr_of_an_agent_shows_no_secret() -> None:

@@ -16,7 +16,7 @@ from memline.producers.http.auth import (
     PerMinute,
 )
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from memline.shared.errors import AccessDenied
 
 

@@ -16,8 +16,8 @@ from memline.producers.agents.tools import MemoryTools
 from memline.producers.http.app import Api
 from memline.producers.http.openapi import describe
 from memline.producers.web.dashboard import Dashboard
+from memline.shared.config.installation import Serve
 from memline.shared.config.load import Options, load
-from memline.shared.config.schema import Serve
 from memline.shared.errors import ConfigError
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import SearchRequest

@@ -9,7 +9,7 @@ import pytest
 
 from memline.producers.http import server
 from memline.producers.http.server import is_loopback, listen, require_token, run, url_of
-from memline.shared.config.schema import Serve
+from memline.shared.config.installation import Serve
 from memline.shared.errors import ConfigError, MemlineError
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from memline.shared.batches.planning import BatchRules
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import Ceilings
+from memline.shared.config.installation import Ceilings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter

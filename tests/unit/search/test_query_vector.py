@@ -7,7 +7,8 @@ from typing import Any, cast
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.config.schema import AgentSettings, Ceilings, MemorySearch, Remote
+from memline.shared.config.installation import Ceilings
+from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from memline.producers.bridges.qmd.home import QmdHome
-from memline.shared.config.schema import ANY_MARKDOWN, AgentSettings, QmdPath
+from memline.shared.config.installation import ANY_MARKDOWN, QmdPath
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths
 from memline.shared.values import value
