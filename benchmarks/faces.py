@@ -37,11 +37,11 @@ import json, sys, threading, time
 from pathlib import Path
 from memline.shared.config.load import Options, load
 from memline.shared.search.results import SearchRequest
-from memline.shared.search.service import MemorySearch
+from memline.shared.findings.answerer import Answerer
 config, home, workspace, clients = sys.argv[1:5]
 questions = json.load(sys.stdin)
 settings = load(Options(config=Path(config), home=Path(home), workspace=Path(workspace))).agent()
-memory = MemorySearch(settings, long_lived=True)
+memory = Answerer(settings, long_lived=True)
 for question in questions[:20]:
     memory.ask(SearchRequest(query=question))
 left, took = iter(questions), []

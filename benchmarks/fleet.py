@@ -51,13 +51,13 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
     `memline search` connects for its one question; a long-lived caller keeps its client.
     """
     from memline.producers.ask import ask_fleet
+    from memline.shared.findings.answerer import Answerer
     from memline.shared.queue.replies import QueryClient
     from memline.shared.search.results import SearchRequest
-    from memline.shared.search.service import MemorySearch
 
     took: dict[str, list[float]] = {"direct": [], "queue": [], "kept client": []}
     with (
-        closing(MemorySearch(fleet.place.settings(), long_lived=True)) as memory,
+        closing(Answerer(fleet.place.settings(), long_lived=True)) as memory,
         QueryClient(fleet.address) as client,
     ):
         for number, question in enumerate(_repeated(questions(40), asked + 40)):

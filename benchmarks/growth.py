@@ -35,9 +35,9 @@ from dataclasses import replace
 from pathlib import Path
 from memline.shared.config.load import Options, load
 from memline.shared.index.rows import Chunk, FileRow
-from memline.shared.search.query_vector import QueryEmbedder
+from memline.shared.scheduling.questions import QueryEmbedder
 from memline.shared.search.results import SearchRequest
-from memline.shared.search.service import MemorySearch
+from memline.shared.findings.answerer import Answerer
 from memline.shared.index_writer import IndexWriter
 vector, asked = bytes.fromhex(sys.argv[4]), json.loads(sys.argv[5])
 QueryEmbedder.embed = lambda self, text, active, state: vector
@@ -54,7 +54,7 @@ found = {}
 for mode in ("keyword", "hybrid"):
     provider = "none" if mode == "keyword" else settings.memory.provider
     mine = replace(settings, memory=replace(settings.memory, provider=provider))
-    with closing(MemorySearch(mine, long_lived=True)) as memory:
+    with closing(Answerer(mine, long_lived=True)) as memory:
         assert memory.ask(SearchRequest(query=asked[0])).mode == mode
         found[mode] = median([lambda q=q: memory.ask(SearchRequest(query=q)) for q in asked])
 def note(number):

@@ -16,16 +16,16 @@ _FILES, _SECTIONS = 20_000, 5
 _ASK = """
 from pathlib import Path
 from memline.shared.config.load import Options, load
-from memline.shared.search.query_vector import QueryEmbedder
+from memline.shared.scheduling.questions import QueryEmbedder
 from memline.shared.search.results import SearchRequest
-from memline.shared.search.service import MemorySearch
+from memline.shared.findings.answerer import Answerer
 QueryEmbedder.embed = lambda self, text, active, state: bytes.fromhex({vector!r})
 options = Options(config=Path(sys.argv[1]), home=Path(sys.argv[2]), workspace=Path(sys.argv[3]))
-memory = MemorySearch(load(options).agent(), long_lived=True)
+memory = Answerer(load(options).agent(), long_lived=True)
 for question in {questions!r}:
     answer = memory.ask(SearchRequest(query=question))
     assert answer.mode == "hybrid" and answer.hits, answer
-print("matrix", memory._index._matrix.nbytes)
+print("matrix", memory._search.index._matrix.nbytes)
 """
 
 

@@ -11,7 +11,7 @@ from benchmarks.figures import Figure, at_most
 
 #: Replaces the call of the provider, and nothing else.
 VECTOR_AT_HAND = """
-from memline.shared.search.query_vector import QueryEmbedder
+from memline.shared.scheduling.questions import QueryEmbedder
 def at_hand(self, text, active, state):
     with open({path!r}, "rb") as file:
         return file.read()

@@ -23,10 +23,10 @@ def search(bench: Bench) -> list[Figure]:
     """A warm hybrid search over 50,000 chunks against its two unavoidable parts."""
     import numpy as np
 
+    from memline.shared.findings.answerer import Answerer
     from memline.shared.index import driver
-    from memline.shared.search.query_vector import QueryEmbedder
+    from memline.shared.scheduling.questions import QueryEmbedder
     from memline.shared.search.results import SearchRequest
-    from memline.shared.search.service import MemorySearch
 
     place = bench.vector_place(10_000, 5)
     asked = questions(_QUESTIONS)
@@ -37,7 +37,7 @@ def search(bench: Bench) -> list[Figure]:
     with (
         at_hand,
         closing(driver.open_reader(settings.index_path)) as reader,
-        closing(MemorySearch(settings, long_lived=True)) as memory,
+        closing(Answerer(settings, long_lived=True)) as memory,
     ):
         searches, products, queries = [], [], []
         for question in asked:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.search.results import Answer, SearchRequest
-from memline.shared.values import asdict, value
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from memline.shared.sources.excerpt import Excerpt, Part
@@ -38,26 +39,39 @@ class IndexReport:
     model: str
     seconds: float
     failures: list[dict[str, str]]
-    #: One line for the user when vectors are missing or nothing embeds; and what to do.
-    warning: str = ""
-    action: str = ""
-    issues: tuple[str, ...] = ()
+    #: What is wrong or worth knowing when it is over, most urgent first.
+    findings: tuple[Finding, ...] = ()
     #: Open batches whose texts come later.
     batches: tuple[dict[str, object], ...] = ()
     #: Whether the command ends with 1: something the user asked for is missing.
     failed: bool = False
 
+    @property
+    def warning(self) -> str:
+        """Return the words of the first problem or warning."""
+        return worst(self.findings)[0]
+
+    @property
+    def action(self) -> str:
+        """Return what to do about it."""
+        return worst(self.findings)[1]
+
     def to_json(self) -> dict[str, object]:
-        body = asdict(self)
-        del body["issues"], body["failed"]
-        return {"agentId": body.pop("agent"), **body, "seconds": round(self.seconds, 3)}
+        names = ("files", "chunks", "vectors", "provider", "model", "failures", "batches")
+        body = {name: getattr(self, name) for name in names}
+        told = [each.to_json() for each in self.findings]
+        more = {"warning": self.warning, "action": self.action, "findings": told}
+        return {"agentId": self.agent, **body, **more, "seconds": round(self.seconds, 3)}
 
 
 class Backend(Protocol):
     """Searches, reads and follows the notes of one agent. Safe to use from several threads."""
 
-    def ask(self, request: SearchRequest) -> Answer:
-        """Answer a request. Raises IndexFaults, and ConfigError for a bad date."""
+    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
+        """Answer a request; `troubles`: what the caller met before.
+
+        Raises IndexFaults, and ConfigError for a bad date.
+        """
 
     def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
@@ -65,8 +79,11 @@ class Backend(Protocol):
     def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
         """Bring everything up to date and wait for it. Raises IndexFaults."""
 
-    def status(self, *, deep: bool) -> dict[str, Any]:
-        """Collect what `memline status --json` says of the agent."""
+    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
+        """Collect what `memline status --json` says of the agent; `troubles`: as in `ask`."""
+
+    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
+        """Return findings of the agent, those of its fleet, and the processes of its home, as JSON."""
 
     def look(self) -> None:
         """Take in a note that this process has just changed. Raises IndexFaults."""

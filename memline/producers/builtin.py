@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, IndexMissing, PathNotAllowed
+from memline.shared.finding import Finding, Trouble
 from memline.shared.search.results import Answer, SearchRequest
 
 if TYPE_CHECKING:
     from memline.producers.backends import Backend, IndexReport
-    from memline.shared.search.service import MemorySearch
+    from memline.shared.findings.answerer import Answerer
     from memline.shared.search.staleness import Staleness
     from memline.shared.sources.excerpt import Excerpt, Part
 
@@ -40,15 +41,15 @@ class Builtin:
         self._long_lived = long_lived
         self._clock = clock
         self._lock = threading.Lock()
-        self._parts: tuple[MemorySearch, Staleness] | None = None
+        self._parts: tuple[Answerer, Staleness] | None = None
 
-    def ask(self, request: SearchRequest) -> Answer:
+    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
         search, staleness = self._searching()
         try:
-            return search.ask(request, staleness.state())
+            return search.ask(request, staleness.state(), troubles=troubles)
         except IndexMissing:
             # Moved away since the last look; another look builds it again from the files.
-            return search.ask(request, staleness.look_now())
+            return search.ask(request, staleness.look_now(), troubles=troubles)
 
     def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         from memline.shared.sources.excerpt import read_excerpt
@@ -108,10 +109,22 @@ class Builtin:
             self._settings, self._agent, force=force, re_embed=re_embed, clock=self._clock, **hooks
         )
 
-    def status(self, *, deep: bool) -> dict[str, Any]:
-        from memline.producers.reports.status import collect
+    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
+        from memline.producers.reports.status import examine
+        from memline.shared.findings.diagnosis import queue_of
 
-        return collect(self._agent, deep=deep)
+        queue = queue_of(self._settings)
+        report, found = examine(self._agent, deep=deep, queue=queue, troubles=troubles)
+        return report | self.told(found)
+
+    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
+        from memline.shared.findings.diagnosis import merged, of_common, processes
+
+        everything = merged(found, of_common(self._settings, [self._agent]))
+        return {
+            "findings": [each.to_json() for each in everything],
+            "processes": [each.to_json() for each in processes(self._agent)],
+        }
 
     def look(self) -> None:
         if self._long_lived or self._parts is not None:
@@ -123,13 +136,13 @@ class Builtin:
                 self._parts[0].close()
             self._parts = None
 
-    def _searching(self) -> tuple[MemorySearch, Staleness]:
+    def _searching(self) -> tuple[Answerer, Staleness]:
         """Open what searches need, once."""
         with self._lock:
             if self._parts is None:
                 from memline.producers.ask import catch_up, fleet_limits
                 from memline.shared.embedders.choice import choose
-                from memline.shared.search.service import MemorySearch
+                from memline.shared.findings.answerer import Answerer
                 from memline.shared.search.staleness import Staleness
                 from memline.shared.sync.freshness import is_fresh
 
@@ -138,12 +151,13 @@ class Builtin:
                 # every change. A command writes: it runs only when no query worker is alive.
                 may_write = not (self._long_lived and self._settings.queue.url)
                 look = partial(catch_up, agent, choice, clock=self._clock, may_write=may_write)
-                search = MemorySearch(
+                search = Answerer(
                     agent,
                     choice=choice,
                     long_lived=self._long_lived,
                     caches_answers=self._long_lived,
                     limits=fleet_limits(self._settings, agent, choice),
+                    queue=self._settings.queue.address if self._settings.queue.url else "",
                     clock=self._clock,
                 )
                 fresh = partial(is_fresh, agent, clock=self._clock)

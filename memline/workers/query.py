@@ -6,12 +6,12 @@ import json
 from functools import partial
 
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.findings.answerer import Answerer
 from memline.shared.index.driver import reading
 from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
 from memline.shared.search.results import SearchRequest
-from memline.shared.search.service import MemorySearch
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sync.freshness import is_fresh
 from memline.shared.sync.plan import make_plan, read_index_state
@@ -47,8 +47,13 @@ class _Memory:
     def __init__(self, context: Context, agent: str) -> None:
         self._settings = context.agent(agent)
         self._choice = context.choice(agent)
-        self._search = MemorySearch(
-            self._settings, choice=self._choice, long_lived=True, limits=context.limits, clock=context.clock
+        self._search = Answerer(
+            self._settings,
+            choice=self._choice,
+            long_lived=True,
+            limits=context.limits,
+            queue=context.settings.queue.address,
+            clock=context.clock,
         )
         self._staleness = Staleness(
             self._look, is_fresh=partial(is_fresh, self._settings, clock=context.clock), background=True

@@ -32,6 +32,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "LISTED_AFTER_S", 0.05)
 
 
+def told(report: IndexReport) -> str:
+    """What the report of a run says, notes as well."""
+    return "; ".join(each.what for each in report.findings)
+
+
 def jobs(server: EmbeddingServer) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = server.log()["batch"]["jobs"]
     return found
@@ -88,7 +93,7 @@ def test_a_call_that_never_works_ends_in_requests_and_is_said(
     report = place.index()
 
     assert is_complete(report, place)
-    assert "were sent in requests: openai batch" in report.warning
+    assert "were sent in requests: openai batch" in told(report)
     assert place.index().warning == "", "what is over is said once"
     assert len(server.requests) == 1
     assert {outcome for _, outcome in batches(place)} == {"lost" if call == "output" else "failed"}
@@ -103,7 +108,7 @@ def test_the_rows_of_a_job_are_asked_for_until_they_come(place: Place, server: E
     report = place.index(on_progress=lambda progress: told.append(progress.waiting))
 
     assert is_complete(report, place)
-    assert any("a batch is tried again: openai batch file content failed: 500" in words for words in told)
+    assert any("is tried again: openai batch file content failed: 500" in words for words in told)
     assert len(jobs(server)) == 1
     assert server.repeated() == {}
     assert server.requests == []
@@ -157,7 +162,7 @@ def test_the_texts_of_a_failed_job_that_a_second_one_brings_are_said_to_have_com
 
     assert is_complete(report, place)
     assert len(jobs(server)) == 2
-    assert "were sent in another batch" in report.warning
+    assert "were sent in another batch" in told(report)
 
 
 @pytest.mark.parametrize("end", ["failed", "expired", "cancelled"])

@@ -113,8 +113,9 @@ def test_without_waiting_the_run_ends_and_the_next_one_collects(
 
     assert not first.failed
     assert first.vectors["pending"] == texts
-    assert f"{texts} texts wait in 1 batch at openai" in first.warning
-    assert first.action == "memline batch ls"
+    (note,) = (each for each in first.findings if each.code == "waiting_in_batch")
+    assert f"{texts} texts wait in 1 batch at openai" in note.what
+    assert (note.action, first.warning) == ("memline batch ls", "")
     assert not second.failed
     assert (second.vectors["embedded"], second.vectors["pending"]) == (1, texts)
     assert (third.vectors["embedded"], third.vectors["pending"]) == (texts, 0)

@@ -160,10 +160,10 @@ def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: Emb
     asked = len(server.requests)
     place.run("queue", "resume", "--provider", "openai")
 
-    assert "paused manually" in paused.warning
-    assert paused.action == "memline queue resume"
-    assert "openai requests paused manually" in status.stdout
-    assert "memline queue resume --provider openai --mode requests" in status.stdout
+    assert paused.warning.startswith("embedding is paused for requests to openai; ")
+    assert paused.action == "memline queue resume --provider openai --mode requests"
+    assert "note embedding is paused for requests to openai\n" in status.stdout
+    assert f"try: {place.typed('queue resume --provider openai --mode requests')}\n" in status.stdout
     assert asked == 0
     assert not place.index().failed
 
@@ -200,7 +200,8 @@ def test_the_fallback_stays_until_an_operator_asks(
     resumed = place.run("queue", "resume", "--provider", "openai")
 
     assert target(place) == "openai"
-    assert "openai can be tried again" in status
+    assert "the fallback voyage embeds instead of openai: " in status
+    assert f"try: {place.typed('index')}\n" in status
     assert "the fallback voyage embeds instead of openai" in doctor
     assert "embeds with openai" not in doctor
     assert resumed.status == 0

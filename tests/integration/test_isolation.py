@@ -75,7 +75,7 @@ def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Pat
     Path(file).unlink()
     assert f"nothing is indexed yet, {file} is missing" in shell("doctor").stdout
     missing = shell("--workspace", str(folder), "doctor")
-    assert f"memline --workspace {folder} --agent main index" in missing.stdout
+    assert f"memline --workspace {folder} index" in missing.stdout
 
 
 def test_the_index_of_another_workspace_is_kept_when_a_configured_one_comes(

@@ -202,8 +202,7 @@ def test_the_fallback_takes_over_and_the_reason_is_shown_until_the_first_is_back
 
     assert report.provider == second
     assert report.vectors == {"embedded": TEXTS, "cached": 0, "pending": 0, "failed": 0}
-    assert f"{first} stopped" in report.warning
-    assert second in report.warning
+    assert f"the fallback {second} embeds instead of {first}: {first} embeddings failed" in report.warning
     assert status["fallback"]["from"] == first
     assert f"{first} embeddings failed" in status["fallback"]["reason"]
     assert (status["requestedProvider"], status["identity"]["active"]["provider"]) == (first, second)

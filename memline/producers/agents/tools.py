@@ -29,6 +29,8 @@ from memline.shared.errors import (
     QueueError,
     UnknownAgent,
 )
+from memline.shared.finding import Finding, Trouble
+from memline.shared.findings.diagnosis import of_agent, of_error, of_troubles
 from memline.shared.index import driver
 from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.shared.search.filters import day_bounds
@@ -101,6 +103,12 @@ class MemoryTools:
         known = self.settings.agents.get(agent) if agent in self.agents else None
         return self._options_of(known).as_typed(text) if known else text
 
+    def _typed(self, settings: AgentSettings, body: Json) -> Json:
+        """Put the options that mean this agent's memory in any shell into the commands of an answer."""
+        as_typed = self._options_of(settings).as_typed
+        found = [each | {"action": as_typed(each["action"])} for each in body["findings"]]
+        return {**body, "action": as_typed(body["action"]), "findings": found}
+
     def search(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_search`. Raises BadRequest."""
         memory = self.memory(caller.agent)
@@ -112,16 +120,9 @@ class MemoryTools:
             with traces.span("search", kind="SERVER", attributes={"memline.agent": settings.agent}):
                 answer = memory.ask(replace(request, private=sees_private(settings, chat)))
         except IndexFault as error:
-            warning = f"memory search is unavailable: {error.message}"
-            no_answer = _no_answer(settings, warning, error.hint or "memline doctor")
-            no_answer["action"] = self.hint(caller.agent, no_answer["action"])
+            no_answer = self._typed(settings, _no_answer(settings, of_error(settings, error)))
             return {**no_answer, "unavailable": True, "error": error.message}
-        if request.source == "sessions" and "sessions" not in settings.memory.sources:
-            warning = answer.warning or "past sessions are not searched for this agent"
-            switch = "set memorySearch.experimental.sessionMemory and sources, or search source memory"
-            answer = replace(answer, warning=warning, action=answer.action or switch)
-        answer = replace(answer, action=self.hint(caller.agent, answer.action))
-        return view_for(chat, settings, answer.to_json())
+        return self._typed(settings, view_for(chat, settings, answer.to_json()))
 
     def get(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_get`.
@@ -162,7 +163,7 @@ class MemoryTools:
         read(CALLS["status"].parameters, arguments)
         chat_for(memory.settings, caller.session_key)
         summary = memory.status().summary
-        return {**summary, "action": self.hint(caller.agent, summary["action"])}
+        return self._typed(memory.settings, summary)
 
     def append(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_append`. Raises BadRequest, and AccessDenied while `append.enabled` is off."""
@@ -246,17 +247,10 @@ def chat_for(settings: AgentSettings, session_key: str) -> Chat:
 def denied_answer(settings: AgentSettings, chat: Chat) -> Json | None:
     """Return the answer to a chat that may not use the agent's memory at all; None when it may."""
     if not settings.memory.enabled:
-        return _no_answer(
-            settings,
-            "memory search is disabled for this agent (memorySearch.enabled)",
-            "set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
-        )
+        return _no_answer(settings, of_agent(settings, codes=["memory_disabled"]))
     if not may_use_memory(settings.scope, chat):
-        return _no_answer(
-            settings,
-            f"memory may not be used in this chat ({chat})",
-            "answer without memory; memory.scope in the configuration says where it may be used",
-        )
+        refused = Trouble(code="chat_refused", details={"chat": str(chat)})
+        return _no_answer(settings, of_troubles(settings, refused))
     return None
 
 
@@ -267,7 +261,8 @@ def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> 
     return {**view, "citations": settings.citations}
 
 
-def _no_answer(settings: AgentSettings, warning: str, action: str) -> Json:
+def _no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> Json:
     """Make an answer without results that says why, in the shape of one with results."""
-    empty = view_for(Chat(), settings, Answer(warning=warning, action=action).to_json())
-    return {**empty, "disabled": True, "unavailable": False, "error": warning}
+    answer = Answer(findings=found)
+    empty = view_for(Chat(), settings, answer.to_json())
+    return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

@@ -242,9 +242,7 @@ def _print(report: IndexReport) -> None:
     for reason, paths in ((reason, list(names)) for reason, names in grouped.items()):
         more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
         _note(f"  failed: {', '.join(map(one_line, paths[:NAMED_PATHS]))}{more}: {reason}")
-    for issue in report.issues:
-        _note(f"  note: {issue}")
-    if report.warning:
-        _note(f"  {report.warning}")
+    for finding in report.findings:
+        _note(f"  {finding.what}")
     if report.action:
         advise(report.action)

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,6 +94,13 @@ class Invocation:
             workspace=settings.workspace,
             agent=settings.agent if settings.agent != loaded.default_agent else None,
         )
+
+    def listed(self, kind: str, agents: Sequence[AgentSettings]) -> AbstractContextManager[None]:
+        """List this process among those of its home while a block runs; `kind` is that of its command."""
+        from memline.shared.scheduling.home_processes import registered
+
+        names = [settings.agent for settings in agents]
+        return registered(self.agents()[0].account_path, kind, names, time.time())
 
     def liveness(self) -> Liveness:
         """Return what tells systemd, or the check of a container, how this process is doing."""

@@ -9,7 +9,6 @@ import click
 
 from memline.producers.cli.options import Invocation, advise, command, echo, print_json
 from memline.shared import traces
-from memline.shared.words import counted
 
 
 @command(
@@ -113,7 +112,8 @@ def search(
         from memline.producers.agents.tools import denied_answer, view_for
 
         answer = denied_answer(settings, chat) or view_for(chat, settings, answer)
-    answer["action"] = invocation.as_typed(answer["action"])
+    for each in (answer, *answer.get("findings", ())):
+        each["action"] = invocation.as_typed(each["action"])
     if form == "json":
         print_json(answer)
     else:
@@ -141,13 +141,8 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
             echo("No matches.")
     if answer.get("timings"):
         echo("Took: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in answer["timings"].items()), err=True)
-    for line in (answer["notice"], answer["warning"]):
+    for line in (answer["notice"], *(each["what"] for each in answer.get("findings", ()))):
         if line:
             echo(line, err=True)
-    if answer["stale"]:
-        behind = answer["behind"]
-        missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
-        verb = "is" if behind["files"] + behind["vectors"] == 1 else "are"
-        echo(f"Stale: {missing} {verb} not in the index yet.", err=True)
     if answer["action"]:
         advise(answer["action"])

@@ -35,7 +35,7 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     # The thread that waits for a line cannot be ended otherwise; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
-    with closing(tools):
+    with closing(tools), invocation.listed("mcp", [agent]):
         run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))
 
 
@@ -67,7 +67,8 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
 
     invocation.log()
     logs.always(logs.AUDIT)
-    agents = tuple(settings.agent for settings in invocation.agents())
+    served = invocation.agents()
+    agents = tuple(settings.agent for settings in served)
     wanted = invocation.settings.serve
     wanted = replace(
         wanted,
@@ -78,7 +79,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     require_token(wanted)
     default = invocation.settings.default_agent
     tools = MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)
-    with closing(tools), stop_event() as stop, listen(wanted) as opened:
+    with closing(tools), stop_event() as stop, invocation.listed("serve", served), listen(wanted) as opened:
         api = Api(
             tools,
             wanted,

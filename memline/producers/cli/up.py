@@ -23,7 +23,7 @@ def up(invocation: Invocation) -> None:
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
-    with stop_event() as stop:
+    with stop_event() as stop, invocation.listed("up", agents):
         note = partial(echo, err=True)
         run(invocation.settings, agents, stop=stop, on_note=note, liveness=invocation.liveness())
 
@@ -41,8 +41,8 @@ def watch(invocation: Invocation) -> None:
     invocation.log(default_level="INFO")
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
-    with stop_event() as stop:
-        agents = invocation.enabled_agents()
+    agents = invocation.enabled_agents()
+    with stop_event() as stop, invocation.listed("watch", agents):
         follow(invocation.settings, agents, stop=stop, liveness=invocation.liveness())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, MemlineError, ProviderError
+from memline.shared.finding import NOTE, Finding, Trouble
+from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import (
     chunks,
     driver,
@@ -30,7 +33,6 @@ from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
-from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -39,18 +41,42 @@ if TYPE_CHECKING:
 MAX_FAILURES = 5
 
 
-def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
-    """Collect the status of an agent in the shape of the JSON contract. Only reads."""
+def collect(
+    settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
+) -> dict[str, Any]:
+    """Collect the status of an agent in the shape of the JSON contract, as `examine` does."""
+    report, found = examine(settings, deep=deep, queue=queue, troubles=troubles)
+    return report | {"findings": [each.to_json() for each in found]}
+
+
+def examine(
+    settings: AgentSettings, *, deep: bool = False, queue: str = "", troubles: tuple[Trouble, ...] = ()
+) -> tuple[dict[str, Any], tuple[Finding, ...]]:
+    """Return what a status says of an agent, and what is wrong. Only reads.
+
+    `deep` asks the provider for one vector, which may cost a little. `queue`: the address of a fleet's Redis;
+    `troubles`: what the caller met before.
+    """
     choice = choose(settings)
+    probe: dict[str, Any] = {}
+    if deep:
+        problem, action = check_provider(choice)
+        probe["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
+        if problem and choice.identity is not None:
+            details = {"provider": choice.provider, "reason": problem}
+            troubles += (Trouble(code="provider_fails", details=details, action=action),)
     fault = {}
+    look = partial(of_agent, settings, choice=choice, queue=queue, troubles=troubles)
     try:
         with driver.reading_if_any(settings.index_path) as reader:
             plan = make_plan(settings, choice, read_index_state(reader) if reader else IndexState())
             status = _status(settings, choice, plan, reader)
+            found = look(index=reader, plan=plan)
     except IndexFault as error:
         plan = make_plan(settings, choice, IndexState())
         fault = {"error": error.message, "action": error.hint}
         status = _status(settings, choice, plan, None)
+        found = look(fault=error, plan=plan)
     report = {
         "agentId": settings.agent,
         "status": status | fault,
@@ -60,10 +86,7 @@ def collect(settings: AgentSettings, *, deep: bool = False) -> dict[str, Any]:
             "leftOut": [{"path": path, "reason": reason} for path, reason in plan.discovery.left_out],
         },
     }
-    if deep:
-        problem, action = check_provider(choice)
-        report["embeddingProbe"] = {"ok": not problem, "error": problem, "action": action}
-    return report
+    return report | probe, found
 
 
 def check_provider(choice: Choice) -> tuple[str, str]:
@@ -89,19 +112,6 @@ def left_out_files(settings: AgentSettings) -> list[dict[str, str]]:
             ]
     except IndexFault:
         return []
-
-
-def retriable_provider(body: dict[str, Any], now: float) -> str:
-    """Name the provider whose cooldown is over while its fallback still embeds; empty for none."""
-    fallback = body["fallback"]
-    if not fallback or not body["identity"]:
-        return ""
-    primary = str(fallback["from"])
-    is_cooling_down = any(
-        each["provider"] == primary and (each["pausedByHand"] or (each["nextProbe"] or 0) > now)
-        for each in body["breakers"]
-    )
-    return "" if is_cooling_down else primary
 
 
 def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connection | None) -> dict[str, Any]:
@@ -276,27 +286,8 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
 
 def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
     """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
-    status = collected["status"]
-    provider = status.get("providerHealth", {})
-    behind = status["behind"]
-    warning, action = status.get("error", ""), status.get("action", "")
-    if not settings.memory.enabled:
-        warning, action = "memory search is disabled for this agent", "set memorySearch.enabled to true"
-    elif not warning and status["ceiling"]:
-        warning, action = status["ceiling"]["reason"], status["ceiling"]["action"]
-    elif not warning and "qmd" in status and status["fallback"]:
-        warning = f"qmd failed, the builtin index answers: {status['fallback']['reason']}"
-        action = "memline status"
-    elif not warning and provider.get("state") == "paused":
-        warning, action = provider["reason"], provider["action"]
-    elif not warning and status["provider"] == "none" and status["requestedProvider"] not in ("auto", "none"):
-        warning, action = status["providerReason"], status["providerAction"]
-    elif not warning and status["modelDiffers"]:
-        warning, action = status["modelDiffers"], "memline index"
-    elif not warning and any(behind.values()):
-        missing = f"{counted(behind['files'], 'file')} and {counted(behind['vectors'], 'vector')}"
-        warning = f"{missing} are not in the index yet"
-        action = "memline index, or leave memline up running"
+    status, found = collected["status"], collected["findings"]
+    worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
     same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
     return {
         "agentId": settings.agent,
@@ -310,6 +301,7 @@ def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]
         "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
         "stale": status["dirty"],
         "append": settings.memory.append.enabled,
-        "warning": warning,
-        "action": action,
+        "warning": worst["what"],
+        "action": worst["action"],
+        "findings": found,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
 from memline.producers.backends import IndexReport, RunProgress
@@ -19,6 +19,8 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose, choose_fallback
 from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
+from memline.shared.finding import Finding, Trouble
+from memline.shared.findings.diagnosis import of_agent, queue_of
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import faults, file_id, open_reader, snapshot, transaction
@@ -27,11 +29,9 @@ from memline.shared.index.jobs import Job
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import fallback, health, leases, model_change
+from memline.shared.scheduling import fallback, health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, refusal_of
-from memline.shared.sources.discover import markdown_below
-from memline.shared.sources.paths import MEMORY, is_transcript
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.queue.feed import FileFeeder
+
+#: Findings that say what a run waits for.
+_WAITING = ("embedding_under_way", "batch_delayed", "waiting_in_batch")
 
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.03
@@ -144,6 +147,7 @@ def prepare(
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
         writer.recover()
         if is_asked:
+            home_processes.forget_gone(writer.accounts.file)
             writer.begin_run()
             fallback.switch_back(writer.accounts, choice, now)
         else:
@@ -245,7 +249,13 @@ class IndexRun:
         from memline.shared.queue.fleet_workers import Fleet
 
         path, url = self._agent.index_path, self._settings.queue.address
-        with Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
+        kind, names = home_processes.INDEX, [self._agent.agent]
+        listed: AbstractContextManager[None] = nullcontext()
+        # A run that embeds nothing is over before anybody asks who is at work.
+        if self._is_embedding:
+            account_path, now = self._agent.account_path, self._clock.now()
+            listed = home_processes.registered(account_path, kind, names, now)
+        with listed, Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)
             workers.wake(self._agent.agent)
@@ -284,9 +294,8 @@ class IndexRun:
             failures = [{"path": entry.path, "reason": entry.reason or entry.outcome} for entry in bad]
             failed = vectors.failures(connection, target.id, MAX_FAILURES) if target else ()
             failures += [{"textHash": text, "path": path or "", "reason": why} for text, why, path in failed]
-            warning, action = self._trouble(rows)
-            unread = self._unread_markdown()
-            warning, action = unread or (warning, action)
+            found = self._findings(rows)
+            is_unread = any(each.code == "no_note_is_read" for each in found)
             in_batches = 0 if rows.batches.blocked else rows.batches.texts + rows.batches.queued
             # Vectors are missing that the user asked for, and that will not come by themselves.
             is_incomplete = self._plan.choice.requested not in ("auto", "none")
@@ -313,9 +322,7 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
-                warning=warning,
-                action=action,
-                issues=self._plan.discovery.issues,
+                findings=found,
                 batches=tuple(
                     {
                         "token": batch.token,
@@ -331,26 +338,34 @@ class IndexRun:
                     or backlog.failed
                     or self._is_stalled
                     or is_incomplete
-                    or unread
+                    or is_unread
                     or rows.paused_files
                 ),
             )
 
-    def _unread_markdown(self) -> tuple[str, str] | None:
-        """Say that the workspace has Markdown and none of it is memory, and what to do; None when it is."""
-        found, workspace = self._plan.discovery, self._agent.workspace
-        has_notes = any(file.problem is None and not is_transcript(file.path) for file in found.files)
-        if has_notes or MEMORY not in self._agent.memory.sources:
-            return None
-        count = markdown_below(str(workspace))
-        if not count:
-            return None
-        files = f"{count} Markdown file{'s' * (count > 1)} below {workspace} and no note"
-        if found.left_out:
-            sources = ", ".join(sorted({reason for _, reason in found.left_out}))
-            return f"{files}: left out by {sources}", f"memline --workspace {workspace} status --verbose"
-        where = "MEMORY.md and memory/ are read where there is one of them"
-        return f"{files}: {where}", f"memline --workspace {workspace} add {workspace}"
+    def _findings(self, rows: _Rows, *codes: str) -> tuple[Finding, ...]:
+        """Return what is wrong as the rows are now; of the disk what the run began with."""
+        troubles = []
+        if self._is_stalled:
+            waiting = counted(rows.backlog.pending, "vector")
+            details = {"minutes": f"{self._stalled_s / 60:.0f}", "vectors": waiting}
+            troubles.append(Trouble(code="stalled", details=details))
+        since = self._started_ns / 1e9
+        if rows.target and (failed := batch_waiting.failed_since(self._reader, rows.target.id, since)):
+            batch, sent_in = failed
+            details = {"batch": batch.token[:8], "sent_in": sent_in, "error": batch.error}
+            troubles.append(Trouble(code="batch_failed", details=details, action=batch.action))
+        return of_agent(
+            self._agent,
+            choice=self._plan.choice,
+            index=self._reader,
+            plan=self._plan,
+            files_behind=0,
+            troubles=tuple(troubles),
+            queue=queue_of(self._settings),
+            now=self._clock.now(),
+            codes=codes,
+        )
 
     def _rows(self) -> _Rows:
         """Read the rows that tell how far the run is."""
@@ -377,14 +392,8 @@ class IndexRun:
         """Measure how far the run is, and whether there is nothing more to wait for."""
         rows, now, waiting = self._rows(), self._clock.now(), ""
         backlog, batches, state = rows.backlog, rows.batches, rows.health
-        if batches.delayed and backlog.in_progress:
-            waiting = f"a batch is tried again: {batches.delayed}"
-        elif batches.at_provider and backlog.in_progress:
-            waiting = _batch_words(rows)
-        elif batches.is_busy:
-            waiting = "a batch is being sent, stored or cleaned up"
-        elif backlog.pending and state.retry_at > now:
-            waiting = f"{state.reason}; goes on in {state.retry_at - now:.0f} s"
+        if batches.at_provider or batches.is_busy or state.retry_at > now:
+            waiting = "; ".join(each.what for each in self._findings(rows, *_WAITING))
         job_files = jobs.count_waiting(self._reader)
         self._job_files = max(self._job_files, job_files)
         progress = RunProgress(
@@ -430,66 +439,9 @@ class IndexRun:
         """Return the seconds without a change that end the run: longer than any request may last."""
         return max(STALLED_S, leases.lease_s(self._timeout_s))
 
-    def _trouble(self, rows: _Rows) -> tuple[str, str]:
-        """Say in one line why vectors are missing, and what to do."""
-        choice, target, state, pending = self._plan.choice, rows.target, rows.health, rows.backlog.pending
-        if self._is_stalled:
-            return (
-                f"nothing moved for {self._stalled_s / 60:.0f} min; {counted(pending, 'vector', 'wait')}",
-                "memline doctor",
-            )
-        if rows.paused_job is not None and (rows.paused_files or rows.backlog.paused):
-            files, texts = counted(rows.paused_files, "file"), counted(rows.backlog.paused, "vector")
-            words = f"{files} and {texts} wait for a job that is paused"
-            return words, f"memline jobs resume {rows.paused_job.token}"
-        if target is None:
-            if self._plan.index.open_batches:
-                return "batches are open at a provider that is switched off now", "memline batch ls"
-            return ("", "") if choice.requested in ("auto", "none") else (choice.reason, choice.action)
-        if pending and not self._is_embedding:
-            return f"{counted(pending, 'vector', 'wait')}: {choice.reason}", choice.action
-        if pending and rows.moving_to:
-            words = f"the agent is about to move to the index host {rows.moving_to};"
-            words += f" {counted(pending, 'vector', 'wait')}"
-            return words, "memline agent ls"
-        if pending and (state.manual or rows.is_paused):
-            return f"paused manually; {counted(pending, 'vector', 'wait')}", "memline queue resume"
-        if pending and rows.ceiling is not None:
-            return f"{rows.ceiling.reason}; {counted(pending, 'vector', 'wait')}", rows.ceiling.action
-        if pending and state.paused:
-            return f"{state.reason}; {counted(pending, 'vector', 'wait')}", state.action
-        if rows.backlog.cancelled:
-            return (
-                f"{counted(rows.backlog.cancelled, 'vector', 'were')} cancelled with their job",
-                "memline index",
-            )
-        if (batch := rows.batches.blocked) is not None:
-            return f"batch {batch.token[:8]} cannot be collected: {batch.error}", batch.action
-        if rows.batches.texts and pending:
-            return _batch_words(rows), "memline batch ls"
-        if primary := meta.get(self._reader, meta.FALLBACK):
-            line = f"{primary['from']} stopped: {primary['reason']};"
-            return f"{line} {target.identity.provider} has taken over", choice.action
-        if failed := batch_waiting.failed_since(self._reader, target.id, self._started_ns / 1e9):
-            batch, sent_in = failed
-            what = f"batch {batch.token[:8]} failed, the texts it did not bring were sent in {sent_in}"
-            return f"{what}: {batch.error}", batch.action
-        return "", ""
-
 
 def _quiet_words(quiet_s: float, progress: RunProgress) -> str:
     """Say that nothing has moved for so long, and whether requests have shrunk."""
     words = f"nothing has moved for {quiet_s / 60:.0f} min"
     rows = progress.request_rows
     return f"{words}; requests took too long and have {counted(rows, 'text')} at most now" if rows else words
-
-
-def _batch_words(rows: _Rows) -> str:
-    """Say in a line how far the batches are."""
-    batches, provider = rows.batches, rows.target.identity.provider if rows.target else ""
-    done = sum(batch.rows_done for batch in batches.at_provider)
-    jobs = ", ".join(f"{batch.job_id} {batch.provider_state}" for batch in batches.at_provider)
-    count = f"{len(batches.at_provider)} batch" + "es" * (len(batches.at_provider) > 1)
-    line = f" ({done} done there)" if done else ""
-    queued = f"; {batches.queued} queued" if batches.queued else ""
-    return f"{counted(batches.texts, 'text', 'wait')} in {count} at {provider}{line}: {jobs}{queued}"

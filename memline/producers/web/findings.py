@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from memline.producers.reports.doctor import Finding, examine_agent, examine_fleet, examine_installation
+from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import MemlineError
+from memline.shared.finding import PROBLEM, Finding
+from memline.shared.findings.diagnosis import queue_of
 from memline.shared.values import value
 
 #: Seconds that findings are good for at least, and the part of the time that finding them may take.
@@ -71,11 +73,11 @@ class Findings:
     def _look(self, done: threading.Event) -> None:
         began = time.monotonic()
         try:
-            warnings = [Finding("warning", text, "memline config check") for text in self._warnings]
-            fleet = partial(examine_fleet, self._settings, self._agents)
-            by_agent = {"": (*_guarded(examine_installation), *warnings, *_guarded(fleet))}
+            queue = queue_of(self._settings)
+            common = partial(examine_common, self._settings, self._agents, self._warnings)
+            by_agent = {"": tuple(_guarded(common))}
             for settings in self._agents:
-                by_agent[settings.agent] = tuple(_guarded(partial(examine_agent, settings)))
+                by_agent[settings.agent] = tuple(_guarded(partial(examine_agent, settings, queue=queue)))
             self._found = Found(at=time.time(), by_agent=by_agent)
         finally:
             cost_s = time.monotonic() - began
@@ -90,4 +92,4 @@ def _guarded(examine: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(examine())
     except MemlineError as error:
-        return [Finding("problem", error.message, error.hint)]
+        return [Finding(code="not_examined", level=PROBLEM, what=error.message, action=error.hint)]

@@ -5,21 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from memline.producers.reports.doctor import Finding
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.rendering import age, number
 from memline.producers.web.series import Chart, draw
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest
+from memline.shared.finding import OK
+from memline.shared.findings.diagnosis import merged
 from memline.shared.values import value
 from memline.shared.words import counted
 
 #: Agents of the table: those that are behind come first.
 MOST_AGENTS = 20
-
-#: The order of findings: what does not work comes first.
-_LEVELS = ("problem", "warning", "ok")
 
 
 @value
@@ -44,8 +42,8 @@ def _overview(view: View) -> Data:
         "agents_left": max(0, len(names) - MOST_AGENTS),
         "has_queue": view.is_owner and snapshot.has_queue,
         "fleet_error": snapshot.fleet_error if view.is_owner else "",
-        "findings": sorted((each for each in findings if each.level != "ok"), key=_rank),
-        "fine": [each.what for each in findings if each.level == "ok"],
+        "findings": merged(each for each in findings if each.level != OK),
+        "fine": [each.what for each in findings if each.level == OK],
         "found_at": found.at if found else None,
         "charts": _charts(view, only, snapshot.at),
     }
@@ -53,10 +51,6 @@ def _overview(view: View) -> Data:
 
 def _busy_first(agent: AgentFigures) -> tuple[bool, int, str]:
     return not agent.error, -agent.files_behind - agent.pending - agent.count("failed"), agent.agent
-
-
-def _rank(finding: Finding) -> int:
-    return _LEVELS.index(finding.level)
 
 
 def _charts(view: View, only: str, now: float) -> list[tuple[str, list[ShownChart]]]:

@@ -83,3 +83,14 @@ CREATE TABLE IF NOT EXISTS calls (
     count INTEGER NOT NULL,
     PRIMARY KEY (account, hour, kind, bucket)
 ) STRICT;
+
+-- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is
+-- `host:pid:start`, `boot` the start of the host it belongs to.
+CREATE TABLE IF NOT EXISTS processes (
+    kind TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    started REAL NOT NULL,
+    agents TEXT NOT NULL,
+    PRIMARY KEY (kind, owner)
+) STRICT;

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import field, value
 
@@ -101,9 +102,10 @@ class Answer:
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
-    #: Something is not as it should be, and what to do about it.
-    warning: str = ""
-    action: str = ""
+    #: What is wrong or worth knowing, most urgent first; who answers adds it (`memline.shared.findings`).
+    findings: tuple[Finding, ...] = ()
+    #: What the search met by itself; the findings have it in words.
+    troubles: tuple[Trouble, ...] = ()
     #: Why the list is as it is, when nothing is wrong: no match, an empty index, filters that leave nothing.
     notice: str = ""
     #: Words of the question, as typed, of which no form stands in what was searched.
@@ -115,6 +117,16 @@ class Answer:
     def stale(self) -> bool:
         """Say whether something on disk, or a vector, is not in the index yet."""
         return bool(self.behind.files or self.behind.vectors)
+
+    @property
+    def warning(self) -> str:
+        """Return the words of the first problem or warning; a note is none."""
+        return worst(self.findings)[0]
+
+    @property
+    def action(self) -> str:
+        """Return what to do about it."""
+        return worst(self.findings)[1]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -130,6 +142,7 @@ class Answer:
             "warning": self.warning,
             "action": self.action,
             "notice": self.notice,
+            "findings": [each.to_json() for each in self.findings],
             "missing": list(self.missing),
             **({"timings": self.timings} if self.timings else {}),
         }

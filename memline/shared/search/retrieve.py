@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import Query
 from memline.shared.errors import ProviderError
+from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
 from memline.shared.search.filters import day_bounds, files_within
@@ -85,13 +86,12 @@ def retrieve(
 
     `embed_query` makes the vector of a question under the index's active identity; None when there is no
     provider to ask. When it raises a ProviderError, or its vector does not fit, keyword hits are returned
-    with a warning; when `reranker` does, so are hits in their order without it. `base` is the answer so far:
-    what the caller knows, and its warning comes first. A hit is up to one and a half times `chunk_tokens`.
-    Raises ModelSwitched, IndexFaults, and ConfigError for a bad
-    `since` or `until`.
+    with the trouble; when `reranker` does, so are hits in their order without it. `base`: the answer so far,
+    what the caller knows; its troubles come first. A hit is up to one and a half times `chunk_tokens`.
+    Raises ModelSwitched, IndexFaults, and ConfigError for a bad `since` or `until`.
     """
     base = base or Answer()
-    problems = [(base.warning, base.action)] if base.warning else []
+    troubles = list(base.troubles)
     settings = replace(
         settings,
         max_results=settings.max_results if request.max_results is None else max(1, request.max_results),
@@ -111,15 +111,13 @@ def retrieve(
             try:
                 vector = embed_query(question.text)
             except ProviderError as error:
-                reason = f"only keywords were searched: the question could not be embedded: {error.message}"
-                hint = error.hint or "check the embedding provider (memline doctor), then search again"
-                problems.append((reason, hint))
+                troubles.append(_trouble("question_not_embedded", error.message, error.hint))
         steps.end("question")
         if reranker is not None:
             try:
                 reranker.load()
             except ProviderError as error:
-                problems.append(_not_reranked(error))
+                troubles.append(_trouble("not_reranked", error.message, error.hint))
                 reranker = None
             steps.end("rerank")
         with index.snapshot() as connection:
@@ -132,7 +130,7 @@ def retrieve(
                 reranker=reranker,
                 files=files,
                 now=now,
-                problems=problems,
+                troubles=troubles,
                 steps=steps,
             )
             ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
@@ -146,14 +144,12 @@ def retrieve(
     return replace(
         base,
         timings=steps.took_ms if request.explain else {},
-        warning="; ".join(warning for warning, _ in problems),
-        action=next((action for _, action in problems if action), ""),
+        troubles=tuple(troubles),
     )
 
 
-def _not_reranked(error: ProviderError) -> tuple[str, str]:
-    hint = error.hint or "search again"
-    return f"the hits were not reranked: {error.message}", hint
+def _trouble(code: str, reason: str, action: str = "") -> Trouble:
+    return Trouble(code=code, details={"reason": reason}, action=action)
 
 
 class _Steps:
@@ -184,8 +180,7 @@ class _Search:
     #: Ids of the files to stay in; None for all.
     files: list[int] | None
     now: float
-    #: (what is wrong, what to do about it)
-    problems: list[tuple[str, str]]
+    troubles: list[Trouble]
     steps: _Steps
     #: hybrid, keyword or vector.
     mode: str = "keyword"
@@ -264,14 +259,14 @@ class _Search:
         if active is None or active.id != vector.identity_id:
             raise ModelSwitched
         if (dims := len(vector.embedding) // 4) != active.vector_dims:
+            code = "dimensions_differ"
             reason = f"the question has {dims} dimensions, the index {active.vector_dims}"
-            hint = "memline index"
         else:
             backend = self.index.vector_backend(self.connection, active, vector.embedding)
             vec_error = self.index.vec_error or "its table is out of date"
-            reason, hint = f"numpy is missing, and sqlite-vec: {vec_error}", "memline doctor"
+            code, reason = "vectors_unavailable", vec_error
         if backend is None:
-            self.problems.append((f"only keywords were searched: {reason}", hint))
+            self.troubles.append(_trouble(code, reason))
         return backend
 
     def _rerank(self, found: Found, fuse: Fusion, *, notes_first: bool) -> list[Candidate]:
@@ -318,14 +313,14 @@ class _Search:
         try:
             scores = reranker.scores(self.question.text, windows)
         except ProviderError as error:
-            self.problems.append(_not_reranked(error))
+            self.troubles.append(_trouble("not_reranked", error.message, error.hint))
             return ranked
         for each, score in zip(best, scores, strict=False):
             each.rerank = round(score, DECIMALS)
         if len(scores) < len(best):
-            read = f"only {len(scores)} of {len(best)} hits were reranked within {reranker.timeout_s:g} s"
+            read = f"only {len(scores)} of {len(best)} were read within {reranker.timeout_s:g} s"
             hint = "set memorySearch.query.rerank.modelPath to a smaller model, or timeoutSeconds higher"
-            self.problems.append((read, hint))
+            self.troubles.append(_trouble("not_reranked", read, hint))
         return [*sorted(best, key=lambda each: each.order), *ranked[RERANKED:]]
 
     def _in_order(self, candidates: Sequence[Candidate], fuse: Fusion) -> list[Candidate]:
@@ -423,9 +418,9 @@ class _Search:
         return f"nothing that was searched holds: {named}"
 
     def explain_empty(self) -> str:
-        """Give the reason for an empty list, as a notice or among the problems."""
+        """Give the reason for an empty list, as a notice or among the troubles."""
         if self.connection.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None:
-            self.problems.append(("the index holds no notes", "memline index"))
+            self.troubles.append(Trouble(code="index_empty"))
             return ""
         if self.files == []:
             return "no file is within the filters (source, path, since, until)"

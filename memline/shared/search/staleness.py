@@ -33,8 +33,6 @@ class DiskState:
     """How the index compares to the files, as an answer reports it."""
 
     files_behind: int = 0
-    warning: str = ""
-    action: str = ""
     #: Seconds the look took, without the time for storing what it found.
     look_s: float = 0.0
 

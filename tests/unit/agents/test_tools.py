@@ -142,7 +142,7 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, 
 
     validate(answer, ANSWERS["search"])
     assert (answer["unavailable"], answer["disabled"], answer["results"]) == (True, True, [])
-    assert "unavailable" in answer["warning"]
+    assert answer["error"] == answer["warning"] == answer["findings"][0]["what"]
     assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
 
 
@@ -163,7 +163,7 @@ def test_an_index_that_was_moved_away_is_built_again_by_the_next_search(made: Ma
 def test_a_search_of_sessions_that_are_switched_off_says_so(made: Maker) -> None:
     answer = made().search(MAIN, {"query": "cents", "corpus": "sessions"})
 
-    assert "past sessions are not searched" in answer["warning"]
+    assert answer["warning"] == "the source sessions is switched off for this agent"
     assert "experimental.sessionMemory" in answer["action"]
 
 

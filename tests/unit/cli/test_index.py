@@ -7,6 +7,7 @@ import pytest
 
 from memline.producers.backends import IndexReport, RunProgress
 from memline.producers.cli import index, run
+from memline.shared.finding import Finding
 from tests.support.workspace import Place
 
 COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)
@@ -47,8 +48,10 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
         model="m",
         seconds=1.0,
         failures=[*failures, {"path": "", "textHash": "ff", "reason": "too long"}],
-        warning="3 vectors wait",
-        action="memline queue resume",
+        findings=(
+            Finding(code="a", level="warning", what="3 vectors wait", action="memline queue resume"),
+            Finding(code="b", level="note", what="worth knowing", action="memline batch ls"),
+        ),
     )
 
     index._print(report)
@@ -59,6 +62,7 @@ def test_failures_of_one_reason_are_one_line(capsys: pytest.CaptureFixture[str])
         "  failed: a.md, b.md, c.md and 2 more: it is refused",
         "  failed: ff: too long",
         "  3 vectors wait",
+        "  worth knowing",
         "Try: memline queue resume",
     ]
 

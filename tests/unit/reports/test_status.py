@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.reports.status import collect, digest, left_out_files, retriable_provider
+from memline.producers.reports.status import collect, digest, left_out_files
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
@@ -61,30 +61,12 @@ def test_files_that_are_left_out_are_named_with_the_reason(place: Place) -> None
     assert file["reason"]
 
 
-@pytest.mark.parametrize(
-    ("breakers", "provider"),
-    [
-        ([], "openai"),
-        ([{"provider": "openai", "pausedByHand": False, "nextProbe": 9.0}], "openai"),
-        ([{"provider": "openai", "pausedByHand": False, "nextProbe": 11.0}], ""),
-        ([{"provider": "openai", "pausedByHand": True, "nextProbe": None}], ""),
-    ],
-)
-def test_the_chosen_provider_can_be_tried_again_after_its_cooldown(
-    breakers: list[dict[str, object]], provider: str
-) -> None:
-    body = {"fallback": {"from": "openai"}, "identity": {}, "breakers": breakers}
-
-    assert retriable_provider({**body, "identity": {"target": {}}}, 10.0) == provider
-    assert retriable_provider({**body, "fallback": None}, 10.0) == ""
-
-
 def test_the_digest_for_an_agent_says_what_is_behind_and_what_to_do(place: Place) -> None:
     before = digest(place.agent, collect(place.agent))
     place.index()
     after = digest(place.agent, collect(place.agent))
 
-    assert before["warning"] == "1 file and 0 vectors are not in the index yet"
+    assert before["warning"] == f"nothing is indexed yet, {place.index_path} is missing"
     assert before["action"].startswith("memline index")
     assert (after["warning"], after["mode"], after["stale"]) == ("", "keyword", False)
 

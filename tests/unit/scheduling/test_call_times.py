@@ -66,6 +66,7 @@ def test_without_calls_nothing_is_written_and_nothing_is_said(file: AccountFile)
 def test_a_file_of_the_version_before_is_read_and_then_extended(file: AccountFile) -> None:
     with closing(accounts.connect(file.path)) as connection:
         connection.execute("DROP TABLE calls")
+        connection.execute("DROP TABLE processes")
         connection.execute("INSERT INTO cooldowns VALUES ('a', 1)")
         connection.execute("PRAGMA user_version = 1")
 

@@ -8,6 +8,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Hybrid, Mmr, Query, TemporalDecay
 from memline.shared.embedders.local.reranker import RankingModel, Reranker
 from memline.shared.errors import ConfigError, ProviderLater, ProviderStop
+from memline.shared.finding import Trouble
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.retrieve import RERANKED, ModelSwitched, QueryVector, retrieve
@@ -92,6 +93,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
         "warning": "",
         "action": "",
         "notice": "",
+        "findings": [],
         "missing": [],
     }
 
@@ -101,7 +103,7 @@ def test_without_a_provider_there_is_no_warning(notes: Notes, index: SearchIndex
 
     answer = ask(index, "redis")
 
-    assert (answer.mode, answer.warning, answer.action) == ("keyword", "", "")
+    assert (answer.mode, answer.troubles) == ("keyword", ())
 
 
 def test_with_vectors_both_retrievers_answer(notes: Notes, index: SearchIndex) -> None:
@@ -149,7 +151,7 @@ def failing(text: str) -> QueryVector:
     raise ProviderLater("openai answered 429", hint="wait a minute, then search again")
 
 
-def test_when_the_question_cannot_be_embedded_keyword_hits_are_returned_with_a_warning(
+def test_when_the_question_cannot_be_embedded_keyword_hits_are_returned_with_the_trouble(
     notes: Notes, index: SearchIndex
 ) -> None:
     notes.add("memory/a.md", "Redis.")
@@ -159,8 +161,13 @@ def test_when_the_question_cannot_be_embedded_keyword_hits_are_returned_with_a_w
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md"]
     assert answer.mode == "keyword"
-    assert "openai answered 429" in answer.warning
-    assert answer.action == "wait a minute, then search again"
+    assert answer.troubles == (
+        Trouble(
+            code="question_not_embedded",
+            details={"reason": "openai answered 429"},
+            action="wait a minute, then search again",
+        ),
+    )
 
 
 def test_a_vector_of_other_dimensions_is_not_compared(notes: Notes, index: SearchIndex) -> None:
@@ -173,8 +180,9 @@ def test_a_vector_of_other_dimensions_is_not_compared(notes: Notes, index: Searc
     answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=embed_query)
 
     assert answer.mode == "keyword"
-    assert "3 dimensions, the index 32" in answer.warning
-    assert answer.action == "memline index"
+    (trouble,) = answer.troubles
+    assert trouble.code == "dimensions_differ"
+    assert "3 dimensions, the index 32" in trouble.details["reason"]
 
 
 def test_a_model_that_is_switched_meanwhile_is_not_mixed_up(notes: Notes, index: SearchIndex) -> None:
@@ -198,8 +206,7 @@ def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: Searc
         model="text-embedding-3-small",
         fallback={"from": "voyage", "reason": "no key"},
         behind=Behind(files=2, vectors=5),
-        warning="the key is refused",
-        action="export OPENAI_API_KEY=…",
+        troubles=(Trouble(code="key_refused"),),
     )
 
     answer = retrieve(index, SearchRequest(query="redis"), Query(), embed_query=failing, base=base)
@@ -207,8 +214,7 @@ def test_the_base_of_the_caller_is_part_of_the_answer(notes: Notes, index: Searc
     plain = answer.to_json()
     assert plain["stale"] is True
     assert plain["behind"] == {"files": 2, "vectors": 5}
-    assert plain["warning"].startswith("the key is refused; ")
-    assert plain["action"] == "export OPENAI_API_KEY=…"
+    assert [each.code for each in answer.troubles] == ["key_refused", "question_not_embedded"]
     assert plain["fallback"] == {"from": "voyage", "reason": "no key"}
 
 
@@ -319,7 +325,7 @@ def test_an_empty_list_says_why(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Redis.")
     notes.embed()
 
-    assert (empty.warning, empty.action) == ("the index holds no notes", "memline index")
+    assert [each.code for each in empty.troubles] == ["index_empty"]
     assert ask(index, "   \x00 ").notice == "the question is empty"
     assert ask(index, "?!").notice == "the question has no word to look for"
     assert ask(index, "xylophone").notice == "nothing in the notes matches"
@@ -391,7 +397,7 @@ def test_a_reranker_orders_the_hits_and_their_scores_stay_what_they_hold(
     assert [hit.explanation and hit.explanation["rerank"] for hit in answer.hits] == [0.9, 0.1]
     assert reader.read[0].startswith("Cache\n")
     assert "rerank" in answer.timings
-    assert answer.warning == ""
+    assert answer.troubles == ()
 
 
 def test_an_exact_id_stays_before_what_a_reranker_prefers(notes: Notes, index: SearchIndex) -> None:
@@ -426,8 +432,8 @@ def test_without_its_reranker_a_question_is_answered_as_before(
     answer = read_again(index, "redis timeout", Reader("heron", error="it is broken", at_load=at_load))
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md", "memory/b.md"]
-    assert answer.warning == "the hits were not reranked: it is broken"
-    assert answer.action == "memline doctor"
+    trouble = Trouble(code="not_reranked", details={"reason": "it is broken"}, action="memline doctor")
+    assert answer.troubles == (trouble,)
 
 
 def test_what_was_not_read_in_time_follows_and_the_answer_says_so(notes: Notes, index: SearchIndex) -> None:
@@ -437,8 +443,9 @@ def test_what_was_not_read_in_time_follows_and_the_answer_says_so(notes: Notes, 
     answer = read_again(index, "redis", Reader("heron", most=2))
 
     assert [hit.path for hit in answer.hits] == ["memory/a.md", "memory/b.md", "memory/c.md"]
-    assert answer.warning == "only 2 of 3 hits were reranked within 5 s"
-    assert "query.rerank.modelPath" in answer.action
+    (trouble,) = answer.troubles
+    assert trouble.details["reason"] == "only 2 of 3 were read within 5 s"
+    assert "query.rerank.modelPath" in trouble.action
 
 
 def test_variety_and_age_count_for_what_was_reranked(

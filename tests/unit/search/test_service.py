@@ -10,7 +10,10 @@ import pytest
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch
 from memline.shared.embedders.protocol import Identity
-from memline.shared.search import query_vector, service
+from memline.shared.finding import Trouble
+from memline.shared.findings.answerer import Answerer
+from memline.shared.scheduling import questions
+from memline.shared.search import service
 from memline.shared.search.results import Answer, SearchRequest
 from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
 from memline.shared.search.staleness import DiskState
@@ -37,9 +40,9 @@ def test_an_answer_is_not_kept_for_ever() -> None:
     assert cache.get("q", 1) is None
 
 
-def test_an_answer_with_a_warning_is_not_cached() -> None:
+def test_an_answer_that_met_trouble_is_not_cached() -> None:
     cache = AnswerCache()
-    cache.put("q", 1, Answer(warning="only keywords were searched"))
+    cache.put("q", 1, Answer(troubles=(Trouble(code="not_reranked"),)))
 
     assert cache.get("q", 1) is None
 
@@ -62,7 +65,7 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
         memory=MemorySearch(provider="none"),
     )
     notes.add("memory/a.md", "redis")
-    memory = service.MemorySearch(settings, long_lived=True, caches_answers=True)
+    memory = Answerer(settings, long_lived=True, caches_answers=True)
     request = SearchRequest(query="redis")
 
     first, again = memory.ask(request), memory.ask(request)
@@ -71,7 +74,7 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
     behind = memory.ask(request, DiskState(files_behind=1))
     memory.close()
 
-    assert again is first
+    assert again == first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
     assert behind.stale and not changed.stale
 
@@ -84,7 +87,7 @@ class Choices:
         self.asked: list[str] = []
         #: Names of models that the writer switches to, one at each question.
         self.switches: list[str] = []
-        self.requested, self.identity = "openai", None
+        self.requested, self.identity = "auto", None
         self.provider, self.reason, self.action, self.fallback_from = "openai", "", "", ""
 
     def for_identity(self, _settings: object, identity: Identity, _base_url: str) -> Any:
@@ -113,13 +116,13 @@ class Switching(FakeEmbedder):
 @pytest.fixture
 def choices(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Choices:
     choices = Choices(notes)
-    monkeypatch.setattr(query_vector, "choose_for_identity", choices.for_identity)
+    monkeypatch.setattr(questions, "choose_for_identity", choices.for_identity)
     return choices
 
 
-def search_of(notes: Notes, choices: Choices, tmp_path: Path) -> service.MemorySearch:
+def search_of(notes: Notes, choices: Choices, tmp_path: Path) -> Answerer:
     settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
-    return service.MemorySearch(settings, choice=cast(Any, choices))
+    return Answerer(settings, choice=cast(Any, choices))
 
 
 def test_a_question_is_embedded_again_when_the_model_is_switched_meanwhile(

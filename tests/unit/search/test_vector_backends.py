@@ -153,5 +153,6 @@ def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
 
     assert answer.mode == "keyword"
     assert answer.hits
-    assert "numpy is missing, and sqlite-vec: store.vector.enabled is off" in answer.warning
-    assert answer.action == "memline doctor"
+    (trouble,) = answer.troubles
+    assert trouble.code == "vectors_unavailable"
+    assert trouble.details["reason"] == "store.vector.enabled is off"

@@ -20,6 +20,7 @@ from memline.producers.bridges.qmd.updates import EMBED, Updater
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, IndexFault
+from memline.shared.finding import Finding, Trouble
 from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
 from memline.shared.search.filters import day_bounds
@@ -74,10 +75,10 @@ class QmdBackend:
         self._updater: Updater | None = None
         self._staleness: Staleness | None = None
 
-    def ask(self, request: SearchRequest) -> Answer:
+    def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
         bounds = day_bounds(request, self._clock.now())
         if not request.query.strip():
-            return self._builtin.ask(request)
+            return self._builtin.ask(request, troubles=troubles)
         reason = self._recent_failure()
         if reason is None:
             try:
@@ -89,13 +90,8 @@ class QmdBackend:
                 _log.warning("qmd.failed", agent=self._settings.agent, error=reason)
                 failed = {"at": self._clock.now(), "reason": reason, "action": error.hint}
                 self._home.write(FAILED, failed)
-        answer = self._builtin.ask(request)
-        return replace(
-            answer,
-            fallback={"from": QMD, "reason": reason},
-            warning=answer.warning or f"qmd failed, the builtin index answered: {reason}",
-            action=answer.action or str(self._home.read(FAILED).get("action", "")) or "memline status",
-        )
+        answer = self._builtin.ask(request, troubles=(*troubles, *self._failing(reason)))
+        return replace(answer, fallback={"from": QMD, "reason": reason})
 
     def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         if not path.startswith(PREFIX):
@@ -111,24 +107,32 @@ class QmdBackend:
         return read_file_excerpt(absolute, root=root, shown=path, part=part.widened(), clock=self._clock)
 
     def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
+        from memline.shared.findings.diagnosis import merged, of_troubles
+
         report = self._builtin.sync(force=force, re_embed=re_embed, **hooks)
         updater = self._updating()
         try:
             updater.run(forced=True)
         except QmdFailed as error:
-            return replace(
-                report, warning=report.warning or error.message, action=report.action or error.hint
-            )
+            found = of_troubles(self._settings, *self._failing(error.message, error.hint))
+            return replace(report, findings=merged(report.findings, found))
         # A user who asked for all of it waits for vectors too; a question never does.
         updater.embed(forced=force or re_embed)
         self._home.remove(FAILED)
         return report
 
-    def status(self, *, deep: bool) -> dict[str, Any]:
-        report = self._builtin.status(deep=deep)
+    def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
+        return self._builtin.told(found)
+
+    def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:
         updater, qmd = self._updating(), self._settings.qmd
         state, embedded, failed = updater.state, self._home.read(EMBED), self._home.read(FAILED)
         fallback = {"from": QMD, "reason": failed["reason"]} if failed.get("reason") else None
+        for reason in (failed.get("reason", ""), state.get("error", ""), embedded.get("error", "")):
+            troubles += self._failing(reason)
+        report = self._builtin.status(deep=deep, troubles=troubles)
+        if not troubles:
+            report |= self.told(self._findings())
         status, behind = report["status"], updater.behind()
         # What is said of the index is about the one that is asked; what the builtin one has is beside it.
         own = ("provider", "model", "files", "behind")
@@ -174,6 +178,20 @@ class QmdBackend:
     def _home(self) -> QmdHome:
         return self._updating().home
 
+    def _findings(self) -> tuple[Finding, ...]:
+        """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""
+        from memline.shared.embedders.choice import NONE, Choice
+        from memline.shared.findings.diagnosis import of_agent
+
+        nothing = Choice(requested=NONE, provider=NONE)
+        return of_agent(self._settings, choice=nothing, files_behind=self._behind(), now=self._clock.now())
+
+    def _failing(self, reason: str, action: str = "") -> tuple[Trouble, ...]:
+        if not reason:
+            return ()
+        action = action or str(self._home.read(FAILED).get("action", ""))
+        return (Trouble(code="qmd_failing", details={"reason": reason}, action=action),)
+
     def _recent_failure(self) -> str | None:
         """Return why qmd is not asked now; None when it is."""
         failed = self._home.read(FAILED)
@@ -217,6 +235,7 @@ class QmdBackend:
             model=QMD,
             mode=_MODES[mode],
             behind=behind,
+            findings=self._findings() if behind.files else (),
             notice="" if hits else "qmd found nothing for this question",
         )
 

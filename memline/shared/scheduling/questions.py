@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Embedder, embedding_span, limit_attempts
 from memline.shared.errors import IndexFault, ProviderLater, ProviderStop, QueueError
-from memline.shared.index.accounts import account_id
+from memline.shared.index.accounts import AccountFile, Accounts, account_id
 from memline.shared.index.identities import IdentityRow
 from memline.shared.providers import LOCAL
+from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import QUESTIONS, Budget, Charge, Refusal
-from memline.shared.scheduling.limits import Limits, minute_limits
+from memline.shared.scheduling.limits import FileLimits, Limits, minute_limits
 from memline.shared.sources.tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: Seconds a question waits for its vector; then keyword hits are better than more waiting.
 QUERY_TIMEOUT_S = 8.0
@@ -29,12 +36,14 @@ class QueryEmbedder:
     """Embeds questions for one agent; keeps its connection for the next question."""
 
     def __init__(
-        self, settings: AgentSettings, choice: Choice, *, limits: Limits, budget: Budget, clock: Clock
+        self, settings: AgentSettings, choice: Choice, *, limits: Limits | None = None, clock: Clock
     ) -> None:
+        """`limits`: those of a fleet; None for those of the home."""
         self._settings = settings
         self._choice = choice
-        self._limits = limits
-        self._budget = budget
+        self._file = AccountFile(settings.account_path)
+        self._limits = limits or FileLimits(self._file, clock)
+        self._budget = Budget.of(self._file, settings)
         self._clock = clock
         self._lock = threading.Lock()
         self._embedders: dict[tuple[str, int], tuple[Choice, Embedder]] = {}
@@ -47,6 +56,13 @@ class QueryEmbedder:
             for _, embedder in self._embedders.values():
                 embedder.close()
             self._embedders.clear()
+        self._file.close()
+
+    def of(self, connection: Connection, active: IdentityRow) -> Callable[[str], bytes]:
+        """Return what embeds a question; see `shared.search.service.QuestionEmbedder`."""
+        accounts = Accounts(index=connection, file=self._file, name="")
+        state = health.read(accounts, active.identity.provider, model=active.identity.model)
+        return partial(self.embed, active=active, state=state)
 
     def embed(self, text: str, active: IdentityRow, state: Health) -> bytes:
         """Return the vector of `text` under `active`.
@@ -54,7 +70,7 @@ class QueryEmbedder:
         Raises a ProviderError: at once, without a call, while the provider is paused or in its cooldown.
         """
         if state.paused:
-            raise ProviderStop(state.reason, hint=state.action or "memline index")
+            raise ProviderStop(state.reason, hint=state.action)
         retry_at = max(state.retry_at, self._retry_at)
         wait_s = retry_at - self._clock.now()
         if wait_s > 0:

@@ -14,9 +14,8 @@ from memline.shared.errors import ProviderLater
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.identities import IdentityRow
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import Budget, spent
-from memline.shared.scheduling.limits import FileLimits
-from memline.shared.search.query_vector import COOLDOWN_SHARE, QueryEmbedder
+from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.questions import COOLDOWN_SHARE, QueryEmbedder
 
 ACTIVE = IdentityRow(id=1, identity=Identity(provider="openai", model="m"), base_url="", vector_dims=2)
 
@@ -59,9 +58,7 @@ def embedder(provider: Provider, clock: ManualClock, tmp_path: Path) -> QueryEmb
 def make_embedder(settings: AgentSettings, provider: Provider, clock: ManualClock) -> QueryEmbedder:
     fields = {"provider": "openai", "fallback_from": "", "mark": "1", "build": lambda **_: provider}
     choice = SimpleNamespace(identity=ACTIVE.identity, **fields)
-    limits = FileLimits(AccountFile(settings.account_path), clock)
-    budget = Budget.of(AccountFile(settings.account_path), settings)
-    return QueryEmbedder(settings, cast(Any, choice), limits=limits, budget=budget, clock=clock)
+    return QueryEmbedder(settings, cast(Any, choice), clock=clock)
 
 
 def refusal(embedder: QueryEmbedder) -> str:

@@ -1,0 +1,148 @@
+"""Answer questions of one agent's memory: a search, and what is wrong when it was made."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import NONE, Choice, choose
+from memline.shared.finding import Trouble
+from memline.shared.index import identities, meta
+from memline.shared.index.driver import scalar
+from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.service import MemorySearch, QuestionEmbedder
+from memline.shared.search.staleness import DiskState
+from memline.shared.values import replace
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from memline.shared.scheduling.limits import Limits
+
+#: Seconds that findings are good for.
+GOOD_FOR_S = 1.0
+
+
+_KEYS = (
+    meta.PAUSED,
+    meta.PAUSED_MODES,
+    meta.CEILING,
+    meta.FALLBACK,
+    meta.MOVING,
+    meta.LOOP_ERRORS,
+)
+
+
+def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool:
+    """Tell by a few cheap rows that nothing is wrong with an index: no condition need be loaded."""
+    if (choice.identity is None and choice.requested not in ("auto", NONE)) or choice.fallback_from:
+        return False
+    marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) LIMIT 1"
+    if index.execute(marks, _KEYS).fetchone() is not None:
+        return False
+    target = identities.target(index)
+    if target is None:
+        return choice.identity is None or index.execute("SELECT 1 FROM chunks LIMIT 1").fetchone() is None
+    if choice.identity is None or choice.identity.key != target.identity.key:
+        return False
+    unfinished = "SELECT 1 FROM vectors WHERE identity_id = ? AND active = 1 AND state = ? LIMIT 1"
+    return all(
+        scalar(index, unfinished, target.id, state) is None for state in ("wanted", "leased", "failed")
+    )
+
+
+class Answerer:
+    """Answers questions for one agent. Safe to use from several threads; close it when done."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        choice: Choice | None = None,
+        long_lived: bool = False,
+        caches_answers: bool = False,
+        limits: Limits | None = None,
+        queue: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        """`long_lived`, `caches_answers`: see `MemorySearch`.
+
+        `limits`: those of a fleet, None for those of the home; `queue`: the address of its Redis.
+        """
+        self._settings = settings
+        self._choice = choice or choose(settings)
+        self._limits = limits
+        self._queue = queue
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        #: State of the index and of the disk -> when it was read (monotonic seconds), and what was found.
+        self._known: tuple[object, float, Answer] = (None, 0.0, Answer())
+        self._search = MemorySearch(
+            settings,
+            questions=None if self._choice.requested == NONE else self._questions,
+            long_lived=long_lived,
+            caches_answers=caches_answers,
+            clock=self._clock,
+        )
+
+    def close(self) -> None:
+        self._search.close()
+
+    def ask(
+        self, request: SearchRequest, disk: DiskState | None = None, *, troubles: tuple[Trouble, ...] = ()
+    ) -> Answer:
+        """Answer a question; `disk` is how the index compares to the files.
+
+        `troubles`: what the caller met before. Raises IndexFaults (IndexMissing: there is nothing to search
+        yet) and ConfigError for a bad date.
+        """
+        answer = self._search.ask(request)
+        about = self._about(disk or DiskState(), (*troubles, *answer.troubles))
+        if answer.provider == NONE:
+            answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
+        return replace(
+            answer, fallback=about.fallback, behind=about.behind, findings=about.findings, troubles=()
+        )
+
+    def _about(self, disk: DiskState, troubles: tuple[Trouble, ...]) -> Answer:
+        """Return an answer without hits that has the findings, and how far the index is behind."""
+        index = self._search.index
+        with index.snapshot() as connection:
+            if not disk.files_behind and not troubles and is_quiet(connection, self._settings, self._choice):
+                return Answer()
+            state = (index.version(), disk.files_behind, troubles)
+            with self._lock:
+                known, read_at, about = self._known
+            if known == state and time.monotonic() - read_at < GOOD_FOR_S:
+                return about
+            # 8 ms, which only those pay who have a trouble.
+            from memline.shared.findings.facts import Facts
+            from memline.shared.findings.table import AGENT, find
+
+            facts = Facts(
+                self._settings,
+                self._choice,
+                connection,
+                now=self._clock.now(),
+                files_behind=disk.files_behind,
+                troubles=troubles,
+                queue=self._queue,
+            )
+            try:
+                found = find(AGENT, facts, self._settings.agent)
+                behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
+                about = Answer(findings=found, behind=behind, fallback=facts.fallback)
+            finally:
+                facts.close()
+        with self._lock:
+            self._known = (state, time.monotonic(), about)
+        return about
+
+    def _questions(self) -> QuestionEmbedder:
+        # 7 ms, which only those pay whose index has vectors.
+        from memline.shared.scheduling.questions import QueryEmbedder
+
+        return QueryEmbedder(self._settings, self._choice, limits=self._limits, clock=self._clock)

@@ -1,0 +1,284 @@
+"""Read what the conditions of findings ask: each thing once, and only when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice
+from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.finding import Trouble
+from memline.shared.index import batches, identities, jobs, ledger, meta, ownership, vectors
+from memline.shared.index.accounts import AccountFile, Accounts
+from memline.shared.index.batches import Batch
+from memline.shared.index.identities import IdentityRow
+from memline.shared.index.jobs import Job
+from memline.shared.index.vectors import Backlog
+from memline.shared.scheduling import health, home_processes, leases
+from memline.shared.scheduling.breaker import Health
+from memline.shared.scheduling.budget import Refusal, refusal_of
+from memline.shared.scheduling.home_processes import Process
+from memline.shared.sync.model_state import ModelState, model_state
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from memline.shared.queue.depth import Fleet
+    from memline.shared.sync.plan import Plan
+
+#: Seconds that what Redis said of a fleet is good for.
+FLEET_GOOD_FOR_S = 1.0
+
+#: Failed texts and files that a finding names.
+MOST_NAMED = 3
+
+_fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
+
+
+def fleet_at(url: str) -> Fleet | QueueError:
+    """Return what Redis says of a fleet, at most a second old, or why it says nothing."""
+    asked, fleet = _fleets.get(url, (-FLEET_GOOD_FOR_S, None))
+    if fleet is None or time.monotonic() - asked >= FLEET_GOOD_FOR_S:
+        # 90 ms of imports, most of them redis, which only a fleet pays.
+        from memline.shared.queue import depth
+
+        try:
+            fleet = depth.read(url)
+        except QueueError as error:
+            fleet = error
+        _fleets[url] = (time.monotonic(), fleet)
+    return fleet
+
+
+class Facts:
+    """What is known of one agent's memory at one moment.
+
+    `index`: None without one, `fault`: why it cannot be read. `plan`: the comparison with the disk; None for
+    an answer, which knows only how many files are behind. `troubles`: what reading met by itself. `queue`:
+    the address of a fleet's Redis; empty without a fleet.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        choice: Choice,
+        index: Connection | None,
+        *,
+        now: float,
+        fault: IndexFault | None = None,
+        plan: Plan | None = None,
+        files_behind: int | None = None,
+        troubles: tuple[Trouble, ...] = (),
+        queue: str = "",
+    ) -> None:
+        self.settings = settings
+        self.choice = choice
+        self.index = index
+        self.now = now
+        self.fault = fault
+        self.plan = plan
+        if files_behind is None:
+            files_behind = plan.changes.count if plan is not None else 0
+        self.files_behind = files_behind
+        self.troubles = troubles
+        self.queue = queue
+        self.account_file = AccountFile(settings.account_path)
+
+    def close(self) -> None:
+        self.account_file.close()
+
+    @cached_property
+    def accounts(self) -> Accounts | None:
+        if self.index is None:
+            return None
+        return Accounts(index=self.index, file=self.account_file, name=str(self.settings.index_path))
+
+    @cached_property
+    def target(self) -> IdentityRow | None:
+        return identities.target(self.index) if self.index is not None else None
+
+    @cached_property
+    def backlog(self) -> Backlog:
+        if self.index is None or self.target is None:
+            return Backlog()
+        return vectors.backlog(self.index, self.target.id)
+
+    @cached_property
+    def model(self) -> ModelState:
+        """How far the index is from the model that the settings choose."""
+        return model_state(self.index, self.settings, self.choice) if self.index is not None else ModelState()
+
+    @cached_property
+    def breakers(self) -> dict[tuple[str, str], Health]:
+        """Provider and mode -> health, of those that have a row."""
+        return health.read_all(self.accounts) if self.accounts is not None else {}
+
+    @cached_property
+    def requests(self) -> Health:
+        """The health of requests to the provider that texts are sent to."""
+        provider = self.target.identity.provider if self.target else ""
+        return self.breakers.get((provider, health.REQUESTS), Health())
+
+    @cached_property
+    def refusal(self) -> Refusal | None:
+        """The ceiling that texts wait for."""
+        return None if self.index is None else refusal_of(self.index, self.settings.limits, self.now)
+
+    @cached_property
+    def is_paused(self) -> bool:
+        """Whether a person paused all sending."""
+        return self.index is not None and bool(meta.get(self.index, meta.PAUSED, False))
+
+    @cached_property
+    def moving(self) -> dict[str, object] | None:
+        return ownership.move_of(self.index, self.settings.agent) if self.index is not None else None
+
+    @cached_property
+    def fallback(self) -> dict[str, str] | None:
+        """Why another provider than the chosen one embeds: {"from", "reason"}."""
+        kept = meta.get(self.index, meta.FALLBACK) if self.index is not None else None
+        if kept is None and self.choice.fallback_from:
+            kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
+        return kept
+
+    @cached_property
+    def paused_job(self) -> Job | None:
+        """The oldest job that is paused."""
+        open_jobs = jobs.open_jobs(self.index) if self.index is not None else []
+        return next((job for job in open_jobs if job.state == jobs.PAUSED), None)
+
+    @cached_property
+    def paused_files(self) -> int:
+        """Files that paused jobs have not read."""
+        if self.index is None or self.paused_job is None:
+            return 0
+        return jobs.count_waiting(self.index, state=jobs.PAUSED)
+
+    @cached_property
+    def batches(self) -> list[Batch]:
+        """The open batches, oldest first."""
+        return batches.open_batches(self.index) if self.index is not None else []
+
+    @property
+    def unfinished_batches(self) -> list[Batch]:
+        """Those whose texts are still to come."""
+        return [batch for batch in self.batches if batch.is_unfinished or batch.state == "collecting"]
+
+    @cached_property
+    def texts_in_batches(self) -> int:
+        if self.index is None:
+            return 0
+        return sum(batches.texts_awaited(self.index, batch.token) for batch in self.batches)
+
+    @cached_property
+    def rate(self) -> float:
+        """Vectors stored a second, in the last minute."""
+        return meta.recent_rate(self.index, self.now) if self.index is not None else 0.0
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        """The processes of this host that work for this agent now."""
+        return [
+            each
+            for each in home_processes.listed(self.account_file)
+            if self.settings.agent in each.agents and each.is_here and each.is_alive
+        ]
+
+    @cached_property
+    def has_follower(self) -> bool:
+        """Whether a process brings changed files into the index."""
+        return any(each.kind in home_processes.FOLLOWERS for each in self.processes) or self._has_role(
+            "chunk"
+        )
+
+    @cached_property
+    def has_embedder(self) -> bool:
+        """Whether a process sends the texts that wait, or has sent some of them."""
+        if any(each.kind in home_processes.EMBEDDING for each in self.processes):
+            return True
+        return self._has_leases or (self._has_role("store") and self._has_role("embed"))
+
+    @property
+    def _has_leases(self) -> bool:
+        if self.index is None:
+            return False
+        owners = self.index.execute("SELECT DISTINCT owner FROM leases WHERE until > ?", (self.now,))
+        return any(leases.is_owner_alive(owner) for (owner,) in owners.fetchall())
+
+    def _has_role(self, role: str) -> bool:
+        """Tell whether a worker of the fleet takes messages for this role."""
+        if not self.queue:
+            return False
+        fleet = fleet_at(self.queue)
+        return not isinstance(fleet, MemlineError) and any(role in each.queues for each in fleet.workers)
+
+    @cached_property
+    def is_stopped(self) -> bool:
+        """Whether no text is sent until something else is mended; a finding of its own says what."""
+        return bool(
+            self.is_paused
+            or self.refusal is not None
+            or self.moving
+            or self.requests.manual
+            or self.requests.paused
+            or (self.choice.identity is None and not self.queue)
+        )
+
+    @cached_property
+    def waiting(self) -> int:
+        """Vectors that are wanted and not held back by a job, nor in a batch."""
+        held = self.backlog.paused + self.backlog.cancelled + self.texts_in_batches
+        return max(0, self.model.missing - held)
+
+    @property
+    def failed_files(self) -> list[tuple[str, str]]:
+        """Path and reason of the files that could not be read or split."""
+        found = ledger.problems(self.index) if self.index is not None else []
+        return [(entry.path, entry.reason or entry.outcome) for entry in found]
+
+    @property
+    def failed_texts(self) -> list[tuple[str, str]]:
+        """Path and reason of the first texts that got no vector."""
+        if self.index is None or self.target is None or not self.backlog.failed:
+            return []
+        found = vectors.failures(self.index, self.target.id, MOST_NAMED)
+        return [(path or "", reason) for _, reason, path in found]
+
+
+class FleetFacts:
+    """What is known of a home's machine and of its fleet at one moment."""
+
+    def __init__(
+        self,
+        account_file: AccountFile,
+        *,
+        queue: str = "",
+        roles: tuple[str, ...] = (),
+        warnings: tuple[str, ...] = (),
+        now: float,
+    ) -> None:
+        """`roles`: those that the agents need; `queue`: as in `Facts`; `warnings`: of the configuration."""
+        self.queue = queue
+        self.roles = roles
+        self.warnings = warnings
+        self.now = now
+        self.account_file = account_file
+
+    @cached_property
+    def fleet(self) -> Fleet | None:
+        return None if not self.queue or self.error is not None else self._answer  # type: ignore[return-value]
+
+    @cached_property
+    def error(self) -> QueueError | None:
+        """Why Redis does not answer."""
+        return self._answer if isinstance(self._answer, QueueError) else None
+
+    @cached_property
+    def _answer(self) -> Fleet | QueueError | None:
+        return fleet_at(self.queue) if self.queue else None
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        return home_processes.listed(self.account_file)

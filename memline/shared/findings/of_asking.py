@@ -1,0 +1,143 @@
+"""Find what a search could not do, and what a configured part of it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+from memline.shared.errors import ProviderError
+from memline.shared.finding import PROBLEM, WARNING
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.table import Seen, finding, met, seen
+from memline.shared.index import driver
+from memline.shared.packages import install_command
+from memline.shared.values import replace
+
+
+@finding(
+    WARNING,
+    "qmd failed, the builtin index answers: {reason}",
+    action="memline status",
+    means="The configuration names qmd as the backend and it did not answer. It is asked again a minute"
+    " later.",
+)
+def qmd_failing(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "qmd_failing")
+
+
+@finding(
+    WARNING,
+    "only keywords were searched: the question could not be embedded: {reason}",
+    action="check the embedding provider (memline doctor), then search again",
+    page="providers",
+    means="The provider did not answer the question within its time, or may not be asked now.",
+)
+def question_not_embedded(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "question_not_embedded")
+
+
+@finding(
+    WARNING,
+    "only keywords were searched: the model changes again and again",
+    action="search again",
+    means="The writer switched to another model while the question was embedded, several times.",
+)
+def model_switching(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "model_switching")
+
+
+@finding(
+    WARNING,
+    "only keywords were searched: {reason}",
+    action="memline index",
+    means="The provider answers with another length of vectors than the index has.",
+)
+def dimensions_differ(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "dimensions_differ")
+
+
+@finding(
+    WARNING,
+    "only keywords are searched: numpy is missing, and sqlite-vec: {reason}",
+    means="Neither of the two ways of comparing vectors is there.",
+)
+def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
+    install = install_command("numpy")
+    for each in met(facts.troubles, "vectors_unavailable"):
+        yield replace(each, action=install)
+    vector = facts.settings.memory.store.vector
+    is_missing = facts.plan is not None and vector.enabled and find_spec("numpy") is None
+    if is_missing and (error := _vec_error(vector.extension_path)):
+        yield seen(reason=error, action=install)
+
+
+@finding(
+    PROBLEM,
+    "store.vector.extensionPath cannot be loaded: {reason}",
+    action="set store.vector.extensionPath to a file of sqlite-vec, or leave it out",
+    means="The configuration names a library of its own for sqlite-vec, and SQLite does not take it.",
+)
+def extension_unusable(facts: Facts) -> Iterator[Seen]:
+    vector = facts.settings.memory.store.vector
+    is_configured = facts.plan is not None and vector.enabled and vector.extension_path
+    if is_configured and (error := _vec_error(vector.extension_path)):
+        yield seen(reason=error)
+
+
+def _vec_error(extension_path: str) -> str:
+    connection = driver.in_memory()
+    try:
+        return driver.load_vec(connection, extension_path)
+    finally:
+        connection.close()
+
+
+@finding(
+    WARNING,
+    "the hits were not reranked: {reason}",
+    action="search again",
+    means="A reranker is configured and did not work for this question: the order is the one without it.",
+)
+def not_reranked(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "not_reranked")
+    if facts.plan is not None and facts.settings.memory.query.rerank.model_path.strip():
+        # Here, because few configurations have one: 10 ms.
+        from memline.shared.embedders.local.downloads import reranker_file
+        from memline.shared.embedders.local.engines import engine_of
+
+        try:
+            engine = engine_of(reranker_file(facts.settings).path)
+            if not engine.is_installed:
+                raise engine.not_installed()
+        except ProviderError as error:
+            yield seen(reason=error.message, action=error.hint or None, level=PROBLEM)
+
+
+@finding(
+    WARNING,
+    "the index holds no notes",
+    action="memline index",
+    means="There is nothing to search: no file was read, or there is none.",
+)
+def index_empty(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "index_empty")
+
+
+@finding(
+    WARNING,
+    "the source {source} is switched off for this agent",
+    action="set memorySearch.experimental.sessionMemory and sources, or search source memory",
+    means="The question asks for a source that the configuration does not switch on.",
+)
+def source_off(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "source_off")
+
+
+@finding(
+    WARNING,
+    "memory may not be used in this chat ({chat})",
+    action="answer without memory; memory.scope in the configuration says where it may be used",
+    means="`memory.scope` keeps the memory out of this chat.",
+)
+def chat_refused(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "chat_refused")

@@ -1,0 +1,94 @@
+"""Find what this machine and this installation lack, and which process is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from memline.shared.finding import NOTE, WARNING
+from memline.shared.findings.facts import FleetFacts
+from memline.shared.findings.table import Seen, finding, seen
+from memline.shared.index import driver
+from memline.shared.packages import install_command
+from memline.shared.scheduling import home_processes
+
+#: Watches that inotify must allow a user for a workspace of usual size.
+MIN_WATCHES = 8_192
+
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+@finding(
+    WARNING,
+    "memline {kind} ended without a word, process {pid} on {host}: changed files are not followed",
+    action="memline {kind}",
+    subject="process",
+    means="A process that followed the files was killed. `memline index` takes in what changed since then and"
+    " forgets the process.",
+)
+def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
+    gone = [each for each in facts.processes if each.kind in (home_processes.UP, home_processes.WATCH)]
+    alive = {agent for each in gone if each.is_alive for agent in each.agents}
+    for each in gone:
+        if not each.is_alive and not set(each.agents) <= alive:
+            # After a start of the host nothing runs: its user starts it again.
+            level = NOTE if each.ended_with_host else WARNING
+            pid = each.to_json()["pid"]
+            yield seen(kind=each.kind, pid=pid, host=each.host, level=level, since=each.started)
+
+
+@finding(
+    WARNING,
+    "{reason}",
+    action="memline config check",
+    subject="configuration",
+    means="A value of the configuration has no effect, or another one than written.",
+)
+def settings_without_effect(facts: FleetFacts) -> Iterator[Seen]:
+    for text in facts.warnings:
+        yield seen(reason=text)
+
+
+@finding(
+    WARNING,
+    "the system allows {watches} inotify watches; large workspaces will be polled",
+    action="sudo sysctl fs.inotify.max_user_watches=524288",
+    subject="host",
+    means="Each folder that is followed takes a watch. Where they run out, changes are found by looking every"
+    " few seconds.",
+)
+def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
+    try:
+        watches = int(_WATCHES.read_text())
+    except (OSError, ValueError):
+        return
+    if watches < MIN_WATCHES:
+        yield seen(watches=watches)
+
+
+@finding(
+    NOTE,
+    "numpy is missing; long-lived processes search vectors slowly",
+    subject="host",
+    means="Vectors are compared by sqlite-vec alone, which is right and slower.",
+)
+def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
+    if find_spec("numpy") is None:
+        yield seen(action=install_command("numpy"))
+
+
+@finding(
+    NOTE,
+    "sqlite-vec is missing: {reason}; vectors are searched without it",
+    subject="host",
+    means="Vectors are compared by numpy alone, which is right and, in one-shot commands, slower.",
+)
+def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
+    connection = driver.in_memory()
+    try:
+        error = driver.load_vec(connection)
+    finally:
+        connection.close()
+    if error:
+        yield seen(reason=error, action=install_command("sqlean.py", "sqlite-vec==0.1.9"))

@@ -1,0 +1,249 @@
+"""Find what keeps texts from being sent to a provider, and what stands in for the one that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memline.shared.embedders.choice import NONE
+from memline.shared.finding import NOTE, PROBLEM, WARNING
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.table import Seen, finding, met, seen
+from memline.shared.providers import LOCAL
+from memline.shared.scheduling import breaker, health
+from memline.shared.scheduling.breaker import Health
+from memline.shared.words import counted, span
+
+#: What a missing key is called by `shared.embedders.choice`.
+_NO_KEY = "No API key found"
+
+
+def vectors_wait(count: int) -> str:
+    """Say that so many vectors wait, to be put behind a reason; empty for none."""
+    return f"; {count:,} {'vector waits' if count == 1 else 'vectors wait'}" if count else ""
+
+
+def _is_named(facts: Facts) -> bool:
+    return facts.choice.identity is None and facts.choice.requested not in ("auto", NONE)
+
+
+@finding(
+    PROBLEM,
+    "keyword search only: {reason}{waiting}",
+    subject="provider account",
+    page="providers",
+    means="The configuration names a provider and no key for it was found, so nothing is searched by"
+    " meaning.",
+)
+def provider_without_key(facts: Facts) -> Iterator[Seen]:
+    if _is_named(facts) and facts.choice.reason.startswith(_NO_KEY):
+        yield _unusable(facts)
+
+
+@finding(
+    PROBLEM,
+    "keyword search only: {reason}{waiting}",
+    subject="provider account",
+    page="providers",
+    means="The provider that the configuration names cannot be used as it is set up, so nothing is"
+    " searched by"
+    " meaning.",
+)
+def provider_unusable(facts: Facts) -> Iterator[Seen]:
+    if _is_named(facts) and not facts.choice.reason.startswith(_NO_KEY):
+        yield _unusable(facts)
+
+
+def _unusable(facts: Facts) -> Seen:
+    choice = facts.choice
+    waiting = vectors_wait(facts.model.missing)
+    return seen(reason=choice.reason, waiting=waiting, action=choice.action, subject=choice.requested)
+
+
+@finding(
+    PROBLEM,
+    "the local model cannot run: {reason}",
+    subject="provider account",
+    page="providers",
+    means="A model file is configured and the program that runs it is not installed.",
+)
+def engine_missing(facts: Facts) -> Iterator[Seen]:
+    settings = facts.settings.memory
+    if facts.choice.identity is not None and LOCAL in (facts.choice.provider, settings.fallback):
+        # Here, because few configurations have such a model: 10 ms.
+        from memline.shared.embedders.local.downloads import configured, engine_named
+
+        engine = engine_named(configured(settings.local))
+        if engine is not None and not engine.is_installed:
+            error = engine.not_installed()
+            yield seen(reason=error.message, action=error.hint, subject=LOCAL)
+
+
+@finding(
+    PROBLEM,
+    "{provider} does not embed: {reason}",
+    action="check the key and the address of the provider",
+    subject="provider account",
+    page="providers",
+    means="`--deep` asked the provider for one vector and got none.",
+)
+def provider_fails(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "provider_fails")
+
+
+@finding(
+    WARNING,
+    "embedding is paused{by_hand}{waiting}",
+    action="memline queue resume",
+    subject="provider account",
+    page="providers",
+    means="A person paused the sending of texts. Searches go on; what is new is found by its words alone.",
+)
+def paused(facts: Facts) -> Iterator[Seen]:
+    level, waiting = (WARNING if facts.model.missing else NOTE), vectors_wait(facts.model.missing)
+    if facts.is_paused:
+        yield seen(by_hand="", waiting=waiting, level=level)
+        return
+    for (provider, mode), state in facts.breakers.items():
+        if state.manual:
+            yield seen(
+                by_hand=f" for {mode} to {provider}",
+                # Batches that are paused hold nothing back: texts go out in requests.
+                waiting="" if mode == health.BATCH else waiting,
+                level=NOTE if mode == health.BATCH else level,
+                action=f"memline queue resume --provider {provider} --mode {mode}",
+                subject=provider,
+            )
+
+
+@finding(
+    WARNING,
+    "{reason}{waiting}",
+    subject="provider account",
+    page="providers",
+    means="A ceiling of `limits` is reached. Texts wait until the day (UTC) or the run is over, or the"
+    " ceiling is"
+    " raised.",
+)
+def ceiling_reached(facts: Facts) -> Iterator[Seen]:
+    if facts.refusal is not None:
+        waiting = vectors_wait(facts.model.missing)
+        yield seen(reason=facts.refusal.reason, waiting=waiting, action=facts.refusal.action)
+
+
+@finding(
+    WARNING,
+    "the fallback {second} embeds instead of {first}: {reason}",
+    action="memline index",
+    subject="provider account",
+    page="providers",
+    means="The chosen provider stopped and its fallback took over. `memline index` and `memline queue resume`"
+    " switch back and try the first one again.",
+)
+def fallback_active(facts: Facts) -> Iterator[Seen]:
+    if facts.fallback:
+        first = facts.fallback["from"]
+        second = facts.target.identity.provider if facts.target else facts.choice.provider
+        if facts.choice.fallback_from:
+            # The settings themselves do not lead to the first one: a run changes nothing.
+            action = facts.choice.action
+        else:
+            state = facts.breakers.get((first, health.REQUESTS), Health())
+            action = "memline queue resume" if state.is_stuck(facts.now) else "memline index"
+        yield seen(first=first, second=second, reason=facts.fallback["reason"], action=action, subject=first)
+
+
+@finding(
+    PROBLEM,
+    "{mode} to {provider} stopped{when}: {reason}{waiting}",
+    subject="provider account",
+    page="providers",
+    means="The circuit breaker of a provider is open: it refused the key, has no quota left, or failed"
+    " again and"
+    " again. It is asked once more after a while; until then no process calls it.",
+)
+def breaker_open(facts: Facts) -> Iterator[Seen]:
+    missing = facts.model.missing
+    in_use = {facts.target.identity.provider} if facts.target else set()
+    for (provider, mode), state in facts.breakers.items():
+        # What a fallback stands in for has its reason in the row of the fallback.
+        has_stand_in = facts.fallback is not None and facts.fallback["from"] == provider
+        if not state.paused or (has_stand_in and mode == health.REQUESTS):
+            continue
+        is_batch = mode == health.BATCH
+        if state.state == breaker.HALF_OPEN:
+            when = ", a probe is in flight"
+        else:
+            wait_s = state.probe_at - facts.now
+            when = f", asked again in {span(wait_s)}" if wait_s > 0 else ", asked again with the next text"
+        has_another = is_batch or bool(facts.fallback) or provider not in in_use
+        yield seen(
+            mode="batches" if is_batch else "requests",
+            provider=provider,
+            when=when,
+            reason=state.reason,
+            waiting="; requests go on" if is_batch else vectors_wait(0 if has_another else missing),
+            level=NOTE if has_another else PROBLEM,
+            action=state.action or f"memline queue resume --provider {provider} --mode {mode}",
+            subject=provider,
+            since=state.since or None,
+        )
+
+
+@finding(
+    WARNING,
+    "{reason}",
+    action="memline index",
+    page="providers",
+    means="The settings name another model, provider or address than the vectors of the index are of."
+    " They are"
+    " searched until those of the new one are complete.",
+)
+def model_differs(facts: Facts) -> Iterator[Seen]:
+    if facts.model.reason:
+        yield seen(reason=facts.model.reason, subject=facts.choice.provider)
+
+
+@finding(
+    NOTE,
+    "keyword search only: {reason}",
+    subject="provider account",
+    page="providers",
+    means="No provider is configured, so notes are found by their words and not by meaning. Nothing is"
+    " wrong.",
+)
+def no_provider(facts: Facts) -> Iterator[Seen]:
+    if facts.choice.identity is None and facts.choice.requested == "auto":
+        yield seen(reason=facts.choice.reason, action=facts.choice.action)
+
+
+@finding(
+    NOTE,
+    "a key of {providers} is set and not used",
+    action="set memorySearch.provider to auto, or unset the key",
+    subject="provider account",
+    page="providers",
+    means="The environment has a key and the configuration asks for no provider.",
+)
+def key_unused(facts: Facts) -> Iterator[Seen]:
+    unused = sorted(name for name, key in facts.settings.environment_keys.items() if key.strip())
+    if unused and facts.choice.identity is None and facts.choice.requested == NONE:
+        yield seen(providers=", ".join(unused))
+
+
+@finding(
+    WARNING,
+    "{files} and {vectors} wait for a job that is paused",
+    action="memline jobs resume {job}",
+    page="jobs",
+    means="A person paused a reindex, an import or a backfill. What it has to do waits for it alone.",
+)
+def job_paused(facts: Facts) -> Iterator[Seen]:
+    if facts.paused_job is not None:
+        files, texts = facts.paused_files, facts.backlog.paused
+        yield seen(
+            files=counted(files, "file"),
+            vectors=counted(texts, "vector"),
+            job=facts.paused_job.token,
+            level=WARNING if files or texts else NOTE,
+            subject=facts.paused_job.token,
+        )

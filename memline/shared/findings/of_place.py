@@ -1,0 +1,258 @@
+"""Find what is wrong with an agent's folder, disk and index file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from memline.shared.errors import IndexCorrupt, IndexElsewhere, IndexMissing, IndexTooNew, IndexUnwritable
+from memline.shared.finding import NOTE, PROBLEM, WARNING
+from memline.shared.findings.facts import Facts
+from memline.shared.findings.table import Seen, finding, met, seen
+from memline.shared.index import meta
+from memline.shared.sources import outcomes
+from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.paths import MEMORY, is_transcript
+from memline.shared.words import counted
+
+#: Free bytes below the index under which a backfill may fill the disk.
+LOW_DISK_BYTES = 200 * 1024 * 1024
+
+#: Faults that have a row of their own.
+_FAULTS = {
+    IndexCorrupt: "index_damaged",
+    IndexTooNew: "index_newer",
+    IndexUnwritable: "permissions",
+    IndexElsewhere: "agent_moving",
+    IndexMissing: "first_index_missing",
+}
+
+
+def _fault(facts: Facts, code: str) -> Iterator[Seen]:
+    """Yield why the index cannot be used, if that is the matter of this row; and what reading met."""
+    yield from met(facts.troubles, code)
+    if facts.fault is not None and _FAULTS.get(type(facts.fault), "index_unusable") == code:
+        yield seen(reason=facts.fault.message, action=facts.fault.hint or None)
+
+
+@finding(
+    PROBLEM,
+    "there is no folder {folder}",
+    action="memline --workspace DIR index",
+    means="The workspace was moved, deleted, or is not mounted. What was indexed of it stays until it is"
+    " back.",
+)
+def workspace_missing(facts: Facts) -> Iterator[Seen]:
+    if not facts.settings.workspace.is_dir():
+        yield seen(folder=facts.settings.workspace)
+
+
+@finding(
+    WARNING,
+    "memory search is disabled for this agent (memorySearch.enabled)",
+    action="set memorySearch.enabled to true in the configuration, if the agent is to have a memory",
+    means="The configuration switches the memory of this agent off: it is neither searched nor shown to it.",
+)
+def memory_disabled(facts: Facts) -> Iterator[Seen]:
+    if not facts.settings.memory.enabled:
+        yield seen()
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    action="memline index",
+    means="The index file is damaged. It is made from the notes and can be made again: the damaged file is"
+    " moved aside, vectors that can be read are kept.",
+)
+def index_damaged(facts: Facts) -> Iterator[Seen]:
+    yield from _fault(facts, "index_damaged")
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    action="install the newer release, or give this one a home of its own with --home DIR",
+    means="A newer Memline has written the index. This one neither reads nor changes it.",
+)
+def index_newer(facts: Facts) -> Iterator[Seen]:
+    yield from _fault(facts, "index_newer")
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    action="memline doctor",
+    means="The index cannot be opened: it belongs to another program or another workspace, or SQLite"
+    " says why.",
+)
+def index_unusable(facts: Facts) -> Iterator[Seen]:
+    yield from _fault(facts, "index_unusable")
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    action="give the user who runs Memline the right to write there, or use --home DIR",
+    means="Nothing can be stored: the folder or the file of the index may not be written, or its disk is"
+    " full.",
+)
+def permissions(facts: Facts) -> Iterator[Seen]:
+    yield from _fault(facts, "permissions")
+    if facts.plan is not None and facts.fault is None and facts.settings.workspace.is_dir():
+        folder = _index_folder(facts)
+        if not os.access(folder, os.W_OK):
+            yield seen(reason=f"{folder} is not writable", action=f"chmod u+w {shlex.quote(folder)}")
+
+
+@finding(
+    WARNING,
+    "only {free} MiB are free below {folder}",
+    action="free space there, or use --home DIR",
+    means="A first index of many notes may fill the disk. A full disk loses nothing that was stored.",
+)
+def disk_almost_full(facts: Facts) -> Iterator[Seen]:
+    if facts.plan is None or not hasattr(os, "statvfs"):
+        return
+    folder = _index_folder(facts)
+    status = os.statvfs(folder)
+    if status.f_bavail * status.f_frsize < LOW_DISK_BYTES:
+        yield seen(free=status.f_bavail * status.f_frsize // 2**20, folder=folder)
+
+
+def _index_folder(facts: Facts) -> str:
+    folder = facts.settings.index_path.parent
+    while not folder.exists():
+        folder = folder.parent
+    return str(folder)
+
+
+@finding(
+    WARNING,
+    "{reason}",
+    action="memline agent ls",
+    means="An operator moves the agent to another index host. Nothing more of it is embedded here.",
+)
+def agent_moving(facts: Facts) -> Iterator[Seen]:
+    yield from _fault(facts, "agent_moving")
+    if facts.moving:
+        level = PROBLEM if facts.moving["left"] else WARNING
+        yield seen(reason=facts.moving["reason"], level=level, action=str(facts.moving["action"]))
+
+
+@finding(
+    PROBLEM,
+    "memline up or watch cannot go on with its {part}: {error}",
+    action="memline doctor",
+    means="A long-lived process meets the same error at each round with one part of an agent; it goes on with"
+    " the others. It ends by itself when that part works again.",
+)
+def following_fails(facts: Facts) -> Iterator[Seen]:
+    errors = meta.get(facts.index, meta.LOOP_ERRORS, {}) if facts.index is not None else {}
+    for part, entry in sorted(errors.items()):
+        yield seen(part=part, error=entry["error"], action=entry["action"] or None, since=entry.get("since"))
+
+
+@finding(
+    WARNING,
+    "nothing is indexed yet, {index} is missing",
+    action="memline index",
+    means="There is no index of this workspace. A search makes one of the words; vectors come with `memline"
+    " index` or `memline up`.",
+)
+def first_index_missing(facts: Facts) -> Iterator[Seen]:
+    is_builtin = facts.settings.backend == "builtin" or facts.plan is not None
+    is_missing = facts.index is None and (facts.fault is None or isinstance(facts.fault, IndexMissing))
+    if is_missing and is_builtin and facts.settings.workspace.is_dir():
+        found = seen(index=facts.settings.index_path)
+        yield found.under_way() if facts.has_follower else found
+
+
+@finding(
+    PROBLEM,
+    "{files} below {workspace} and no note: {why}",
+    means="The workspace has Markdown, and none of it is read as a note.",
+)
+def no_note_is_read(facts: Facts) -> Iterator[Seen]:
+    if _has_notes(facts) or facts.plan is None:
+        return
+    workspace = str(facts.settings.workspace)
+    if count := markdown_below(workspace):
+        files = counted(count, "Markdown file")
+        if left_out := sorted({reason for _, reason in facts.plan.discovery.left_out}):
+            why, words = f"left out by {', '.join(left_out)}", ["status", "--verbose"]
+        else:
+            why = "MEMORY.md and memory/ are read where there is one of them"
+            words = ["add", workspace]
+        action = shlex.join(["memline", "--workspace", workspace, *words])
+        yield seen(files=files, workspace=workspace, why=why, action=action)
+
+
+@finding(
+    WARNING,
+    "there is no Markdown in {workspace}",
+    action="write a note: {note}",
+    means="There is nothing to search.",
+)
+def no_notes(facts: Facts) -> Iterator[Seen]:
+    workspace = facts.settings.workspace
+    if not _has_notes(facts) and workspace.is_dir() and not markdown_below(str(workspace)):
+        yield seen(workspace=workspace, note=workspace / "MEMORY.md")
+
+
+def _has_notes(facts: Facts) -> bool:
+    """Tell whether notes are found, or not looked for."""
+    if facts.plan is None or MEMORY not in facts.settings.memory.sources:
+        return True
+    return any(each.problem is None and not is_transcript(each.path) for each in facts.plan.discovery.files)
+
+
+@finding(
+    WARNING,
+    "{issue}",
+    action="put it in its place, or change memorySearch.extraPaths (memline config show)",
+    page="files",
+    means="A folder or file that the configuration names is missing, not readable, or of another kind.",
+)
+def source_missing(facts: Facts) -> Iterator[Seen]:
+    if facts.plan is not None and facts.settings.workspace.is_dir():
+        for issue in facts.plan.discovery.issues:
+            # MEMORY.md may stand alone; that there is no note at all has a row of its own.
+            if not issue.startswith(("no memory files found", "memory directory missing")):
+                yield seen(issue=issue)
+
+
+@finding(
+    NOTE,
+    "{links} not followed: {names}",
+    action="put the files themselves below the workspace, or name them in memorySearch.extraPaths",
+    page="files",
+    means="Symbolic links are never followed, so that no file outside of the workspace is read by mistake.",
+)
+def links_skipped(facts: Facts) -> Iterator[Seen]:
+    if facts.plan is None:
+        return
+    links = [
+        each.path
+        for each in facts.plan.discovery.files
+        if each.problem is not None and each.problem.outcome == outcomes.SYMLINK
+    ]
+    if links:
+        more = " …" if len(links) > 3 else ""
+        yield seen(links=counted(len(links), "symbolic link", "are"), names=", ".join(links[:3]) + more)
+
+
+@finding(
+    NOTE,
+    "a damaged index was moved aside, to {file}",
+    action="delete it when nothing of it is wanted",
+    subject="file",
+    means="The index was built again from the notes. The damaged file is kept until a person deletes it.",
+)
+def index_moved_aside(facts: Facts) -> Iterator[Seen]:
+    if facts.plan is not None:
+        path = facts.settings.index_path
+        for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
+            if not file.name.endswith(("-wal", "-shm")):
+                yield seen(file=file, subject=str(file))

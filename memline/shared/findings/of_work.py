@@ -1,0 +1,237 @@
+"""Find what an index lacks, what is under way, and what failed for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from memline.shared.errors import MemlineError
+from memline.shared.finding import NOTE, PROBLEM, WARNING
+from memline.shared.findings.facts import MOST_NAMED, Facts
+from memline.shared.findings.table import Seen, finding, met, seen
+from memline.shared.words import counted, span
+
+if TYPE_CHECKING:
+    from memline.shared.flush.state import SessionState
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+@finding(
+    PROBLEM,
+    "nothing moved for {minutes} min; {vectors} wait",
+    action="memline doctor",
+    metric="memline_embedding_queue",
+    means="`memline index` gave up waiting: no vector came for longer than a request may take.",
+)
+def stalled(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "stalled")
+
+
+@finding(
+    PROBLEM,
+    "{count} got no vector: {reason} ({file})",
+    subject="file",
+    page="files",
+    metric="memline_vectors",
+    means="The provider refused a text for its content, or answered it wrongly again and again; other"
+    " texts are"
+    " not touched by it. The text is found by its words. It is tried again an hour later, and by each run of"
+    " `memline index`, so change the note if the provider is right.",
+)
+def text_refused(facts: Facts) -> Iterator[Seen]:
+    failed = facts.failed_texts
+    if failed:
+        path, reason = failed[0]
+        more = f" and {facts.backlog.failed - 1} more" if facts.backlog.failed > 1 else ""
+        file = path or "a text that no file has any more"
+        yield seen(
+            count=_many(facts.backlog.failed, "text"),
+            reason=reason,
+            file=f"{file}{more}",
+            action=f"change what the provider refuses in {path}, or leave it to its words" if path else "",
+            subject=path,
+        )
+
+
+@finding(
+    WARNING,
+    "batch {batch} cannot be collected: {error}",
+    subject="batch",
+    page="batches",
+    means="A batch waits for a person: its provider does not let its result be read.",
+)
+def batch_blocked(facts: Facts) -> Iterator[Seen]:
+    for batch in facts.unfinished_batches:
+        if batch.action:
+            yield seen(batch=batch.token[:8], error=batch.error, action=batch.action, subject=batch.token)
+
+
+@finding(
+    WARNING,
+    "{files} not in the index yet",
+    action="memline index",
+    page="files",
+    metric="memline_files_behind",
+    means="Files on the disk are newer than the index. A search takes in what it can in a second and a half;"
+    " `memline index`, `memline up` and `memline watch` take in all.",
+)
+def files_behind(facts: Facts) -> Iterator[Seen]:
+    has_index = facts.index is not None or facts.plan is None
+    if facts.files_behind and has_index and facts.settings.workspace.is_dir():
+        found = seen(files=counted(facts.files_behind, "file", "are"))
+        yield found.under_way() if facts.has_follower else found
+
+
+@finding(
+    WARNING,
+    "{vectors} not in the index yet",
+    action="memline index",
+    metric="memline_embedding_queue",
+    means="Texts have no vector yet and no process is at work on them, so they are found by their words"
+    " alone.",
+)
+def vectors_behind(facts: Facts) -> Iterator[Seen]:
+    if facts.waiting and not facts.is_stopped and not facts.has_embedder and not facts.model.reason:
+        yield seen(vectors=f"{_many(facts.waiting, 'vector')} {'is' if facts.waiting == 1 else 'are'}")
+
+
+@finding(
+    WARNING,
+    "{vectors} cancelled with their job",
+    action="memline index",
+    page="jobs",
+    means="A job was cancelled before all its texts had a vector. `memline index` takes them up again.",
+)
+def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
+    if facts.backlog.cancelled:
+        yield seen(vectors=counted(facts.backlog.cancelled, "vector", "were"))
+
+
+@finding(
+    WARNING,
+    "{files} could not be read: {first}",
+    action="memline status --verbose",
+    subject="file",
+    page="files",
+    means="The ledger of files has the reason for each: not readable, not text, too large, a name that is not"
+    " valid UTF-8. Mend the file, or leave it out by `exclude`.",
+)
+def file_failed(facts: Facts) -> Iterator[Seen]:
+    if failed := facts.failed_files:
+        named = "; ".join(f"{path}: {reason}" for path, reason in failed[:MOST_NAMED])
+        more = " …" if len(failed) > MOST_NAMED else ""
+        yield seen(files=_many(len(failed), "file"), first=named + more, subject=failed[0][0])
+
+
+@finding(
+    PROBLEM,
+    "memory flush: {reason}",
+    action="memline config show",
+    page="sessions",
+    means="Sessions are to be written down before they are compacted, and nothing can be asked to do it.",
+)
+def flush_unusable(facts: Facts) -> Iterator[Seen]:
+    try:
+        _lost_sessions(facts)
+    except MemlineError as error:
+        yield seen(reason=error.message, action=error.hint or None)
+    except OSError as error:
+        yield seen(reason=f"{error.filename}: {error.strerror}", action=f"ls -ld {error.filename}")
+
+
+@finding(
+    WARNING,
+    "{sessions} not written down; the last: {reason}",
+    action="memline flush",
+    page="sessions",
+    means="A session was compacted, or is about to be, and what was said in it is in no note.",
+)
+def session_lost(facts: Facts) -> Iterator[Seen]:
+    with suppress(MemlineError, OSError):
+        if lost := _lost_sessions(facts):
+            last = max(lost, key=lambda session: session.at)
+            reason = last.reason
+            if last.outcome == "asked":
+                reason = "no worker took it; is memline up, or a worker of the queue flush, running?"
+            yield seen(sessions=counted(len(lost), "session"), reason=reason)
+
+
+def _lost_sessions(facts: Facts) -> list[SessionState]:
+    """List the sessions that were given up. Raises MemlineError and OSError when a flush cannot work."""
+    # Few configurations have it: 8 ms.
+    from memline.shared.flush import flush_plan, flush_request, state
+
+    if facts.plan is None or not flush_plan.is_on(facts.settings):
+        return []
+    if not facts.settings.sessions.compaction.memory_flush.command:
+        flush_request.endpoint_of(facts.settings)
+    sessions = state.read(flush_plan.folder_of(facts.settings)).sessions
+    return [session for session in sessions.values() if flush_plan.is_given_up(session, facts.now)]
+
+
+@finding(
+    NOTE,
+    "{vectors} on their way{rate}",
+    metric="memline_vectors_per_second",
+    means="A process is at work on it: a fleet, `memline up` or `memline index`. Nothing need be done.",
+)
+def embedding_under_way(facts: Facts) -> Iterator[Seen]:
+    if facts.waiting and not facts.is_stopped and facts.has_embedder and not facts.model.reason:
+        rate = ""
+        if facts.rate >= 1:
+            rate = f", {facts.rate:.0f} a second, about {span(facts.waiting / facts.rate)}"
+        cooldown_s = facts.requests.retry_at - facts.now
+        if cooldown_s > 0:
+            rate = f"; {facts.requests.reason}; goes on in {cooldown_s:.0f} s"
+        yield seen(vectors=_many(facts.waiting, "vector"), rate=rate)
+
+
+@finding(
+    NOTE,
+    "batch {batch} is tried again: {error}",
+    subject="batch",
+    page="batches",
+    means="A step of a batch failed in a way that may pass: it is asked again.",
+)
+def batch_delayed(facts: Facts) -> Iterator[Seen]:
+    for batch in facts.unfinished_batches:
+        if batch.error and not batch.action:
+            yield seen(batch=batch.token[:8], error=batch.error, subject=batch.token)
+
+
+@finding(
+    NOTE,
+    "{texts}",
+    action="memline batch ls",
+    subject="batch",
+    page="batches",
+    metric="memline_batches",
+    means="A provider's Batch API has the texts; it answers within minutes to a day. What is new meanwhile is"
+    " found by its words.",
+)
+def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
+    asked = [batch for batch in facts.unfinished_batches if batch.job_id]
+    if asked and facts.texts_in_batches:
+        done = sum(batch.rows_done for batch in asked)
+        states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in asked)
+        texts = f"{counted(facts.texts_in_batches, 'text', 'wait')} in {counted(len(asked), 'batch')}"
+        texts += f" at {facts.target.identity.provider}" if facts.target else ""
+        yield seen(texts=f"{texts}{f' ({done} done there)' * bool(done)}: {states}")
+    elif facts.batches:
+        yield seen(texts="a batch is being sent, stored or cleaned up", action="")
+
+
+@finding(
+    NOTE,
+    "batch {batch} failed, the texts it did not bring were sent in {sent_in}: {error}",
+    action="memline batch ls",
+    subject="batch",
+    page="batches",
+    means="A batch failed and nothing is missing for it. What it did not bring was sent another way.",
+)
+def batch_failed(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "batch_failed")

@@ -1,0 +1,142 @@
+"""Make the rows of the table of findings: code, level, words, action and condition in one place.
+
+A row is a function below `finding`: its name is the code, it yields a `Seen` for each thing that it sees, and
+its place in its module is its precedence among findings of one level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.finding import LEVELS, NOTE, Finding, Trouble
+from memline.shared.values import field, replace, value
+
+if TYPE_CHECKING:
+    from memline.shared.findings.facts import Facts, FleetFacts
+
+#: What a row is about: one agent's memory, or what all agents of a home have in common.
+AGENT, COMMON = "agent", "common"
+
+#: The modules with rows of each kind, the most urgent first.
+ROOMS = {AGENT: ("of_place", "of_paying", "of_work", "of_asking"), COMMON: ("of_fleet", "of_host")}
+
+
+@value
+class Seen:
+    """One thing that a condition sees; what is None is as in the row."""
+
+    #: What stands in the words.
+    details: Mapping[str, str] = field(default_factory=dict)
+    level: str | None = None
+    action: str | None = None
+    subject: str = ""
+    since: float | None = None
+
+    def under_way(self) -> Seen:
+        """Return it as a note without advice: a process is at work on it."""
+        return replace(self, level=NOTE, action="")
+
+
+@value
+class Row:
+    """One row of the table."""
+
+    code: str
+    level: str
+    #: The sentence; `{name}` stands for a detail.
+    what: str
+    action: str
+    #: What its subject is.
+    subject: str
+    page: str
+    metric: str
+    #: What it means, for the page of troubleshooting.
+    means: str
+    test: Callable[[Any], Iterable[Seen]]
+
+    def found(self, seen: Seen, agent: str | None) -> Finding:
+        """Put what was seen into the words of this row."""
+        words = self.what.format_map(seen.details)
+        action = self.action.format_map(seen.details) if seen.action is None else seen.action
+        return Finding(
+            code=self.code,
+            level=seen.level or self.level,
+            what=words,
+            action=action,
+            agent=agent,
+            subject=seen.subject or (agent or "" if self.subject == "agent" else ""),
+            since=seen.since,
+            page=self.page,
+            metric=self.metric,
+        )
+
+
+_ROWS: dict[str, dict[str, Row]] = {}
+
+
+def finding(
+    level: str,
+    what: str,
+    *,
+    means: str,
+    action: str = "",
+    subject: str = "agent",
+    page: str = "overview",
+    metric: str = "memline_finding",
+) -> Callable[[Callable[[Any], Iterable[Seen]]], Callable[[Any], Iterable[Seen]]]:
+    """Make a row of the condition below."""
+
+    def add(test: Callable[[Any], Iterable[Seen]]) -> Callable[[Any], Iterable[Seen]]:
+        row = Row(
+            code=test.__name__,
+            level=level,
+            what=what,
+            action=action,
+            subject=subject,
+            page=page,
+            metric=metric,
+            means=means,
+            test=test,
+        )
+        _ROWS.setdefault(test.__module__.rpartition(".")[2], {})[row.code] = row
+        return test
+
+    return add
+
+
+def seen(
+    *,
+    level: str | None = None,
+    action: str | None = None,
+    subject: str = "",
+    since: float | None = None,
+    **details: object,
+) -> Seen:
+    """Make a `Seen` with details by their names."""
+    texts = {name: str(detail) for name, detail in details.items()}
+    return Seen(details=texts, level=level, action=action, subject=subject, since=since)
+
+
+def rows(kind: str) -> list[Row]:
+    """Load the rows of a kind, the most urgent first."""
+    for room in ROOMS[kind]:
+        import_module(f"memline.shared.findings.{room}")
+    return [row for room in ROOMS[kind] for row in _ROWS[room].values()]
+
+
+def find(
+    kind: str, facts: Facts | FleetFacts, agent: str | None, codes: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Test the conditions of a kind (those with `codes`, or all); return what they see, most urgent first."""
+    asked = [row for row in rows(kind) if not codes or row.code in codes]
+    found = [row.found(each, agent) for row in asked for each in row.test(facts)]
+    return tuple(sorted(found, key=lambda each: LEVELS.index(each.level)))
+
+
+def met(troubles: Iterable[Trouble], code: str) -> Iterator[Seen]:
+    """Yield what reading met by itself, for the row with this code."""
+    for each in troubles:
+        if each.code == code:
+            yield Seen(details=each.details, action=each.action or None)

@@ -1,0 +1,122 @@
+"""Keep the processes of a home that have no heartbeat in Redis: `up`, `watch`, `serve`, `mcp` and `index`.
+
+A row says which process it is and which agents it works for. It goes with its process; one whose process is
+gone without a word stays, so that a reader can tell that nothing follows the files any more, until the next
+`index`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from memline.shared.errors import IndexFault
+from memline.shared.index.accounts import AccountFile
+from memline.shared.scheduling import leases
+from memline.shared.values import value
+
+UP, WATCH, SERVE, MCP, INDEX = "up", "watch", "serve", "mcp", "index"
+
+#: Those that bring changed files into an index, and those that embed what it lacks.
+FOLLOWERS, EMBEDDING = (UP, WATCH, INDEX), (UP, INDEX)
+
+_COLUMNS = "kind, owner, boot, started, agents"
+_INSERT = f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
+
+
+@value
+class Process:
+    """A process of a home."""
+
+    kind: str
+    #: `host:pid:start`; see `shared.scheduling.leases.current_owner`.
+    owner: str
+    #: Which start of the host it belongs to; empty where the system does not say.
+    boot: str
+    #: Seconds since the epoch.
+    started: float
+    agents: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        return self.owner.rsplit(":", 2)[0]
+
+    @property
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs; of another host that is not known, and taken for true."""
+        return not (self.is_here and self.ended_with_host) and leases.is_owner_alive(self.owner)
+
+    @property
+    def ended_with_host(self) -> bool:
+        """Whether it went when its host was started again."""
+        return self.boot != _boot()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON contract of a process."""
+        return {
+            "kind": self.kind,
+            "host": self.host,
+            "pid": int(self.owner.rsplit(":", 2)[1] or 0),
+            "startedAt": self.started,
+            "agents": list(self.agents),
+            "alive": self.is_alive,
+        }
+
+
+@contextmanager
+def registered(path: Path, kind: str, agents: Iterable[str], now: float) -> Iterator[None]:
+    """List this process in the account file of a home while a block runs.
+
+    A home that cannot be written has no list: the process works all the same.
+    """
+    row = (kind, leases.current_owner(), _boot(), now, json.dumps(sorted(agents)))
+    with closing(AccountFile(path)) as file:
+        with suppress(IndexFault):
+            if kind in FOLLOWERS:
+                # What they left undone is done again now.
+                forget_gone(file)
+            with file.writing() as connection:
+                connection.execute(
+                    f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", row
+                )
+        try:
+            yield
+        finally:
+            with suppress(IndexFault), file.writing() as connection:
+                connection.execute("DELETE FROM processes WHERE kind = ? AND owner = ?", row[:2])
+
+
+def forget_gone(file: AccountFile) -> None:
+    """Remove the rows of processes that are gone: the caller does what they left undone."""
+    gone = [(each.kind, each.owner) for each in listed(file) if not each.is_alive]
+    if gone:
+        with suppress(IndexFault), file.writing() as connection:
+            connection.executemany("DELETE FROM processes WHERE kind = ? AND owner = ?", gone)
+
+
+def listed(file: AccountFile) -> list[Process]:
+    """List the processes of a home, the oldest first, those that are gone as well."""
+    with file.reading() as connection:
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'processes'"
+        if connection is None or connection.execute(query).fetchone() is None:
+            return []
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM processes ORDER BY started").fetchall()
+    return [
+        Process(kind=kind, owner=owner, boot=boot, started=started, agents=tuple(json.loads(agents)))
+        for kind, owner, boot, started, agents in rows
+    ]
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from memline.producers.reports.status import examine
+from memline.shared.finding import Finding
+from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.depth import Fleet, QueueDepth
+from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.version import own_version
+from tests.support.index_rows import MODEL_A
+from tests.support.workspace import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """A place with a note, whose provider is that of MODEL_A; nothing is indexed yet."""
+    memory = {"provider": "openai", "model": "a", "remote": {"apiKey": "sk-test"}}
+    place = Place(folder=tmp_path / "user", memory=memory)
+    place.write("memory/notes.md", "# Notes\n")
+    return place
+
+
+@contextmanager
+def writing(place: Place) -> Iterator[IndexWriter]:
+    """Give a writer of the place's index, which embeds with MODEL_A."""
+    with closing(IndexWriter.of(place.agent)) as writer:
+        writer.retarget(MODEL_A)
+        yield writer
+
+
+def found(place: Place, **options: str) -> list[Finding]:
+    """What is wrong with the place's agent, most urgent first."""
+    return list(examine(place.agent, **options)[1])
+
+
+def one(findings: list[Finding], code: str) -> Finding:
+    """The one finding with this code."""
+    (finding,) = (each for each in findings if each.code == code)
+    return finding
+
+
+def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "") -> Fleet:
+    """A fleet of one index host, `kelp`, with a worker for each of these roles."""
+    queues = tuple(
+        QueueDepth(
+            name=role if role == "embed" else f"{role}@kelp",
+            role=role,
+            host="" if role == "embed" else "kelp",
+            waiting=0,
+            in_flight=0,
+            delayed=0,
+            dead=dead if role == "chunk" else 0,
+            oldest_s=0,
+            rate_per_minute=0,
+        )
+        for role in ("chunk", "embed", "store", "query")
+    )
+    alive = tuple(
+        WorkerInfo(
+            id=role,
+            threads_of={role: 1},
+            host="h",
+            index_host="kelp",
+            pid=1,
+            version=version or own_version(),
+            started=0,
+            last_seen=0,
+            busy_s=0,
+        )
+        for role in roles
+    )
+    return Fleet(queues=queues, workers=alive, used_memory=1, worker_failure=failure)
+
+
+def fleet_now(*roles: str, **options: int | str) -> tuple[float, Fleet]:
+    """The same, as it was read now."""
+    return time.monotonic(), fleet(*roles, **options)  # type: ignore[arg-type]

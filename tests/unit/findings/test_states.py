@@ -1,0 +1,374 @@
+"""A state of rows, disk or Redis for every finding, and what is said of it."""
+
+# A state of the table is a line.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from memline.producers.reports import breakers
+from memline.shared.errors import IndexElsewhere, IndexFault, IndexUnwritable, QueueError
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
+from memline.shared.findings import facts, of_asking, of_host, of_place
+from memline.shared.findings.diagnosis import of_common, of_error, of_troubles
+from memline.shared.findings.table import AGENT, COMMON, rows
+from memline.shared.flush import flush_plan
+from memline.shared.flush import state as flush_state
+from memline.shared.flush.state import SessionState
+from memline.shared.index import jobs, meta
+from memline.shared.index.accounts import AccountFile
+from memline.shared.scheduling import budget, health, home_processes, leases
+from memline.shared.scheduling.breaker import Health
+from tests.support.index_rows import fail, file_row, lease_all, make_job
+from tests.support.workspace import Place
+from tests.unit.findings.conftest import fleet_now, found, one, writing
+
+State = Callable[[Place, pytest.MonkeyPatch], object]
+
+
+def want_texts(place: Place, count: int = 3) -> None:
+    """Let the index know the place's note, and want so many vectors."""
+    place.index_path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(place) as writer:
+        writer.store_file(file_row("a.md", *(f"text {number}" for number in range(count))))
+
+
+def refuse_a_text(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place, 1)
+    with writing(place) as writer:
+        (request,) = lease_all(writer)
+        fail(writer, request, "refused")
+
+
+def open_breaker(place: Place, *modes: str) -> None:
+    want_texts(place)
+    opened = Health(state="open", reason="bad key", action="check the key", probe_at=time.time() + 60)
+    with writing(place) as writer, writer.session() as (_, now):
+        for mode in modes:
+            health.update(writer.accounts, "openai", mode, now, lambda _: opened)
+
+
+def put(place: Place, key: str, value: Any) -> None:
+    want_texts(place)
+    with writing(place) as writer, writer.transaction() as (connection, _):
+        meta.put(connection, key, value)
+
+
+def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
+    text = json.loads(place.config.read_text())
+    place.config.write_text(json.dumps(text | {"limits": {"maxTokensPerDay": 5}}))
+    day = budget.day_of(time.time())
+    put(
+        place,
+        meta.CEILING,
+        {"key": "maxTokensPerDay", "limit": 5, "spent": 5, "model": "a", "period": "Day", "day": day},
+    )
+
+
+def pause_a_job(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    with writing(place) as writer:
+        jobs.pause(writer.connection, make_job(writer, "b.md"), by="me", now=time.time())
+
+
+def cancel_texts(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    with writing(place) as writer, writer.transaction() as (connection, _now):
+        connection.execute("UPDATE vectors SET priority = 2")
+
+
+def make_batch(place: Place, **columns: object) -> None:
+    want_texts(place)
+    with writing(place) as writer, writer.transaction() as (connection, _):
+        fields = {
+            "token": "cafe0123cafe",
+            "identity_id": 1,
+            "state": "submitted",
+            "job_id": "batch_7",
+            "provider_state": "in_progress",
+            "rows": 3,
+            "created_at": 1.0,
+            **columns,
+        }
+        names = ", ".join(fields)
+        marks = ", ".join("?" * len(fields))
+        connection.execute(f"INSERT INTO batches ({names}) VALUES ({marks})", list(fields.values()))
+        connection.execute("UPDATE vectors SET state = 'leased', lease = 'cafe0123cafe'")
+
+
+def damage(place: Place, _: pytest.MonkeyPatch) -> None:
+    place.index_path.parent.mkdir(parents=True)
+    place.index_path.write_bytes(b"SQLite format 3\0" + b"garbage" * 200)
+
+
+def newer_index(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    place.execute("PRAGMA user_version = 9999")
+
+
+def run_without(name: str) -> State:
+    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (of_asking, of_host):
+            monkeypatch.setattr(module, "find_spec", lambda asked: None if asked == name else object())
+            monkeypatch.setattr(module.driver, "load_vec", lambda *_: "no such module")
+
+    return state
+
+
+def flush(place: Place, **options: Any) -> None:
+    """Have sessions written down before they are compacted."""
+    text = json.loads(place.config.read_text())
+    text["agents"]["defaults"]["compaction"] = {"memoryFlush": {"enabled": True, **options}}
+    place.config.write_text(json.dumps(text))
+
+
+def fleet_of(*roles: str, **options: Any) -> State:
+    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+        now = {place.settings.queue.address: fleet_now(*roles, **options)}
+        monkeypatch.setattr(facts, "_fleets", now)
+
+    return state
+
+
+def redis_says(words: str) -> State:
+    def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
+        error = QueueError(f"Redis at 127.0.0.1 {words}", hint="do this")
+        monkeypatch.setattr(facts, "_fleets", {place.settings.queue.address: (time.monotonic(), error)})
+
+    return state
+
+
+def enter(place: Place, kind: str, *, owner: str = "", boot: str = "") -> None:
+    """List a process of the home."""
+    with closing(AccountFile(place.agent.account_path)) as file, file.writing() as connection:
+        gone = f"{socket.gethostname()}:999999999:1"
+        row = (kind, owner or gone, boot or home_processes._boot(), 1.0, json.dumps(["main"]))
+        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?)", row)
+
+
+def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
+    place.home.mkdir(exist_ok=True)
+    enter(place, "up")
+
+
+def host_was_restarted(place: Place, _: pytest.MonkeyPatch) -> None:
+    place.home.mkdir(exist_ok=True)
+    enter(place, "up", boot="an earlier start")
+
+
+OF_AGENT: list[tuple[str, str, State, str, str]] = [
+    # code, level, state, a part of its words, its action
+    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "memline --workspace DIR index"),
+    ("memory_disabled", WARNING, lambda p, _: p.configure(enabled=False), "is disabled for this agent", "set memorySearch.enabled to true"),
+    ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
+    ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
+    ("permissions", PROBLEM, lambda p, m: m.setattr(os, "access", lambda *_: False), "is not writable", "chmod u+w"),
+    ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
+    ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setattr("memline.shared.packages.find_spec", lambda _: None)), "the local model cannot run", "llama-cpp-python"),
+    ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),
+    ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
+    ("disk_almost_full", WARNING, lambda p, m: m.setattr(of_place, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
+    ("agent_moving", WARNING, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": False}), "index host two", "memline agent move"),
+    ("agent_moving", PROBLEM, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": True}), "index host two", "memline agent ls"),
+    ("first_index_missing", WARNING, lambda p, _: None, "nothing is indexed yet", "memline index"),
+    ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memline --workspace"),
+    ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
+    ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
+    ("links_skipped", NOTE, lambda p, _: (p.workspace / "memory/l.md").symlink_to("notes.md"), "1 symbolic link is not followed: memory/l.md", "put the files"),
+    ("provider_without_key", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
+    ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
+    ("paused", WARNING, lambda p, _: (want_texts(p), breakers.pause(p.agent)), "embedding is paused; 3 vectors wait", "memline queue resume"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), breakers.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors wait", "memline queue resume --provider openai --mode requests"),
+    ("paused", NOTE, lambda p, _: (want_texts(p, 0), breakers.pause(p.agent)), "embedding is paused", "memline queue resume"),
+    ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
+    ("breaker_open", PROBLEM, lambda p, _: open_breaker(p, "requests"), "requests to openai stopped, asked again in 60 s: bad key; 3 vectors wait", "check the key"),
+    ("breaker_open", NOTE, lambda p, _: open_breaker(p, "batch"), "bad key; requests go on", "check the key"),
+    ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
+    ("model_differs", WARNING, lambda p, _: (want_texts(p), p.configure(model="b")), "3 texts to embed with openai b", "memline index"),
+    ("no_provider", NOTE, lambda p, _: p.configure(provider="auto", remote={}), "no embedding provider is configured", "export OPENAI_API_KEY"),
+    ("key_unused", NOTE, lambda p, m: (m.setenv("OPENAI_API_KEY", "sk-x"), p.configure(provider="none")), "a key of openai is set and not used", "set memorySearch.provider to auto"),
+    ("job_paused", WARNING, pause_a_job, "1 file and 0 vectors wait for a job that is paused", "memline jobs resume "),
+    ("text_refused", PROBLEM, refuse_a_text, "1 text got no vector: it was refused (a.md)", "change what the provider refuses in a.md"),
+    ("batch_blocked", WARNING, lambda p, _: make_batch(p, error="403", action="make a key"), "batch cafe0123 cannot be collected: 403", "make a key"),
+    ("files_behind", WARNING, lambda p, _: want_texts(p), "2 files are not in the index yet", "memline index"),
+    ("vectors_behind", WARNING, lambda p, _: want_texts(p), "3 vectors are not in the index yet", "memline index"),
+    ("vectors_cancelled", WARNING, cancel_texts, "3 vectors were cancelled with their job", "memline index"),
+    ("file_failed", WARNING, lambda p, _: (p.write("memory/b.md", b"\0\1\2"), p.configure(provider="none"), p.index()), "1 file could not be read: memory/b.md: ", "memline status --verbose"),
+    ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, rows_done=2), "3 texts wait in 1 batch at openai (2 done there): batch_7 in_progress", "memline batch ls"),
+    ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, state="uploaded", job_id=""), "a batch is being sent, stored or cleaned up", ""),
+    ("batch_delayed", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
+    ("vectors_unavailable", WARNING, run_without("numpy"), "numpy is missing, and sqlite-vec: no such module", "numpy"),
+    ("extension_unusable", PROBLEM, lambda p, _: p.configure(store={"vector": {"extensionPath": "/none.so"}}), "store.vector.extensionPath cannot be loaded", "set store.vector.extensionPath"),
+    ("not_reranked", PROBLEM, lambda p, _: p.configure(query={"rerank": {"modelPath": "/none.onnx"}}), "the hits were not reranked: ", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "state", "words", "action"), OF_AGENT, ids=[f"{row[0]}-{row[1]}" for row in OF_AGENT]
+)
+def test_a_state_of_an_agent_is_found(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    level: str,
+    state: State,
+    words: str,
+    action: str,
+) -> None:
+    state(place, monkeypatch)
+
+    finding = one(found(place), code)
+
+    assert (finding.level, finding.agent) == (level, "main")
+    assert words in finding.what and action in finding.action
+
+
+MET = [
+    "stalled",
+    "batch_failed",
+    "provider_fails",
+    "qmd_failing",
+    "question_not_embedded",
+    "model_switching",
+    "dimensions_differ",
+    "not_reranked",
+    "index_empty",
+    "source_off",
+    "chat_refused",
+    "vectors_unavailable",
+    "index_damaged",
+]
+
+
+@pytest.mark.parametrize("code", MET)
+def test_what_reading_met_is_put_into_words(place: Place, code: str) -> None:
+    names = ("reason", "minutes", "vectors", "batch", "sent_in", "error", "provider", "source", "chat")
+    details = {name: f"<{name}>" for name in names}
+
+    (plain,) = of_troubles(place.agent, Trouble(code=code, details=details))
+    (advised,) = of_troubles(place.agent, Trouble(code=code, details=details, action="do this"))
+
+    assert plain.code == code and plain.action
+    assert "<" in plain.what or code in ("model_switching", "index_empty")
+    assert advised.action == "do this" or code == "vectors_unavailable"
+
+
+OF_COMMON: list[tuple[str, str, State, str, str]] = [
+    ("redis_unreachable", PROBLEM, redis_says("cannot be reached: refused"), "queue: Redis at 127.0.0.1 cannot be reached", "do this"),
+    ("redis_evicting", PROBLEM, redis_says("evicts keys when memory is short"), "evicts keys", "do this"),
+    ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
+    ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "store"), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
+    ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
+    ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
+    ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
+    ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
+    ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),
+    ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches; large workspaces", "sudo sysctl"),
+    ("numpy_missing", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
+    ("sqlite_vec_missing", NOTE, run_without("numpy"), "sqlite-vec is missing: no such module", "sqlite-vec"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "state", "words", "action"), OF_COMMON, ids=[f"{row[0]}-{row[1]}" for row in OF_COMMON]
+)
+def test_a_state_of_a_machine_or_a_fleet_is_found(
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    level: str,
+    state: State,
+    words: str,
+    action: str,
+) -> None:
+    state(place, monkeypatch)
+
+    finding = one(list(of_common(place.settings, [place.agent])), code)
+
+    assert (finding.level, finding.agent) == (level, None)
+    assert words in finding.what and action in finding.action
+
+
+def test_a_value_of_the_configuration_without_effect_is_found(place: Place) -> None:
+    found = of_common(place.settings, [place.agent], ["x has no effect"])
+
+    assert one(list(found), "settings_without_effect").what == "x has no effect"
+
+
+FAULTS = [
+    (IndexUnwritable("the disk is full"), "permissions"),
+    (IndexElsewhere("two has it", hint="memline agent ls"), "agent_moving"),
+    (IndexFault("it belongs to another program"), "index_unusable"),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), FAULTS)
+def test_a_fault_that_ends_a_call_is_a_finding(place: Place, error: IndexFault, code: str) -> None:
+    assert of_error(place.agent, error)[0].what == error.message
+    assert of_error(place.agent, error)[0].code == code
+
+
+def test_sessions_that_were_given_up_are_found(place: Place) -> None:
+    flush(place, command=["true"])
+    folder = flush_plan.folder_of(place.agent)
+    folder.mkdir(parents=True)
+    with flush_state.editing(folder) as state:
+        state.sessions["s"] = SessionState(at=1.0, outcome="failed", reason="no answer", attempts=99)
+
+    assert one(found(place), "session_lost").what == "1 session not written down; the last: no answer"
+
+
+def test_what_is_at_work_is_a_note_with_its_rate_and_no_advice(place: Place) -> None:
+    want_texts(place, 1628)
+    with writing(place) as writer, writer.transaction() as (connection, now):
+        bucket = int(now) // meta.BUCKET_S
+        meta.put(connection, meta.EMBEDDED_RECENTLY, [[bucket - 3, 33 * 30 + 33 * int(now) % meta.BUCKET_S]])
+    enter(place, "index", owner=leases.current_owner())
+
+    under_way = one(found(place), "embedding_under_way")
+
+    assert (under_way.level, under_way.action) == (NOTE, "")
+    assert re.fullmatch(r"1,628 vectors on their way, \d+ a second, about \d+ s", under_way.what)
+    assert "vectors_behind" not in {each.code for each in found(place)}
+    assert (one(found(place), "files_behind").level, one(found(place), "files_behind").action) == (NOTE, "")
+
+
+def test_a_lease_of_a_live_process_is_work_and_one_of_a_dead_one_is_not(place: Place) -> None:
+    want_texts(place)
+    with writing(place) as writer:
+        lease_all(writer)
+        at_work = {each.code for each in found(place)}
+        writer.connection.execute("UPDATE leases SET owner = ?", (f"{socket.gethostname()}:999999999:1",))
+
+    assert "embedding_under_way" in at_work
+    assert "vectors_behind" in {each.code for each in found(place)}
+
+
+def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    fleet_of("chunk", "store", "embed")(place, monkeypatch)
+
+    codes = {each.code for each in found(place, queue=place.settings.queue.address)}
+
+    assert "embedding_under_way" in codes and "vectors_behind" not in codes
+
+
+def test_every_row_of_the_table_has_a_state_here() -> None:
+    by_themselves = {"settings_without_effect", "session_lost", "embedding_under_way"}
+    of_lists = {row[0] for row in (*OF_AGENT, *OF_COMMON)} | {code for _, code in FAULTS}
+
+    assert {row.code for kind in (AGENT, COMMON) for row in rows(kind)} == of_lists | {*MET} | by_themselves
