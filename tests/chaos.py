@@ -9,8 +9,6 @@ and memory. Exits with 1 when a file or vector is missing, the index differs, or
 was in flight.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import resource

@@ -1,7 +1,5 @@
 """What every test stands on: a home of its own, and none of the developer's variables."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

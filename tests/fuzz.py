@@ -6,8 +6,6 @@ Each target splices, repeats, cuts and flips seeds, checks what must hold for an
 input, and counts its cases. A case that fails prints its seed and input; `--seed` and `--only` repeat it.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ most on standard error. What meets Python's own start, before a line of ours cou
 In every second run the shell had set SIGINT to be ignored, as for a background job.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

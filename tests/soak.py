@@ -8,8 +8,6 @@ are written, changed, moved and deleted, at a rate that makes `--hours` of one b
 the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

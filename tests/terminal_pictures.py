@@ -3,8 +3,6 @@
 python -m tests.terminal_pictures docs/images
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from pathlib import Path

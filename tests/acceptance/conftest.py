@@ -1,7 +1,5 @@
 """A server, a provider and notes for a fleet of real processes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """kill -9 in the middle of batches: each has one job, every vector is stored, none is paid for twice."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """A Redis that cannot be used, and messages that are not valid: clear words or a dead letter, no loss."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

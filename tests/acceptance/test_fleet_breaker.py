@@ -1,7 +1,5 @@
 """A provider that stops under a fleet of real processes: its fallback, restarts, and the way back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

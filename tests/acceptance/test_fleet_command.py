@@ -1,7 +1,5 @@
 """`memline fleet`: one command runs every process, with a Redis of its own."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """kill -9 of the worker that writes sessions down: one note, whenever it comes."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import time

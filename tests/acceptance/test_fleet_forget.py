@@ -1,7 +1,5 @@
 """A fleet forgets: with all its processes at work the text is in no file of the home."""
 
-from __future__ import annotations
-
 from tests.acceptance.conftest import write_notes
 from tests.support.fleet import Fleet
 from tests.support.workspace import Place, outside_reader

@@ -1,7 +1,5 @@
 """kill -9 of anything at any moment, Redis too: nothing is lost, nothing half done, nothing paid twice."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

@@ -1,7 +1,5 @@
 """Two index hosts of one fleet: two homes on one machine, one Redis, and embed workers that both share."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kill -9 at any moment: nothing is lost, nothing is half-written, and no vector is paid for twice."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Every process that runs for long tells systemd that it is ready, alive and ending."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Session transcripts on a fleet: read in parts by one process, stored by another, followed as they grow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """One trace from a save or a question through the processes of a fleet, received as a collector does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

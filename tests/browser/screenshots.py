@@ -5,8 +5,6 @@
 Needs redis-server and chromium. The provider is a stub server that answers slowly.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -97,10 +95,7 @@ def _take(url: str, folder: Path) -> None:
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for (name, path), (ending, width, scheme) in product(PAGES, FORMS):
-            context = browser.new_context(
-                viewport={"width": width, "height": HEIGHT},
-                color_scheme=scheme,
-            )
+            context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
             page: Page = context.new_page()
             page.goto(f"{url}/ui{path}")
             page.wait_for_selector("[data-live]:visible")

@@ -1,7 +1,5 @@
 """Every page of the dashboard, as a browser shows it: narrow and wide, light and dark, by keyboard alone."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

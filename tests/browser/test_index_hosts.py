@@ -1,7 +1,5 @@
 """The page of queues while two index hosts of one fleet are under load."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -24,10 +22,7 @@ DEADLINE = 120_000
 def test_an_open_page_follows_the_queues_of_both_hosts(
     opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with (
-        EmbeddingServer(dims=16, latency_ms=200) as provider,
-        RedisServer(tmp_path / "redis") as redis,
-    ):
+    with EmbeddingServer(dims=16, latency_ms=200) as provider, RedisServer(tmp_path / "redis") as redis:
         hosts = two_hosts(tmp_path, provider)
         with two_fleets(hosts, redis.url) as (one, two):
             monkeypatch.setenv("MEMLINE_QUEUE_URL", redis.url)

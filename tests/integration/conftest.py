@@ -1,7 +1,5 @@
 """Whole runs: a place of notes of one's own, and a provider on loopback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

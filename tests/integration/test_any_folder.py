@@ -1,7 +1,5 @@
 """Any folder of Markdown is found and read, and `index` never ends well without a note where there is one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 The form is that of https://code.claude.com/docs/en/plugins/manifest-reference and /hooks, November 2026.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Every command as a script uses it: JSON with all keys of the contract, exit codes, the next step."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -30,17 +28,7 @@ SEARCH = {
     "warning",
     "action",
 }
-HIT = {
-    "path",
-    "startLine",
-    "endLine",
-    "score",
-    "vectorScore",
-    "textScore",
-    "snippet",
-    "source",
-    "citation",
-}
+HIT = {"path", "startLine", "endLine", "score", "vectorScore", "textScore", "snippet", "source", "citation"}
 GET = {"path", "text", "from", "lines", "truncated", "nextFrom"}
 STATUS = {
     "backend": None,
@@ -433,14 +421,7 @@ def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) ->
     (again,) = _json(place.run("index", "--json"))
     (forced,) = _json(place.run("index", "--force", "--json"))
 
-    assert again["files"] == {
-        "seen": 3,
-        "added": 0,
-        "changed": 0,
-        "removed": 0,
-        "unchanged": 3,
-        "failed": 0,
-    }
+    assert again["files"] == {"seen": 3, "added": 0, "changed": 0, "removed": 0, "unchanged": 3, "failed": 0}
     assert again["vectors"] == {"embedded": 0, "cached": 0, "pending": 0, "failed": 0}
     status = place.status()
     assert status["cache"]["entries"] == status["vector"]["ready"] > 0, "every ready vector is a cache entry"

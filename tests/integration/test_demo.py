@@ -1,7 +1,5 @@
 """What a newcomer sees: the tour of `make demo`, and the lines of the README typed as they stand."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

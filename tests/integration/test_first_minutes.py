@@ -1,7 +1,5 @@
 """From a folder of any kind to a cited answer, and further folders beside it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A session is written down before it is compacted: real transcripts, a real chat server, real processes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

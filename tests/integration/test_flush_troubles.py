@@ -1,7 +1,5 @@
 """What goes wrong around a flush: nothing is paid twice, nothing is lost, and somebody is told."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

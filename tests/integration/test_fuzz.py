@@ -1,7 +1,5 @@
 """A few hundred cases of each target of `tests.fuzz`; `python -m tests.fuzz` runs a million."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.fuzz import TARGETS, fuzz

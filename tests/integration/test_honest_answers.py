@@ -1,7 +1,5 @@
 """What a server for agents lacks, it says in every answer, with a command that works as it is typed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

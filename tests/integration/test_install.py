@@ -1,7 +1,5 @@
 """Build the wheel and use it beside packages that are named like our folders."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import zipfile

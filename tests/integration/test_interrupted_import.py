@@ -1,7 +1,5 @@
 """A Ctrl-C while modules are loaded ends a command in one line, also where Python wraps it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support import process

@@ -1,7 +1,5 @@
 """A model in this process, from index to answer, as a user has it."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """`memline metrics` as Prometheus sees it: a real scrape over HTTP, with a real redis-server behind."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import closing

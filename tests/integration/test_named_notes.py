@@ -1,7 +1,5 @@
 """Front matter counts: titles, aliases, tags and days are found, and a note is read by its title."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.producers.memory import Memory

@@ -3,8 +3,6 @@
 `sh scripts/openclaw.sh` installs an early and the newest release; `OPENCLAW_PROGRAMS` names their folder.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """The real qmd, where it is installed: keyword search needs no model. `QMD_PROGRAM` or the PATH names it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

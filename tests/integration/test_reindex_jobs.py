@@ -1,7 +1,5 @@
 """Reindex jobs on a fleet, with a real redis-server and real worker processes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

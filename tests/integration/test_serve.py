@@ -1,7 +1,5 @@
 """`memline serve` and `memline context` as processes: where they listen, when they refuse, how they end."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

@@ -1,7 +1,5 @@
 """Session transcripts end to end: from an agent's folder to hits, and nothing where it must not be."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

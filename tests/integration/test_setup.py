@@ -1,7 +1,5 @@
 """`memline setup`: what it writes connects a client, and nothing else in the client's file changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What a user sees of a search on a terminal, and what other programs get of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

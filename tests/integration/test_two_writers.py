@@ -1,7 +1,5 @@
 """Two processes on one index at once: both end right, and no text is paid for twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -140,9 +138,7 @@ def test_a_run_whose_index_is_deleted_begins_again_and_says_so(
     assert_as_undisturbed(place, tmp_path)
 
 
-def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status_1(
-    place: Place,
-) -> None:
+def test_a_run_whose_index_is_deleted_again_and_again_ends_with_words_and_status_1(place: Place) -> None:
     with running_memline(*place.arguments("index")) as process:
 
         def is_over() -> bool:

@@ -14,8 +14,6 @@ A job is settled when it becomes final: only then its rows are counted as embedd
 counts those of ordinary requests.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import threading

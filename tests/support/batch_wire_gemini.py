@@ -1,7 +1,5 @@
 """Gemini's Batch API on the wire, after ai.google.dev/api/batch-api and /api/files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime

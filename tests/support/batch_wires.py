@@ -5,8 +5,6 @@ platform.openai.com/docs/api-reference/batch and /files, Voyage's docs.voyageai.
 Gemini's is in `batch_wire_gemini`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """What the embedding server can do wrong: the words for it, and the answers."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 The stub servers answer with it, so a search in a test finds what a real model would find first.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ for the model.
 A request that is not as https://ai.google.dev/api/embeddings has it is answered with 400.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

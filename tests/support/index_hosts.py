@@ -1,7 +1,5 @@
 """Index hosts of one fleet as homes on one machine: each has the files of its own agent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

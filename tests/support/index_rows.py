@@ -1,7 +1,5 @@
 """Small rows for tests of the index: files of a few lines, vectors of four dimensions."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 
@@ -118,11 +116,7 @@ def batch_failed(
     """A batch of OpenAI failed; `for_good`: the provider refused it."""
     follow = breaker.after_stop if for_good else breaker.after_failure
     return health.update(
-        accounts,
-        "openai",
-        health.BATCH,
-        now,
-        lambda was: follow(was, BATCH_RULES, error, "", now, probe=tag),
+        accounts, "openai", health.BATCH, now, lambda was: follow(was, BATCH_RULES, error, "", now, probe=tag)
     )
 
 

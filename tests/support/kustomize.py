@@ -4,8 +4,6 @@ What it renders is what `kubectl kustomize` does, but for the digests behind the
 A field of a kustomization that it does not know is an error.
 """
 
-from __future__ import annotations
-
 import base64
 from copy import deepcopy
 from pathlib import Path

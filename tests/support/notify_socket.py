@@ -1,7 +1,5 @@
 """What systemd has for a service: a socket that hears what the process says of itself."""
 
-from __future__ import annotations
-
 import queue
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Files as an older release left them."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

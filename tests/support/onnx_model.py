@@ -4,8 +4,6 @@
 `1_Pooling/config.json`, as sentence-transformers lays out its models.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

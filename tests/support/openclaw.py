@@ -1,7 +1,5 @@
 """The real OpenClaw, where `sh scripts/openclaw.sh` installed it: `OPENCLAW_PROGRAMS` names its folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

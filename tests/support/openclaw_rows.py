@@ -4,8 +4,6 @@ Its schema was read from databases that OpenClaw 2026.9.6 made. `tests/integrati
 holds this against the real program where it is installed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

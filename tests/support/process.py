@@ -3,8 +3,6 @@
 Every process started here is ended here, whatever becomes of the test.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

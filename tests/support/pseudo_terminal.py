@@ -1,7 +1,5 @@
 """A terminal of a fixed size for processes of tests: what they show on it, and Ctrl-C."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

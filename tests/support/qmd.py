@@ -1,7 +1,5 @@
 """qmd for tests: a program that behaves as a plan says, and the real one where it is installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

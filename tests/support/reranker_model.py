@@ -4,8 +4,6 @@ The score of a question and a text is the sigmoid of a number that rises with th
 `red`, and falls with that of `blue`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

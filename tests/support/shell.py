@@ -1,7 +1,5 @@
 """A user's shell for tests: command lines in this process, in a folder of their own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

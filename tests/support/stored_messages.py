@@ -1,7 +1,5 @@
 """Messages of a fleet as its broker leaves them in Redis, without a broker."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transcripts as an agent writes them, for tests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

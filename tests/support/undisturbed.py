@@ -1,7 +1,5 @@
 """What an index must be after any trouble: that of one calm run over the same notes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

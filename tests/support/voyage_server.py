@@ -6,8 +6,6 @@ As `embedding_server`, with Voyage's parameters and its errors, which are `{"det
 A request that is not as https://docs.voyageai.com/reference/embeddings-api has it is answered with 400.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The benchmarks as a program: they can be named, and what they print can be read. Nothing is timed here."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path
@@ -98,9 +96,7 @@ def test_the_pictures_are_small_and_shown() -> None:
     assert all(picture.stat().st_size < 60_000 for picture in shown)
 
 
-def test_the_texts_of_large_indexes_are_the_same_every_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_texts_of_large_indexes_are_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_VOCABULARY", 3_000)
 
     assert list(texts._texts(20)) == list(texts._texts(20))

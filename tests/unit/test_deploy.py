@@ -1,7 +1,5 @@
 """The files below deploy/: they name processes, variables and secrets that exist, and deny what they say."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The house around the code: what is written about commands, dependencies and processes is true."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The writer: modules that work together, and a file that another process replaces."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +10,7 @@ from memline.shared.errors import IndexFault
 from memline.shared.index import driver, ledger, meta
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import (
-    CAPS,
-    MODEL_A,
-    MODEL_B,
-    answer,
-    backlog,
-    file_row,
-    lease_all,
-    nearest,
-)
+from tests.support.index_rows import CAPS, MODEL_A, MODEL_B, answer, backlog, file_row, lease_all, nearest
 
 
 def test_texts_of_a_stored_file_are_leased_answered_and_searchable(wanting: IndexWriter) -> None:

@@ -1,7 +1,5 @@
 """The objects of deploy/kubernetes: valid, denied what they do not need, and true to the code."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tomllib

@@ -1,7 +1,5 @@
 """`from memline import Memory`: what a Python program gets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

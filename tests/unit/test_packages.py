@@ -1,7 +1,5 @@
 """A hint to install something works for this very installation."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

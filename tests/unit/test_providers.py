@@ -1,7 +1,5 @@
 """The table of providers is whole, and prices are those of the right service."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """docs/python.md: its examples run as they are written."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The words of code and documentation are the field's: those that readers search for, in one meaning each."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

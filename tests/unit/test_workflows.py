@@ -1,7 +1,5 @@
 """What runs on a push and on a tag: every supported Python, the script of a checkout, no secret of ours."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

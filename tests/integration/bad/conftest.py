@@ -1,7 +1,5 @@
 """Whole runs in which files, the index or libraries are not what they should be."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.workspace import Place

@@ -1,7 +1,5 @@
 """Files and indexes as they should not be: each has an outcome and a reason, and the rest goes on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Backups: made and put back while other processes use the index, checked before anything changes."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
 import threading

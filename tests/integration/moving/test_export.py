@@ -1,7 +1,5 @@
 """Notes and vectors go to another machine in one file: none is paid for again, and nothing is overwritten."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,10 +10,7 @@ import msgspec
 import pytest
 
 from memline.producers.actions.backup import back_up, backups_at, restore
-from memline.producers.actions.forget import (
-    AUDIT,
-    forget,
-)
+from memline.producers.actions.forget import AUDIT, forget
 from memline.producers.actions.forget_targets import (
     targets_before,
     targets_of_path,

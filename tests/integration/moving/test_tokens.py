@@ -1,7 +1,5 @@
 """Vectors of tokens travel with the vectors of their texts, and are forgotten with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

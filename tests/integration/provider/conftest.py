@@ -1,7 +1,5 @@
 """Runs against a provider that misbehaves: the notes, the vectors they should have, and no long waits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

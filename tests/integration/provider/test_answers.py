@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.integration.provider.conftest import NOTES, ROWS, TEXTS, with_notes

@@ -1,7 +1,5 @@
 """Whole runs against a provider that misbehaves in every way it can: nothing wrong is ever stored."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -23,17 +21,7 @@ STOPS = {
 }
 
 #: Answers that do not fit the request.
-BROKEN = (
-    "html",
-    "truncated",
-    "bad-gzip",
-    "error-in-200",
-    "short",
-    "long",
-    "duplicate-index",
-    "nan",
-    "zero",
-)
+BROKEN = ("html", "truncated", "bad-gzip", "error-in-200", "short", "long", "duplicate-index", "nan", "zero")
 
 #: No answer at all, or one that says to come back.
 LATER = ("429", "500", "503", "close", "error-in-200:429")

@@ -1,7 +1,5 @@
 """Runs against providers for which a full request is too much: each gets its texts in the end."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing

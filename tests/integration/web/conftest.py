@@ -1,7 +1,5 @@
 """The dashboard of a server of two agents, with a token for both and one for the second."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

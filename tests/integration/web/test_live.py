@@ -1,7 +1,5 @@
 """What the pages follow: read once for all who watch, again when something changed, kept for the charts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 

@@ -1,7 +1,5 @@
 """Who may see and do what on the dashboard: login, cookies, confinement to an agent, forms, read-only."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

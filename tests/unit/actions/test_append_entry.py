@@ -1,7 +1,5 @@
 """An entry in a note, and where it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of calls: every face is made of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """An index with a batch and a provider in memory, and the servers of the providers with their Batch APIs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache

@@ -1,7 +1,5 @@
 """What the tests of Batch APIs share: a server and a client of each provider."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,11 +25,7 @@ SERVERS: dict[str, type[EmbeddingServer]] = {
     "gemini": GeminiServer,
 }
 
-CLIENTS: dict[str, type[BatchApi]] = {
-    "openai": OpenAIBatch,
-    "voyage": VoyageBatch,
-    "gemini": GeminiBatch,
-}
+CLIENTS: dict[str, type[BatchApi]] = {"openai": OpenAIBatch, "voyage": VoyageBatch, "gemini": GeminiBatch}
 
 #: Few dimensions, so that a vector is quickly made; no model has so few.
 DIMS = 16

@@ -1,7 +1,5 @@
 """Gemini's requests for jobs, and its operations, old and new."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -67,11 +65,7 @@ def test_shortened_vectors_of_gemini_come_with_unit_length(open_batches: Open) -
         ({"metadata": {"state": "BATCH_STATE_RUNNING"}}, "running", ""),
         ({"metadata": {"state": "BATCH_STATE_UNSPECIFIED"}}, "running", ""),
         (
-            {
-                "done": True,
-                "metadata": {"state": "BATCH_STATE_SUCCEEDED"},
-                "response": _OUTPUT,
-            },
+            {"done": True, "metadata": {"state": "BATCH_STATE_SUCCEEDED"}, "response": _OUTPUT},
             "done",
             "files/out",
         ),

@@ -1,7 +1,5 @@
 """What a row of the results can be: good, an error, nothing that can be read; never the end of the rest."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

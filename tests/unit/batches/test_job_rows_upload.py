@@ -1,7 +1,5 @@
 """The file of a batch: its caps, its disk, and the bodies that carry it."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from typing import Any

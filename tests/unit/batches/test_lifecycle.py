@@ -1,7 +1,5 @@
 """A batch is brought to its provider: each step is on record before the next, whatever is cut off."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A job is polled until it ends: by itself, by time, by the operator, by a change of the model."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.batches.job_rows import BatchResult

@@ -1,7 +1,5 @@
 """The results of a job are stored: good rows are kept, all other texts are sent again."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.batches import lifecycle, outcomes

@@ -1,7 +1,5 @@
 """One process at a time works on a batch, and a dead one not for long."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.batches.open_batches import ClaimLost, claimed, free_dead, take_due

@@ -1,7 +1,5 @@
 """A command that waits for vectors is told which of them come by batch."""
 
-from __future__ import annotations
-
 from memline.shared.batches.open_batches import OpenBatches, failed_since, open_batches
 from memline.shared.config.schema import Batch as Settings
 from memline.shared.errors import ProviderLater, ProviderStop

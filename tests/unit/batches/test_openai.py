@@ -1,7 +1,5 @@
 """OpenAI's and Voyage's requests for jobs, and jobs as it and other servers describe them, whole and odd."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

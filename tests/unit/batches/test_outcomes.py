@@ -1,7 +1,5 @@
 """Batches end: what follows for their texts and for the breaker."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

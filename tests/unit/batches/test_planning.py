@@ -1,7 +1,5 @@
 """Which texts wait for a batch, and when one is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any

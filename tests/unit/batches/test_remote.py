@@ -1,7 +1,5 @@
 """The life of a job at each provider: what is sent, what is found again, what comes back."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Every fault at every call of a job's life at every provider: the kind of error, and the words of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What connects an MCP client: the words of its file, and those of docs/mcp.md."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -56,10 +54,7 @@ def test_show_gives_every_value_with_its_origin(
     assert answer["settings"]["keys.voyage"] == {"value": "(set)", "origin": "VOYAGE_API_KEY"}
     assert answer["settings"]["keys.openai"] == {"value": "(not set)", "origin": "default"}
     main, work = (agent["settings"] for agent in answer["agents"])
-    assert main["workspace"] == {
-        "value": str(home / "notes"),
-        "origin": f"{file}: agents.defaults.workspace",
-    }
+    assert main["workspace"] == {"value": str(home / "notes"), "origin": f"{file}: agents.defaults.workspace"}
     assert main["memorySearch.query.maxResults"]["value"] == 8
     assert work["memorySearch.query.maxResults"] == {
         "value": 3,
@@ -70,10 +65,7 @@ def test_show_gives_every_value_with_its_origin(
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])
 def test_show_hides_secrets(
-    capsys: pytest.CaptureFixture[str],
-    file: Path,
-    extra: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str], file: Path, extra: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "hush")
 

@@ -1,7 +1,5 @@
 """`memline jobs`, and the same jobs through `memline reindex` and `memline index`."""
 
-from __future__ import annotations
-
 import json
 import time
 from contextlib import closing

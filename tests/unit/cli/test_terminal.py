@@ -1,7 +1,5 @@
 """No note, file name or error commands the terminal of the user who reads about it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """A list of a JSON5 file is changed; every other character stays."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A table of a TOML file is changed; every other character stays."""
 
-from __future__ import annotations
-
 import tomllib
 
 import pytest

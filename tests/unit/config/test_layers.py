@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -88,10 +86,7 @@ def test_the_overlap_stays_below_the_size_of_a_chunk() -> None:
 
 
 def test_the_weights_are_scaled_to_a_sum_of_one() -> None:
-    found, _ = adjusted(
-        query__hybrid__vectorWeight=(0.6, "f"),
-        query__hybrid__textWeight=(0.2, "f"),
-    )
+    found, _ = adjusted(query__hybrid__vectorWeight=(0.6, "f"), query__hybrid__textWeight=(0.2, "f"))
     assert found["query.hybrid.vectorWeight"] == pytest.approx(0.75)
 
     found, _ = adjusted(query__hybrid__vectorWeight=(0.0, "f"))

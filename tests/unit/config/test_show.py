@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from memline.shared.config.keys import Setting, leaves
 from memline.shared.config.schema import ConfigFile, MemorySearch
 from memline.shared.config.show import keys_of_file, shown_for_agent, shown_for_all

@@ -1,7 +1,5 @@
 """Settings and a misbehaving server for the tests of embedders."""
 
-from __future__ import annotations
-
 import json
 import sys
 import urllib.error

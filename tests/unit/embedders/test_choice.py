@@ -1,7 +1,5 @@
 """Which provider is chosen, and what is said when none can be."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -60,11 +58,7 @@ def test_auto_takes_a_server_of_ones_own_without_a_key() -> None:
 
 @pytest.mark.parametrize(
     ("keys", "identity"),
-    [
-        ({"gemini": "g", "voyage": "v"}, GEMINI),
-        ({"gemini": "g"}, GEMINI),
-        ({"voyage": "v"}, VOYAGE),
-    ],
+    [({"gemini": "g", "voyage": "v"}, GEMINI), ({"gemini": "g"}, GEMINI), ({"voyage": "v"}, VOYAGE)],
 )
 def test_auto_goes_on_to_gemini_and_voyage_by_their_keys(keys: dict[str, str], identity: Identity) -> None:
     choice = choose(make_settings(environment_keys=keys))
@@ -218,9 +212,7 @@ def test_caps_of_the_settings_win() -> None:
 @pytest.mark.parametrize(("per_minute", "rows"), [(100, 5), (3000, 100), (3, 1), (0, 100)])
 def test_where_texts_are_counted_a_request_is_small_against_the_minute(per_minute: int, rows: int) -> None:
     remote = {"requests_per_minute": per_minute}
-    gemini = choose(
-        make_settings(provider="gemini", environment_keys={"gemini": KEY}, remote=remote),
-    )
+    gemini = choose(make_settings(provider="gemini", environment_keys={"gemini": KEY}, remote=remote))
     openai = choose(make_settings(remote={**LOCAL, **remote}))
 
     assert gemini.caps and openai.caps

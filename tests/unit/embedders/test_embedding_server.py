@@ -1,7 +1,5 @@
 """The stub server keeps its log whatever becomes of its clients."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """An endpoint's digest tells addresses apart and keeps every secret out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

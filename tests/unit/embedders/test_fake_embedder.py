@@ -1,7 +1,5 @@
 """The embedder without a model is deterministic, and similar texts are similar to it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from array import array

@@ -1,7 +1,5 @@
 """Gemini's own protocol: the requests it documents, and the answers only it gives."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterator
@@ -36,11 +34,7 @@ def test_texts_go_out_in_one_request_with_the_task_type_of_documents(
     model = "models/gemini-embedding-001"
     assert sent.body == {
         "requests": [
-            {
-                "model": model,
-                "taskType": "RETRIEVAL_DOCUMENT",
-                "content": {"parts": [{"text": text}]},
-            }
+            {"model": model, "taskType": "RETRIEVAL_DOCUMENT", "content": {"parts": [{"text": text}]}}
             for text in TEXTS
         ]
     }

@@ -1,7 +1,5 @@
 """HTTP to a provider: attempts and time limits, certificates, and files of any length without the key."""
 
-from __future__ import annotations
-
 import json
 import math
 import socket
@@ -188,9 +186,7 @@ class HurriedClock(ManualClock):
         return super().now()
 
 
-def test_an_answer_that_comes_too_slowly_is_given_up(
-    server: EmbeddingServer,
-) -> None:
+def test_an_answer_that_comes_too_slowly_is_given_up(server: EmbeddingServer) -> None:
     embedder = OpenAIEmbedder(
         identity=Identity(provider="openai", model="m"),
         endpoint=Endpoint(provider="openai", base_url=server.url, public=False),

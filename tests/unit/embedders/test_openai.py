@@ -1,7 +1,5 @@
 """The OpenAI-compatible provider against a real server that misbehaves in every known way."""
 
-from __future__ import annotations
-
 import base64
 import socket
 from typing import Any
@@ -12,11 +10,7 @@ from memline.shared.config.schema import ProviderEntry
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.openai import OpenAIEmbedder, values_of
 from memline.shared.embedders.protocol import Identity
-from memline.shared.errors import (
-    ProviderBrokenAnswer,
-    ProviderError,
-    ProviderStop,
-)
+from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.embedders.conftest import KEY, Connect

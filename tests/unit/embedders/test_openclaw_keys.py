@@ -1,7 +1,5 @@
 """Keys that OpenClaw has saved serve where its configuration is used, at the provider's own address alone."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

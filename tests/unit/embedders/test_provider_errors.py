@@ -1,7 +1,5 @@
 """Answers of real providers: the kind of error each is, the time to wait, and what of it is shown."""
 
-from __future__ import annotations
-
 import json
 from email.utils import formatdate
 from typing import Any
@@ -321,10 +319,7 @@ def error_info(quota: str, value: str = "150") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("answer", "details"),
     [
-        (
-            status(violated(MINUTE), RETRY),
-            QuotaDetails(wait_s=34.074824224, is_short=True, max_requests=100),
-        ),
+        (status(violated(MINUTE), RETRY), QuotaDetails(wait_s=34.074824224, is_short=True, max_requests=100)),
         (status(violated(MINUTE)), QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
         ([status(violated(MINUTE))], QuotaDetails(wait_s=60, is_short=True, max_requests=100)),
         (status(violated(TOKENS)), QuotaDetails(wait_s=60, is_short=True, max_tokens=100)),

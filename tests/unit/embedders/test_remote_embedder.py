@@ -1,7 +1,5 @@
 """What holds for every provider behind HTTP, each against a misbehaving server of its own protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A request is made whole: every text ends with a vector, a reason, or a wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Token vectors: which tokens are kept and where they are, and what packing and the axes leave of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

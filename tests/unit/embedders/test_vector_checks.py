@@ -1,7 +1,5 @@
 """Vectors are float32, little-endian, of unit length; anything without a direction is refused."""
 
-from __future__ import annotations
-
 import math
 import random
 import struct

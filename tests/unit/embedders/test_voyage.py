@@ -1,7 +1,5 @@
 """Voyage: OpenAI's protocol with input types, its caps, and its limits for accounts that do not pay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

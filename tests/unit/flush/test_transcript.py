@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,10 +41,7 @@ def transcript(tmp_path: Path) -> Transcript:
 def test_text_is_estimated_with_thinking_and_tools_until_the_provider_has_counted(
     transcript: Transcript,
 ) -> None:
-    noise = [
-        {"type": "thinking", "thinking": "t" * 400},
-        {"type": "toolCall", "arguments": {"a": "x" * 40}},
-    ]
+    noise = [{"type": "thinking", "thinking": "t" * 400}, {"type": "toolCall", "arguments": {"a": "x" * 40}}]
     line = json.dumps({"type": "message", "message": {"role": "assistant", "content": noise}}) + "\n"
 
     assert transcript.add(message("user", "u" * 400), line).tokens == 100 + 100 + 10
@@ -152,9 +147,7 @@ def test_the_model_that_answered_last_and_the_time_of_the_last_record_are_known(
     assert transcript.size.last_at == datetime(2026, 2, 3, 9, tzinfo=UTC).timestamp()
 
 
-def test_metadata_does_not_fill_the_window_and_other_shown_records_do(
-    transcript: Transcript,
-) -> None:
+def test_metadata_does_not_fill_the_window_and_other_shown_records_do(transcript: Transcript) -> None:
     block = {"type": "thinking", "thinking": "t" * 40, "thinkingSignature": "s" * 40_000}
     record = {"type": "message", "message": {"role": "assistant", "content": [block]}}
     custom = {"type": "custom_message", "content": "c" * 40}

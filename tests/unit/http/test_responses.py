@@ -1,7 +1,5 @@
 """The status and the words of each kind of error."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Batches as rows: found by what a person knows of them, asked to end, and absent from an older index."""
 
-from __future__ import annotations
-
 from memline.shared.clock import ManualClock
 from memline.shared.index import batches, identities
 from memline.shared.index.driver import transaction

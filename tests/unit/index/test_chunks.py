@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -7,9 +5,7 @@ import pytest
 from memline.shared.index import chunks, ledger
 from memline.shared.index.chunks import grams
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import (
-    file_row,
-)
+from tests.support.index_rows import file_row
 
 
 def found(writer: IndexWriter, match: str) -> list[str]:

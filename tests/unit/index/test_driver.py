@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import sqlite3
 import stat
 import subprocess
@@ -20,9 +18,7 @@ from memline.shared.errors import (
 from memline.shared.index import driver, ledger, repair
 from memline.shared.index.driver import open_reader, open_writer
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import (
-    file_row,
-)
+from tests.support.index_rows import file_row
 
 
 def test_a_new_index_is_private_and_marked_as_ours(path: Path) -> None:

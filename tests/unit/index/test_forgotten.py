@@ -1,7 +1,5 @@
 """The list of hashes, and what is made of a forgotten text at a provider."""
 
-from __future__ import annotations
-
 from memline.shared.index import batches, erase, forgotten
 from memline.shared.index.chunks import text_hash
 from memline.shared.index_writer import IndexWriter

@@ -1,7 +1,5 @@
 """An identity has one row, whatever address it is reached at."""
 
-from __future__ import annotations
-
 from memline.shared.index import identities
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, MODEL_B

@@ -1,7 +1,5 @@
 """Jobs as rows: their files and texts, pause, resume, cancel, and which goes first."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.clock import ManualClock

@@ -1,7 +1,5 @@
 """The ledger keeps a row for every file, also for a while after it was removed."""
 
-from __future__ import annotations
-
 from memline.shared.index import ledger
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import file_row

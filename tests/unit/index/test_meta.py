@@ -1,7 +1,5 @@
 """Single values of an index."""
 
-from __future__ import annotations
-
 from memline.shared.index import meta
 from memline.shared.index_writer import IndexWriter
 

@@ -1,7 +1,5 @@
 """Token vectors live and die with their vector, and lose their dimensions once the axes are known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

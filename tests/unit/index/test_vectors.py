@@ -1,7 +1,5 @@
 """Wanted, ready and cached vectors; a backfill waits behind live edits and can be cancelled."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a search does before it answers: changed files are stored, within a time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from typing import Any
 
 import fakeredis
@@ -35,9 +33,7 @@ def waiting(redis_server: fakeredis.FakeRedis) -> list[str]:
     return [name.decode() for name in found]
 
 
-def test_only_the_messages_of_these_jobs_are_cancelled(
-    redis_server: fakeredis.FakeRedis,
-) -> None:
+def test_only_the_messages_of_these_jobs_are_cancelled(redis_server: fakeredis.FakeRedis) -> None:
     put(redis_server, "mine", chunk("a.md", "b.md"))
     put(redis_server, "live", chunk("c.md", job=""))
     put(redis_server, "other", chunk("d.md", agent="work"))

@@ -1,7 +1,5 @@
 """Files are handed to the chunk workers a window at a time."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.clock import ManualClock

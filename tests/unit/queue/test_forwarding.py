@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,9 +47,7 @@ class Looking:
             )
         )
         broker = SimpleNamespace(
-            client=self._server,
-            enqueue=self.forwarded.append,
-            retry=lambda function, *args: function(*args),
+            client=self._server, enqueue=self.forwarded.append, retry=lambda function, *args: function(*args)
         )
         try:
             ForwardMoved(self.claim).before_process_message(broker, proxy)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import time
 
 import msgspec
@@ -24,9 +22,7 @@ def names(match: str = "") -> list[str]:
     return [letter.id for letter in message_list.listed(URL, Filter(match=match))]
 
 
-def test_letters_are_listed_oldest_first_with_what_they_were_and_why(
-    redis_server: redis.Redis,
-) -> None:
+def test_letters_are_listed_oldest_first_with_what_they_were_and_why(redis_server: redis.Redis) -> None:
     dead_letter(redis_server, "store", "b", error="OSError: disk full", ago_s=10)
     dead_letter(redis_server, "store", "a", agent="work", error="no", ago_s=20)
 

@@ -1,7 +1,5 @@
 """What is said of jobs: progress, rate, time left and cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

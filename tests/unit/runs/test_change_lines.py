@@ -1,7 +1,5 @@
 """`memline up` says what it did with a changed file, in one line."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator

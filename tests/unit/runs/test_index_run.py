@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +19,7 @@ def test_a_run_reports_files_chunks_and_that_only_words_are_searched(place: Plac
 
     report = place.index()
 
-    assert report.files == {
-        "seen": 2,
-        "added": 2,
-        "changed": 0,
-        "removed": 0,
-        "unchanged": 0,
-        "failed": 1,
-    }
+    assert report.files == {"seen": 2, "added": 2, "changed": 0, "removed": 0, "unchanged": 0, "failed": 1}
     assert (report.provider, report.chunks) == ("none", 1)
     assert report.failures[0]["path"] == "memory/binary.md"
     assert report.failed

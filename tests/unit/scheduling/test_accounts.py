@@ -1,7 +1,5 @@
 """Two agents with one key: one breaker, in two indexes that know nothing of each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace

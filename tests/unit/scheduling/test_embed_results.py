@@ -1,7 +1,5 @@
 """Answers that are not plain successes: workers of another model, dimensions that contradict each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.clock import ManualClock
@@ -13,15 +11,7 @@ from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import health
 from memline.shared.scheduling.embed_results import MAX_CONTRADICTIONS, Failure
 from memline.shared.scheduling.leases import Request
-from tests.support.index_rows import (
-    MODEL_A,
-    backlog,
-    fail,
-    file_row,
-    lease_all,
-    vector,
-    vector_of,
-)
+from tests.support.index_rows import MODEL_A, backlog, fail, file_row, lease_all, vector, vector_of
 
 ONE = RequestCaps(max_rows=1, max_tokens=1000, max_text_tokens=100)
 THREE, FOUR = vector(1, 0, 0), vector(0, 1, 0, 0)
@@ -44,9 +34,7 @@ def bring(writer: IndexWriter, request: Request, made: bytes) -> None:
     writer.store_vectors(request.identity, request.lease, rows, LearnedCaps())
 
 
-def test_a_definite_no_stops_the_provider_at_once_with_a_hint(
-    five_texts: IndexWriter,
-) -> None:
+def test_a_definite_no_stops_the_provider_at_once_with_a_hint(five_texts: IndexWriter) -> None:
     (request,) = send(five_texts)
 
     fail(five_texts, request, "stop")

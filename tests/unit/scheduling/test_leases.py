@@ -1,7 +1,5 @@
 """Requests are packed, bounded and given back when their worker is gone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -16,15 +14,7 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import leases
-from tests.support.index_rows import (
-    CAPS,
-    MODEL_A,
-    answer,
-    backlog,
-    fail,
-    file_row,
-    lease_all,
-)
+from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all
 
 
 def test_requests_are_packed_up_to_rows_and_tokens(writer: IndexWriter) -> None:

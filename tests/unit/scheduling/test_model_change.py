@@ -1,7 +1,5 @@
 """The vectors of a new model are built beside the old ones, and search switches when they are complete."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pattern that finds matched words in a snippet."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.search.results import pattern_of

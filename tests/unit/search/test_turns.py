@@ -1,7 +1,5 @@
 """What was said around a hit, joined from chunks that overlap."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Chunks: bounded, complete, exact in their lines, and cut where a reader would cut."""
 
-from __future__ import annotations
-
 import time
 from itertools import count, pairwise
 

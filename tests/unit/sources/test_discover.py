@@ -1,7 +1,5 @@
 """Every file of a memory is found, or reported with what keeps it out; none is opened."""
 
-from __future__ import annotations
-
 import builtins
 import os
 import socket

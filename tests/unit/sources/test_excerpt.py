@@ -1,7 +1,5 @@
 """`memory_get`: which lines are given, and that nothing outside of the memory ever is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a note says of itself: title, aliases and day, in the forms that people write."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.sources.front_matter import about, name_key, named

@@ -1,7 +1,5 @@
 """What rules leave out: a walk and a single path agree, and rules above what is read do not count."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -90,9 +88,7 @@ def test_templates_of_obsidian_are_left_out(tmp_path: Path, settings: str) -> No
 def test_the_folder_that_a_vault_names_for_templates_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "Templates/kept.md", "meta/forms/day.md", "note.md")
     write(
-        tmp_path,
-        ".obsidian/plugins/templater-obsidian/data.json",
-        text='{"templates_folder": "meta/forms"}',
+        tmp_path, ".obsidian/plugins/templater-obsidian/data.json", text='{"templates_folder": "meta/forms"}'
     )
 
     assert found(tmp_path) == ["Templates/kept.md", "note.md"]

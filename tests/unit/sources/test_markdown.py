@@ -1,7 +1,5 @@
 """What counts as a heading, a fenced block and front matter, and which headings are in force."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.sources.markdown import Trail, outline

@@ -1,7 +1,5 @@
 """Which names are memory: notes, globs of `extraPaths`, transcripts."""
 
-from __future__ import annotations
-
 import os
 import time
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Reading what is on a disk: never a crash, a hang or an escape, and lines as an editor counts them."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Secrets are redacted wherever people and agents write them."""
 
-from __future__ import annotations
-
 import re
 import time
 

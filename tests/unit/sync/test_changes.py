@@ -1,7 +1,5 @@
 """What a scan takes for a change, told by names, sizes and times."""
 
-from __future__ import annotations
-
 from memline.shared.index.ledger import PARTIALLY_READ, RecordedFile
 from memline.shared.sources.discover import DiscoveredFile, Discovery
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, Problem

@@ -1,7 +1,5 @@
 """The word of a process that follows the files: taken while it lives and nothing changes, and no longer."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

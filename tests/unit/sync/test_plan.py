@@ -1,7 +1,5 @@
 """A plan says what a run would do, and so how stale an index is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from memline.shared.config.schema import AgentSettings

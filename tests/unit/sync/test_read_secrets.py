@@ -1,7 +1,5 @@
 """Secrets of transcripts reach nothing that is kept or sent."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for quiet, within bounds; time is told, never waited for."""
 
-from __future__ import annotations
-
 from memline.producers.watching.debounce import Debounce
 
 

@@ -1,7 +1,5 @@
 """Which folders are watched: all that matter, none that are ignored, no links."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

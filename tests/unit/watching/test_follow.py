@@ -1,7 +1,5 @@
 """Files are followed while the queue is down, or while the workers refuse what is enqueued."""
 
-from __future__ import annotations
-
 import errno
 import time
 from collections.abc import Sequence

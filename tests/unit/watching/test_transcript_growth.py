@@ -1,7 +1,5 @@
 """Growing transcripts are read on after enough of them, or when they come to rest."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Changes on a real disk are reported within seconds; when files cannot be watched they are polled."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

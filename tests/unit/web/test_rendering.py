@@ -1,7 +1,5 @@
 """What every page is rendered with: escaping, visible control characters, numbers in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.producers.web.rendering import (

@@ -1,7 +1,5 @@
 """The points of the charts: a ring of an hour and one of a day, and lines through them."""
 
-from __future__ import annotations
-
 from memline.producers.web.series import HEIGHT, WIDTH, Point, Ring, draw
 from memline.shared.values import replace
 

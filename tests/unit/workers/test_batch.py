@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from memline.shared.queue.messages import AdvanceBatch, Sweep, Wire
 from memline.workers import batch
 from memline.workers.context import Context

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.queue.messages import ChunkFiles, MessageRefused, StoreFiles, Wire

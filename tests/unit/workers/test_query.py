@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -32,12 +30,7 @@ def asked(context: Context, clock: ManualClock, monkeypatch: pytest.MonkeyPatch)
         text: str, *, agent: str = "main", index: str = "", in_s: float = 5, **options: Any
     ) -> dict[str, Any] | None:
         question = RunQuery(
-            agent=agent,
-            query=text,
-            reply_to="box",
-            deadline=clock.now() + in_s,
-            options=options,
-            index=index,
+            agent=agent, query=text, reply_to="box", deadline=clock.now() + in_s, options=options, index=index
         )
         work(query.run_query, question)
         answer = Replies("").take("box", 0)

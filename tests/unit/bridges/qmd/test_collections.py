@@ -1,7 +1,5 @@
 """Which folders are searched under which name, and which files may be read."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.producers.bridges.qmd.collections import Collections

@@ -1,7 +1,5 @@
 """What is forgotten is in no file of qmd's home, and no answer shows it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

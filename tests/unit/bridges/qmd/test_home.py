@@ -1,7 +1,5 @@
 """Whatever the program does, it is bounded, and learns nothing that it needs not know."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """When qmd is updated, by whom, and with what."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import threading

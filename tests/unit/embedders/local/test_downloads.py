@@ -1,7 +1,5 @@
 """Where a model file comes from, and what is said when it does not."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import replace

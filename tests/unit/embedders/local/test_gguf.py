@@ -1,7 +1,5 @@
 """What a model file says of itself is read before the library sees it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

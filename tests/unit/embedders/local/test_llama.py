@@ -1,7 +1,5 @@
 """What llama.cpp does with models and with files that are none."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A real model in this process, by each engine, beside vectors that another implementation computed."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
@@ -119,8 +117,7 @@ def test_prompts_go_before_texts_and_questions_as_the_family_wants(model_path: P
     assert place
     plain = LocalEmbedder(identity=Identity(provider="local", model="m", endpoint=digest), endpoint=place)
     dressed = LocalEmbedder(
-        identity=Identity(provider="local", model="m", endpoint=digest, scheme="e5"),
-        endpoint=place,
+        identity=Identity(provider="local", model="m", endpoint=digest, scheme="e5"), endpoint=place
     )
 
     assert dressed.embed_documents(["a cat"]) == plain.embed_documents(["passage: a cat"])
@@ -261,8 +258,7 @@ def test_vectors_with_unknown_prompts_are_not_asked_for(tmp_path: Path) -> None:
 
     with pytest.raises(ProviderStop, match="prompts that are not known: later-family"):
         LocalEmbedder(
-            identity=Identity(provider="local", model="m", scheme="later-family"),
-            endpoint=choice.endpoint,
+            identity=Identity(provider="local", model="m", scheme="later-family"), endpoint=choice.endpoint
         )
 
 

@@ -1,7 +1,5 @@
 """What onnxruntime does with models: the same as llama.cpp with the same weights."""
 
-from __future__ import annotations
-
 import json
 import sys
 from array import array

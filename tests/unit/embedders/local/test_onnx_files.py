@@ -1,7 +1,5 @@
 """What the files of an ONNX model say is read before the library sees them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

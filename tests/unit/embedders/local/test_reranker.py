@@ -1,7 +1,5 @@
 """What rerankers of both engines say of texts, and of files that are not rerankers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -86,10 +84,7 @@ def test_the_score_is_that_of_the_pair_as_a_bert_reads_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("keys", "reason"),
-    [
-        ({"bert__pooling_type": 1}, "is not a reranker"),
-        ({"bert__pooling_type": 4}, "lacks the last layer"),
-    ],
+    [({"bert__pooling_type": 1}, "is not a reranker"), ({"bert__pooling_type": 4}, "lacks the last layer")],
 )
 def test_a_gguf_model_that_cannot_rank_is_refused_before_it_is_loaded(
     tmp_path: Path, keys: dict[str, object], reason: str

@@ -1,7 +1,5 @@
 """Sessions of Claude Code: which belong to a workspace, and what of them was typed or written."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the agent's runtime writes into messages is not taken for the words of people."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
@@ -56,10 +54,7 @@ Sender (untrusted metadata):
         ("System: [2026-02-06 10:00] Node connected", ""),
         ("System (untrusted): [2026-02-06 10:00] Exec finished", ""),
         ("[cron:12 daily-report] Write the report", ""),
-        (
-            "Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.",
-            "",
-        ),
+        ("Read HEARTBEAT.md if it exists. If nothing needs attention, reply HEARTBEAT_OK.", ""),
         ("[OpenClaw heartbeat poll]", ""),
         ("Pre-compaction memory flush. Store durable memories now.", ""),
         ("A new session was started via /new or /reset. Greet the user.", ""),

@@ -1,7 +1,5 @@
 """Sessions that are rows of OpenClaw's database read like files, and not a byte of it changes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Transcripts are the agent's own session files; whatever else is in their folder is none."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

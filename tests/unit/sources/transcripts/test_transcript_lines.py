@@ -1,7 +1,5 @@
 """Lines of a transcript: what was said, by whom and when; everything else is passed over."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A transcript that is read as it grows gives the chunks of one that is read at once."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace
