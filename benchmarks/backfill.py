@@ -23,7 +23,7 @@ from benchmarks.figures import Figure, at_least, at_most
 from benchmarks.fleet_processes import FleetProcesses, needs_redis, wait_until
 
 if TYPE_CHECKING:
-    from memline.shared.queue.worker_registry import WorkerInfo
+    from memline.shared.queue.heartbeat import WorkerInfo
 
 _TEXTS = int(os.environ.get("MEMLINE_BENCH_TEXTS", "20000"))
 _TEXT_CHARS = 1_200

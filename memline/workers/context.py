@@ -6,7 +6,9 @@ The process that starts the workers sets it: `producers.runs.in_process` or `wor
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
+from operator import itemgetter
 from typing import Protocol, TypeVar, cast
 
 from memline.shared.clock import Clock, SystemClock
@@ -20,10 +22,12 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import claim, own_host, send
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import MessageRefused, Sweep
-from memline.shared.queue.sweep_timer import SweepTimer
 from memline.shared.scheduling import fallback
 from memline.shared.scheduling.leases import Holder, current_owner
 from memline.shared.scheduling.limits import FileLimits, Limits
+
+#: Seconds between two deep sweeps.
+SWEEP_EVERY_S = 5.0
 
 
 class Closable(Protocol):
@@ -33,6 +37,64 @@ class Closable(Protocol):
 
 
 C = TypeVar("C", bound=Closable)
+
+
+class SweepTimer:
+    """Calls `send_sweep(agent, deep)` when scheduled, and deeply every `every_s` for all watched agents.
+
+    A sweep is the safety net for everything that can be lost on the way: a lost message costs one period.
+    """
+
+    def __init__(self, send_sweep: Callable[[str, bool], object], *, every_s: float = SWEEP_EVERY_S) -> None:
+        self._send_sweep = send_sweep
+        self._every_s = every_s
+        self._condition = threading.Condition()
+        #: (agent, whether deeply) -> when that is due (monotonic seconds).
+        self._due: dict[tuple[str, bool], float] = {}
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._run, name="sweep-timer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._condition:
+            self._is_stopped = True
+            self._condition.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def watch(self, agent: str) -> None:
+        """Sweep this agent regularly from now on."""
+        self.schedule(agent, self._every_s, deep=True)
+
+    def schedule(self, agent: str, after_s: float, *, deep: bool = False) -> None:
+        """Sweep this agent in `after_s` seconds at the latest."""
+        due = time.monotonic() + after_s
+        with self._condition:
+            if due < self._due.get((agent, deep), float("inf")):
+                self._due[agent, deep] = due
+                self._condition.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                if self._is_stopped:
+                    return
+                (agent, deep), due = min(self._due.items(), key=itemgetter(1), default=(("", False), None))
+                wait_s = None if due is None else due - time.monotonic()
+                if wait_s is None or wait_s > 0:
+                    self._condition.wait(wait_s)
+                    continue
+                del self._due[agent, deep]
+            # Outside the lock: a sweep is a message, and its sender may be scheduling another.
+            if deep:
+                self.watch(agent)
+            try:
+                self._send_sweep(agent, deep)
+            except QueueError as error:
+                # Redis has been away for longer than a sender waits. The next deep sweep makes up for this.
+                Log("sweep").error("sweep.not_sent", agent=agent, error=error.message)
 
 
 class Context:

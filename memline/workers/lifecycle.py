@@ -24,14 +24,13 @@ from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import hosts
 from memline.shared.queue.broker import on_redis, own_host, send
-from memline.shared.queue.forwarding import ForwardMoved
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
+from memline.shared.queue.middleware import ForwardMoved, ShowAlive, TraceMessages
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.tracing import TraceMessages
 from memline.workers.context import Context, current, use
 
 #: Owner of the leases of a fleet: requests outlive the store process that sent them.
@@ -69,16 +68,16 @@ def run(
 ) -> None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
 
-    A worker that is drained (`worker_registry.drain`) sets it itself, when it has finished what it had taken.
+    A worker that is drained (`heartbeat.drain`) sets it itself, when it has finished what it had taken.
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
     cannot be trusted with messages, and the error that ended the work when it was not `stop`.
     """
     # redis takes 45 ms to import, which the workers of one process never need.
-    from memline.shared.queue.redis_broker import FailMessages, SkipRevoked
+    from memline.shared.queue.middleware import FailMessages, SkipRevoked
 
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
-    heartbeat = Heartbeat()
+    heartbeat = ShowAlive()
     forward = ForwardMoved(lambda agent: current().claim(agent))
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, TraceMessages(), forward]
     broker = on_redis(url, retry=retry, middleware=middleware)

@@ -10,7 +10,8 @@ import pytest
 from memline.shared.errors import QueueError
 from memline.shared.queue import hosts, message_list
 from memline.shared.queue.broker import MessagePack
-from memline.shared.queue.redis_broker import FailMessages, FleetBroker
+from memline.shared.queue.middleware import FailMessages
+from memline.shared.queue.redis_broker import FleetBroker
 from tests.support.fleet import Fleet
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, until

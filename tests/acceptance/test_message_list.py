@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from memline.shared.errors import BadRequest
-from memline.shared.queue import message_list, redis_broker
+from memline.shared.queue import message_list, middleware
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING, Filter
 from memline.shared.queue.messages import FlushMemory
 from tests.support.redis_server import RedisServer
@@ -181,11 +181,11 @@ def test_a_message_that_a_worker_has_taken_is_not_dropped(server: StoredMessages
 
 
 def test_details_have_the_first_and_the_last_error_with_its_trace(server: StoredMessages) -> None:
-    first = redis_broker._failure({}, OSError("disk"))
+    first = middleware.failure_options({}, OSError("disk"))
     try:
         raise ValueError("half a letter: \udc80")
     except ValueError as error:
-        last = redis_broker._failure(first, error)
+        last = middleware.failure_options(first, error)
     server.put(DEAD, "chunk", "one", files("a.md", "b.md"), retries=3, **last)
 
     shown = message_list.details(server.url, DEAD, "chunk", "one")

@@ -26,7 +26,8 @@ from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.message_list import Filter
 from memline.shared.queue.messages import EmbedTexts, encode
-from memline.shared.queue.redis_broker import FailMessages, FleetBroker, SkipRevoked
+from memline.shared.queue.middleware import FailMessages, SkipRevoked
+from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.replies import Replies

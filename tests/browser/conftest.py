@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Loaded, Options, load
 from memline.shared.queue import redis_client
-from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.queue.heartbeat import WorkerInfo
 from tests.support.http_api import serving
 from tests.support.redis_server import RedisServer
 

@@ -19,7 +19,7 @@ from memline.shared.config import environment
 from memline.shared.config.installation import QueueSettings
 from memline.shared.errors import IndexMissing
 from memline.shared.queue import depth, redis_client
-from memline.shared.queue.worker_registry import live_workers
+from memline.shared.queue.heartbeat import live_workers
 from tests.support.process import ROOT
 from tests.support.workspace import Place
 

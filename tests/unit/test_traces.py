@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind
 from memline.shared import traces
 from memline.shared.config import environment
 from memline.shared.embedders.protocol import Identity, embedding_span
-from memline.shared.queue.tracing import TraceMessages
+from memline.shared.queue.middleware import TraceMessages
 from tests.support.process import ROOT
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -29,7 +29,7 @@ from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import faults, open_writer, reading_if_any, transaction
 from memline.shared.logs import Log
 from memline.shared.queue import hosts, redis_client
-from memline.shared.queue.worker_registry import is_served
+from memline.shared.queue.heartbeat import is_served
 from memline.shared.scheduling import leases
 from memline.shared.words import counted
 

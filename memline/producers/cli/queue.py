@@ -260,9 +260,9 @@ def drain(invocation: Invocation, worker: str, as_json: bool) -> None:
     A supervisor may start another one in its place; docs/fleet.md has more.
     """
     from memline.producers.reports.fleet_state import queue_url
-    from memline.shared.queue import worker_registry
+    from memline.shared.queue import heartbeat
 
-    found = worker_registry.drain(queue_url(invocation.settings), worker)
+    found = heartbeat.drain(queue_url(invocation.settings), worker)
     what = f"{'+'.join(found.queues)} worker {found.host}:{found.pid}"
     print_result(
         {"draining": found.to_json()}, as_json, [f"The {what} finishes what it has taken, and ends."]

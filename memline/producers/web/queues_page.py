@@ -91,9 +91,9 @@ def _name(worker: Mapping[str, Any]) -> str:
 
 
 def _drain(view: View) -> Done:
-    from memline.shared.queue import worker_registry
+    from memline.shared.queue import heartbeat
 
-    found = worker_registry.drain(view.queue_url, view.form.get("worker", ""))
+    found = heartbeat.drain(view.queue_url, view.form.get("worker", ""))
     name = f"{found.host}:{found.pid}"
     words = f"The {'+'.join(found.queues)} worker {name} finishes what it has taken, and ends."
     return Done(words=words, page="/workers", audit={"worker": name, "roles": "+".join(found.queues)})

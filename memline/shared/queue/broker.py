@@ -27,6 +27,7 @@ from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue import hosts, messages
 from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.messages import M, Wire
+from memline.shared.queue.middleware import TraceMessages
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -35,7 +36,6 @@ from memline.shared.queue.routes import (
     ROUTES,
     is_retried,
 )
-from memline.shared.queue.tracing import TraceMessages
 
 if TYPE_CHECKING:
     from memline.shared.queue.redis_broker import FleetBroker

@@ -23,7 +23,7 @@ _PAGE = 500
 def cancel(client: Redis, queue: str, message_id: str, *, revoke: bool = False) -> bool:
     """Take a message off its queue; False when a worker was quicker, or it is not there.
 
-    With `revoke` a worker that has taken it leaves it alone (`shared.queue.redis_broker.SkipRevoked`).
+    With `revoke` a worker that has taken it leaves it alone (`shared.queue.middleware.SkipRevoked`).
     """
     base = key(client, queue)
     # The process that takes the id off the list, or off the delayed messages, owns the message.

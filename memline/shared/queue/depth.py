@@ -15,9 +15,7 @@ import msgspec
 import redis
 
 from memline.shared.queue import hosts, redis_client
-from memline.shared.queue.redis_client import key
-from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.worker_registry import (
+from memline.shared.queue.heartbeat import (
     BUCKET_S,
     KEPT_S,
     WorkerInfo,
@@ -25,6 +23,8 @@ from memline.shared.queue.worker_registry import (
     last_failure,
     live_workers,
 )
+from memline.shared.queue.redis_client import key
+from memline.shared.queue.routes import QUEUES
 from memline.shared.values import value
 
 #: Messages read at most to find the oldest of a queue: ids say nothing about their age.

@@ -1,6 +1,15 @@
-"""Show that this worker process is alive: its own key in Redis and those of its queues, renewed as it runs.
+"""Show that a worker process is alive, by keys in Redis that it renews, and read who is and what it serves.
 
-`worker_registry` lists the keys and reads them; commands do that without importing dramatiq.
+Commands read it without importing dramatiq, so `shared.queue.middleware` makes the heartbeat a middleware.
+
+<fleet>:workers           set of the ids below; an id whose key is gone is dropped by the next reader
+                                    (a SCAN for them would walk over everything else that Redis holds)
+<fleet>:worker:<id>       string: its `WorkerInfo` in MessagePack              (gone after TTL_S)
+<fleet>:serving:<queue>   string, there while a worker takes messages from the queue
+                                                                             (gone after TTL_S)
+<fleet>:drain:<id>        string, there when the worker is asked to end      (gone after DRAIN_TTL_S)
+<fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
+<fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
 
 from __future__ import annotations
@@ -14,29 +23,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from dramatiq.middleware import Middleware
 
-from memline.shared.errors import QueueError
+from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
 from memline.shared.queue.messages import agent_of
 from memline.shared.queue.redis_client import key, own_host
-from memline.shared.queue.worker_registry import (
-    BUCKET_S,
-    FAILURE_TTL_S,
-    KEPT_S,
-    TTL_S,
-    CurrentMessage,
-    WorkerInfo,
-    done_key,
-    drain_key,
-    serving_key,
-)
 from memline.shared.version import own_version
+from memline.shared.words import counted
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 #: Seconds between two heartbeats.
 HEARTBEAT_S = 2.0
@@ -44,8 +45,158 @@ HEARTBEAT_S = 2.0
 #: The same while a worker ends that was asked to.
 DRAINING_S = 0.2
 
+#: Seconds after which a silent process counts as gone.
+TTL_S = 10
 
-class Heartbeat(Middleware):
+#: Seconds that the failure of a worker is told.
+FAILURE_TTL_S = 600
+
+#: Seconds that a request to end is kept: one heartbeat is enough.
+DRAIN_TTL_S = 60
+
+#: Seconds counted together for the rate of a queue.
+BUCKET_S = 10
+
+#: Seconds that those counts are kept.
+KEPT_S = 600
+
+
+class CurrentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a worker is working on."""
+
+    id: str
+    queue: str
+    actor: str
+    agent: str
+    #: Seconds since the epoch, by the worker's clock.
+    since: float
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Describes a worker process, by its last heartbeat."""
+
+    id: str
+    #: Role -> messages of its queue that the process works on at a time.
+    threads_of: dict[str, int]
+    #: The machine it runs on.
+    host: str
+    #: The index host that it works for; empty where the fleet has one.
+    index_host: str = ""
+    pid: int
+    version: str
+    #: Seconds since the epoch.
+    started: float
+    last_seen: float
+    #: Seconds its threads have spent on messages since it started, all added up.
+    busy_s: float
+    #: What its threads work on at this moment, the oldest first.
+    current: tuple[CurrentMessage, ...] = ()
+    #: Bytes of memory that it occupies; 0: not known.
+    rss_bytes: int = 0
+    #: It was asked to end: it takes no more messages, and finishes those in hand.
+    is_draining: bool = False
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return tuple(self.threads_of)
+
+    @property
+    def threads(self) -> int:
+        return sum(self.threads_of.values())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "role": "+".join(self.queues),
+            "queues": list(self.queues),
+            "host": self.host,
+            "indexHost": self.index_host,
+            "pid": self.pid,
+            "version": self.version,
+            "threads": self.threads,
+            "busySeconds": round(self.busy_s, 1),
+            "started": self.started,
+            "lastSeenSeconds": round(max(0.0, time.time() - self.last_seen), 1),
+            "threadsBusy": len(self.current),
+            "current": [
+                {
+                    "id": each.id,
+                    "queue": each.queue,
+                    "actor": each.actor,
+                    "agent": each.agent,
+                    "ageSeconds": round(max(0.0, self.last_seen - each.since), 1),
+                }
+                for each in self.current
+            ],
+            "memoryBytes": self.rss_bytes or None,
+            "draining": self.is_draining,
+        }
+
+
+def live_workers(client: Redis) -> list[WorkerInfo]:
+    """List the worker processes that are alive, by role, index host and machine."""
+    ids: Any = client.smembers(key(client, "workers"))
+    stored: Any = (
+        client.mget([key(client, f"worker:{worker_id.decode()}") for worker_id in ids]) if ids else ()
+    )
+    gone = [worker_id for worker_id, content in zip(ids, stored, strict=True) if content is None]
+    if gone:
+        # Killed ones. Were one only slow, its next heartbeat would put it back.
+        client.srem(key(client, "workers"), *gone)
+    workers = [msgspec.msgpack.decode(content, type=WorkerInfo) for content in stored if content]
+    return sorted(workers, key=lambda worker: (worker.queues, worker.index_host, worker.host, worker.pid))
+
+
+def embed_threads(client: Redis) -> int:
+    """Count the threads of all live worker processes that embed, for whichever index host."""
+    alive = live_workers(client)
+    return sum(worker.threads_of.get("embed", 0) for worker in alive if not worker.is_draining)
+
+
+def drain(url: str, name: str) -> WorkerInfo:
+    """Ask a worker process to take no more messages, finish those in hand and end; returns which it is.
+
+    `name`: the beginning of its id, HOST:PID, or its pid. Raises BadRequest when that means none, or several.
+    """
+    with redis_client.connected(url) as client:
+        alive = live_workers(client)
+        found = [each for each in alive if name and each.id.startswith(name)]
+        found = found or [each for each in alive if name in (f"{each.host}:{each.pid}", str(each.pid))]
+        if len(found) != 1:
+            known = ", ".join(f"{each.host}:{each.pid}" for each in alive) or "none"
+            count = f"{counted(len(found), 'worker', 'are')} called" if found else "there is no worker"
+            raise BadRequest(f"{count} {name[:80]!r}", hint=f"memline queue; alive: {known}")
+        client.set(drain_key(client, found[0].id), 1, ex=DRAIN_TTL_S)
+    return found[0]
+
+
+def drain_key(client: Redis, worker_id: str) -> str:
+    """Name the key that asks a worker process to end."""
+    return key(client, f"drain:{worker_id}")
+
+
+def is_served(client: Redis, queue: str) -> bool:
+    """Tell whether a live worker process takes messages from `queue`; one command."""
+    return bool(client.exists(serving_key(client, queue)))
+
+
+def serving_key(client: Redis, queue: str) -> str:
+    """Name the key that is there while a worker process takes messages from `queue`."""
+    return key(client, f"serving:{queue}")
+
+
+def last_failure(client: Redis) -> str:
+    """Say why a worker ended by itself in the last minutes; empty when none did."""
+    text: Any = client.get(key(client, "worker.failure"))
+    return (text or b"").decode()
+
+
+def done_key(client: Redis, queue: str, bucket: int) -> str:
+    """Name the key that counts the messages of a queue that were finished in a bucket of time."""
+    return key(client, f"done:{queue}:{bucket}")
+
+
+class Heartbeat:
     """Tells Redis that this worker process is alive, from its start to its end, and what it has finished."""
 
     def __init__(self) -> None:

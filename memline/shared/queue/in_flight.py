@@ -20,10 +20,10 @@ from dramatiq.brokers.stub import StubBroker
 from memline.shared.errors import QueueError
 from memline.shared.queue import message_list, redis_client
 from memline.shared.queue.cancel import cancel
+from memline.shared.queue.heartbeat import embed_threads, is_served
 from memline.shared.queue.hosts import known, queue_of
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.worker_registry import embed_threads, is_served
 
 #: Requests in flight per embed thread.
 PER_THREAD = 2

@@ -42,7 +42,7 @@ _CHANGED = 100
 #: Characters of an error, and of a path, in a list.
 _SHOWN_CHARS = 300
 
-#: Options of a message that say how it failed (`shared.queue.redis_broker`).
+#: Options of a message that say how it failed (`shared.queue.middleware`).
 FAILURE_OPTIONS = ("error", "first_error", "first_failed_at", "trace", "retries")
 
 #: Where the messages of a state are: the ending of the key with their ids, and of that with their content.

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, cast
@@ -30,29 +29,20 @@ from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.common import compute_backoff
 from dramatiq.errors import ConnectionClosed, DecodeError
 from dramatiq.message import Message
-from dramatiq.middleware import Middleware, SkipMessage
 
 from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
-from memline.shared.queue.messages import MessageRefused, agent_of
+from memline.shared.queue.middleware import PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
     MIN_BACKOFF_MS,
-    QUEUES,
-    actor_of,
     is_retried,
 )
 from memline.shared.traces import LINKS, PARENT
-
-#: Characters of an error that are kept.
-MAX_ERROR_CHARS = 2_000
-
-#: Characters of a traceback that are kept: its end.
-MAX_TRACE_CHARS = 4_000
 
 #: Milliseconds without a heartbeat after which the messages of a worker process go back to their queue.
 #: Every fetch is a heartbeat and happens at least every `BLOCK_S`; dramatiq's default of 60 s made a killed
@@ -66,9 +56,6 @@ MAINTENANCE_CHANCE = 1_000_000
 #: Seconds that Redis remembers that it has had a message which costs money: longer than a sender that lost
 #: the answer goes on trying. Meanwhile the message may have been worked on and be gone.
 REMEMBER_S = 900
-
-#: Queues of such messages; all index hosts share them.
-_PAID = frozenset(name for name, queue in QUEUES.items() if queue.is_paid)
 
 #: Seconds a consumer waits in Redis for a message before it looks whether it should stop.
 BLOCK_S = 1.0
@@ -178,7 +165,7 @@ class FleetBroker(RedisBroker):
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
         keys = [base, f"{base}.msgs"]
-        if message.queue_name in _PAID:
+        if message.queue_name in PAID:
             keys.append(f"{base}.sent:{message.message_id}")
         self.retry(self._enqueue, keys=keys, args=[message.message_id, message.encode(), REMEMBER_S])
         self.emit_after("enqueue", message, delay)
@@ -227,7 +214,7 @@ class FleetBroker(RedisBroker):
         The same rule as in one process (`shared.queue.routes.is_retried`).
         """
         error = message._exception
-        failure = _failure(message.options, error) if error else {}
+        failure = failure_options(message.options, error) if error else {}
         if isinstance(error, ModelMismatch):
             # Nothing is wrong with the message: another worker may be set up for its model.
             self.put_back(queue, [message_id])
@@ -396,73 +383,6 @@ class BlockingConsumer(_RedisConsumer):
             self.queued_message_ids.discard(message.message_id)
             self._has_room.set()
         self._taken_ids.discard(message_id)
-
-
-class SkipRevoked(Middleware):
-    """Skips a request that is not this worker's any more, before it is paid for.
-
-    A worker that was suspended, or whose Redis came back empty, still has messages in its memory that have
-    been sent again to others.
-    """
-
-    def before_process_message(self, broker: Any, message: Any) -> None:
-        if (queue := message.queue_name) not in _PAID:
-            return
-        message_id = message.options["redis_message_id"]
-
-        def is_ours() -> bool:
-            pipe = broker.client.pipeline(transaction=False)
-            pipe.hexists(f"{broker.key(queue)}.msgs", message_id)
-            pipe.sismember(broker.taken_key(queue), message_id)
-            return all(pipe.execute())
-
-        try:
-            if broker.retry(is_ours):
-                return
-        except QueueError as error:
-            # Not known: the actor asks Redis for the limits before it sends anything, and fails there.
-            Log("queue").warning("message.not_checked", message_id=message.message_id, error=error.message)
-            return
-        raise SkipMessage("the request has been sent again meanwhile")
-
-
-class FailMessages(Middleware):
-    """Marks a message whose actor raised, so that the broker retries it or makes it a dead letter."""
-
-    def after_process_message(
-        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
-    ) -> None:
-        if exception is None:
-            return
-        Log("queue").error(
-            "message.failed",
-            message_id=message.message_id,
-            queue=message.queue_name,
-            actor=message.actor_name,
-            agent=agent_of(message.args),
-            error=_error_text(exception),
-        )
-        if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
-            message.fail()
-
-
-def _failure(options: Mapping[str, Any], error: BaseException) -> dict[str, Any]:
-    """Say how a message failed: what it keeps among its options (`message_list.FAILURE_OPTIONS`)."""
-    text = _error_text(error)
-    trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
-    first = {name: options[name] for name in ("first_error", "first_failed_at") if name in options}
-    at_ms = int(time.time() * 1000)
-    return {"first_error": text, "first_failed_at": at_ms, **first, "error": text, "trace": _encodable(trace)}
-
-
-def _error_text(error: BaseException) -> str:
-    """Say an error as a dead letter keeps it."""
-    return _encodable(f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
-
-
-def _encodable(text: str) -> str:
-    """Replace what UTF-8 cannot say: half a letter of a file name would keep a message from being moved."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _problem(message: Message[Any], queue: str, fleet: str) -> str:

@@ -13,9 +13,9 @@ from memline.shared import traces
 from memline.shared.errors import QueueError
 from memline.shared.queue import messages, redis_client
 from memline.shared.queue.cancel import cancel
+from memline.shared.queue.heartbeat import serving_key
 from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.redis_client import key, own_host, translated
-from memline.shared.queue.worker_registry import serving_key
 from memline.shared.search.results import SearchRequest
 from memline.shared.values import asdict
 

@@ -15,9 +15,8 @@ import pytest
 
 from memline.shared.index import meta
 from memline.shared.index.driver import reading
-from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.heartbeat import Heartbeat, done_key
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING
-from memline.shared.queue.worker_registry import done_key
 from tests.integration.web.conftest import ALL, WORK, Opener
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of

@@ -11,7 +11,7 @@ from memline.producers.reports.status import examine
 from memline.shared.finding import Finding
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.depth import Fleet, QueueDepth
-from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.queue.heartbeat import WorkerInfo
 from memline.shared.version import own_version
 from tests.support.index_rows import MODEL_A
 from tests.support.workspace import Place

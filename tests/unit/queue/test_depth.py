@@ -7,8 +7,8 @@ import pytest
 import redis
 
 from memline.shared.queue import depth
+from memline.shared.queue.heartbeat import BUCKET_S, done_key
 from memline.shared.queue.routes import QUEUES
-from memline.shared.queue.worker_registry import BUCKET_S, done_key
 from tests.unit.queue.conftest import URL
 
 

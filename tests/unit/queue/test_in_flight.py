@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from memline.shared.errors import QueueError
+from memline.shared.queue.heartbeat import WorkerInfo
 from memline.shared.queue.in_flight import (
     LOOK_EVERY_S,
     MAX_ROWS_IN_FLIGHT,
@@ -15,8 +16,7 @@ from memline.shared.queue.in_flight import (
     RedisRequests,
     rows_per_request,
 )
-from memline.shared.queue.redis_broker import SkipRevoked
-from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.queue.middleware import SkipRevoked
 from tests.unit.queue.conftest import URL
 
 

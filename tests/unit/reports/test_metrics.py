@@ -17,7 +17,7 @@ from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import depth
 from memline.shared.queue.depth import Fleet, QueueDepth
-from memline.shared.queue.worker_registry import WorkerInfo
+from memline.shared.queue.heartbeat import WorkerInfo
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from tests.support.index_rows import answer, cancel_backfill, lease_all, make_job

@@ -1,7 +1,7 @@
 import threading
 
 from memline.shared.errors import QueueError
-from memline.shared.queue.sweep_timer import SweepTimer
+from memline.workers.context import SweepTimer
 
 
 def test_a_sweep_that_could_not_be_sent_is_sent_again() -> None:

@@ -9,8 +9,8 @@ from dramatiq.middleware import SkipMessage
 
 from memline.shared.errors import IndexElsewhere
 from memline.shared.queue import messages
-from memline.shared.queue.forwarding import ForwardMoved
 from memline.shared.queue.messages import MessageRefused, Wire
+from memline.shared.queue.middleware import ForwardMoved
 from memline.shared.queue.routes import ROUTES
 
 SENT = {

@@ -6,8 +6,7 @@ import pytest
 import redis
 
 from memline.shared.errors import BadRequest
-from memline.shared.queue.heartbeat import Heartbeat
-from memline.shared.queue.worker_registry import drain, embed_threads, is_served, live_workers
+from memline.shared.queue.heartbeat import Heartbeat, drain, embed_threads, is_served, live_workers
 from tests.support.workspace import until
 from tests.unit.queue.conftest import URL
 

@@ -1,0 +1,198 @@
+"""What is done before and after each message that a worker takes, beside its actor.
+
+An agent moves while its messages are on the way (`memline agent move`): what only its old host would get,
+such as vectors that were paid for, goes to the queue of the new one. What the new host finds by itself, from
+the files and the rows that it was given, is left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from dramatiq.middleware import Middleware, SkipMessage
+
+from memline.shared import traces
+from memline.shared.errors import QueueError
+from memline.shared.logs import Log
+from memline.shared.queue import hosts
+from memline.shared.queue.heartbeat import Heartbeat
+from memline.shared.queue.messages import MessageRefused, agent_of
+from memline.shared.queue.routes import QUEUES, actor_of
+
+#: Characters of an error that are kept.
+MAX_ERROR_CHARS = 2_000
+
+#: Characters of a traceback that are kept: its end.
+MAX_TRACE_CHARS = 4_000
+
+#: Queues whose messages cost money; all index hosts share them.
+PAID = frozenset(name for name, queue in QUEUES.items() if queue.is_paid)
+
+_LOG = Log("queue")
+
+
+class ShowAlive(Heartbeat, Middleware):
+    """Tells Redis what this process works on."""
+
+
+class ForwardMoved(Middleware):
+    """Looks before each message who serves its agent; the last middleware, since it may raise."""
+
+    def __init__(self, claim: Callable[[str], None]) -> None:
+        """`claim` is called with an agent that no index host serves; it raises when this one must not."""
+        self._claim = claim
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        """Return if this host serves the agent. Raises SkipMessage, or MessageRefused for what must wait."""
+        role, host = hosts.split(message.queue_name)
+        agent = agent_of(message.args)
+        if not host or not agent:
+            return
+        found = broker.retry(hosts.holder, broker.client, agent)
+        if not found.host:
+            self._claim(agent)
+            return
+        if found == hosts.Holder(host=host):
+            return
+        fields = {"agent": agent, "actor": message.actor_name, "message_id": message.message_id}
+        if found.next:
+            if message.actor_name == "store_vectors":
+                # Paid for: kept for the host that gets the agent.
+                raise MessageRefused(
+                    f"the agent {agent} is on its way to the index host {found.next}",
+                    hint="when it is there: memline queue requeue",
+                )
+            if message.actor_name == "run_query":
+                # It is answered: by whom the caller may ask instead.
+                return
+        elif actor_of(message.actor_name).is_forwarded:
+            # The index of the same agent has another name where its notes are in another folder.
+            about = message.args[0]
+            about = {**about, "index": ""} if "index" in about else about
+            queue = hosts.queue_name(role, found.host)
+            broker.enqueue(message._message.copy(queue_name=queue, args=(about,)))
+            _LOG.info("message.forwarded", **fields, to=queue)
+            raise SkipMessage("another index host serves the agent")
+        _LOG.info("message.left", **fields, index_host=found.next or found.host)
+        raise SkipMessage("the index host that serves the agent finds it by itself")
+
+
+class SkipRevoked(Middleware):
+    """Skips a request that is not this worker's any more, before it is paid for.
+
+    A worker that was suspended, or whose Redis came back empty, still has messages in its memory that have
+    been sent again to others.
+    """
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        if (queue := message.queue_name) not in PAID:
+            return
+        message_id = message.options["redis_message_id"]
+
+        def is_ours() -> bool:
+            pipe = broker.client.pipeline(transaction=False)
+            pipe.hexists(f"{broker.key(queue)}.msgs", message_id)
+            pipe.sismember(broker.taken_key(queue), message_id)
+            return all(pipe.execute())
+
+        try:
+            if broker.retry(is_ours):
+                return
+        except QueueError as error:
+            # Not known: the actor asks Redis for the limits before it sends anything, and fails there.
+            Log("queue").warning("message.not_checked", message_id=message.message_id, error=error.message)
+            return
+        raise SkipMessage("the request has been sent again meanwhile")
+
+
+class FailMessages(Middleware):
+    """Marks a message whose actor raised, so that the broker retries it or makes it a dead letter."""
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        if exception is None:
+            return
+        Log("queue").error(
+            "message.failed",
+            message_id=message.message_id,
+            queue=message.queue_name,
+            actor=message.actor_name,
+            agent=agent_of(message.args),
+            error=_error_text(exception),
+        )
+        if actor_of(message.actor_name).is_kept or isinstance(exception, MessageRefused):
+            message.fail()
+
+
+class TraceMessages(Middleware):
+    """Gives a message that carries a context a span of its own. Others begin no trace: most are sweeps."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    def before_process_message(self, broker: Any, message: Any) -> None:
+        self._thread.span = None
+        if not traces.is_on() or traces.PARENT not in message.options:
+            return
+        role, host = hosts.split(message.queue_name)
+        # https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
+        attributes = {
+            "messaging.system": "dramatiq",
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "messaging.destination.name": message.queue_name,
+            "messaging.message.id": message.message_id,
+            "memline.actor": message.actor_name,
+            "memline.agent": agent_of(message.args),
+            **({"memline.index_host": host} if host else {}),
+        }
+        # Entered here and left below: dramatiq calls the actor between its two.
+        span: AbstractContextManager[traces.Span] = traces.span(
+            f"process {role}", kind="CONSUMER", carried=message.options, attributes=attributes
+        )
+        span.__enter__()
+        self._thread.span = span
+
+    def after_process_message(
+        self, broker: Any, message: Any, *, result: Any = None, exception: Any = None
+    ) -> None:
+        span = getattr(self._thread, "span", None)
+        self._thread.span = None
+        if span is None:
+            return
+        if exception is None:
+            span.__exit__(None, None, None)
+            return
+        try:
+            span.__exit__(type(exception), exception, None)
+        except BaseException as same:
+            # It told the span; the message is dramatiq's.
+            if same is not exception:
+                raise
+
+    after_skip_message = after_process_message
+
+
+def failure_options(options: Mapping[str, Any], error: BaseException) -> dict[str, Any]:
+    """Say how a message failed: what it keeps among its options (`message_list.FAILURE_OPTIONS`)."""
+    text = _error_text(error)
+    trace = "".join(traceback.format_exception(error))[-MAX_TRACE_CHARS:]
+    first = {name: options[name] for name in ("first_error", "first_failed_at") if name in options}
+    at_ms = int(time.time() * 1000)
+    return {"first_error": text, "first_failed_at": at_ms, **first, "error": text, "trace": _encodable(trace)}
+
+
+def _error_text(error: BaseException) -> str:
+    """Say an error as a dead letter keeps it."""
+    return _encodable(f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
+
+
+def _encodable(text: str) -> str:
+    """Replace what UTF-8 cannot say: half a letter of a file name would keep a message from being moved."""
+    return text.encode("utf-8", "replace").decode()
