@@ -14,19 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.actions.forget_targets import Target, lines_of
+from memline.producers.actions.forget_targets import Target
 from memline.producers.bridges.qmd.updates import Updater
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexFault, MemlineError
+from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index import archive, chunks, copies, driver, erase, forgotten
 from memline.shared.index.vectors import OF_TEXT
 from memline.shared.index_writer import IndexWriter
-from memline.shared.sources import note_files
-from memline.shared.sources.forgetting import line_hash
-from memline.shared.sources.paths import MemoryPaths, is_transcript
-from memline.shared.sources.safe_open import open_regular
-from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import value
 
@@ -97,7 +92,8 @@ def forget(
     if backup is not None:
         if backup.absolute().is_relative_to(agent.home.absolute()):
             raise ConfigError(f"{backup} is inside Memline's home", hint="name a folder outside of it")
-        _keep_copies(agent, targets, backup)
+        for target in targets:
+            target.keep_copy(agent, backup)
     needles: set[bytes] = set()
     hashes: dict[str, set[bytes]] = {}
     lines = chunk_count = 0
@@ -150,29 +146,18 @@ def _forget_one(
     hashes: dict[str, set[bytes]],
 ) -> tuple[set[bytes], int]:
     """Forget one target; returns the bytes of its lines, and how many chunks held one of them."""
-    whole = is_transcript(target.path)
     connection = writer.connection
-    where = "" if whole else " AND start_line <= ? AND end_line >= ?"
-    spans = () if whole else (target.last, target.first)
-    query = f"SELECT text_hash, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?{where}"
-    rows = connection.execute(query, (target.path, *spans)).fetchall()
+    rows = target.chunks(connection)
     texts = {digest for digest, _ in rows}
     hashes.setdefault(target.path, set()).update(texts)
-    if whole:
-        raw = _transcript_lines(agent, target.path)
-        needles = {line.strip().encode() for _, text in rows for line in text.split("\n") if line.strip()}
-        line_hashes = {line_hash(line) for line in raw if line.strip()}
-    else:
-        chosen = lines_of(agent, target.path)[target.first - 1 : target.last]
-        needles = {line.strip().encode() for line in chosen if line.strip()}
-        line_hashes = {line_hash(line) for line in chosen if line.strip()}
-    stays = whole or keep_note
+    needles, line_hashes = target.words(agent, rows)
+    stays = target.stays or keep_note
     with writer.transaction() as (_, now):
         forgotten.add(connection, target.path, "text", texts, now)
         if stays:
             forgotten.add(connection, target.path, "line", line_hashes, now)
     if not stays:
-        _edit(agent, target)
+        target.take_out(agent)
     # Looked at from here on: whatever was read before loses against this look.
     reader = FileReader(agent, clock=clock)
     for row in reader.read(
@@ -180,47 +165,6 @@ def _forget_one(
     ):
         writer.store_file(row)
     return needles, len(rows)
-
-
-def _edit(agent: AgentSettings, target: Target) -> None:
-    located = MemoryPaths.of(agent).locate(target.path)
-    assert located is not None
-    relative = os.path.relpath(located.absolute, located.anchor)
-    for _ in range(5):
-        data = _bytes(located.anchor, relative)
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
-            raise MemlineError(
-                f"{target.path} is not UTF-8, so its lines are not taken out", hint="--keep-note"
-            )
-        if note_files.remove_lines(located.anchor, relative, target.first, target.last, data):
-            return
-    raise MemlineError(f"{target.path} is changed all the time", hint="try again later")
-
-
-def _keep_copies(agent: AgentSettings, targets: Sequence[Target], folder: Path) -> None:
-    places = MemoryPaths.of(agent)
-    for path in {target.path for target in targets if not is_transcript(target.path)}:
-        located = places.locate(path)
-        assert located is not None
-        data = _bytes(located.anchor, os.path.relpath(located.absolute, located.anchor))
-        copy = folder / path.lstrip("/")
-        copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        opened = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(opened, "wb") as file:
-            file.write(data)
-
-
-def _transcript_lines(agent: AgentSettings, path: str) -> list[bytes]:
-    transcripts = transcripts_of(agent)
-    if transcripts is None or transcripts.locate(path) is None:
-        return []
-    with transcripts.open(path).file as file:
-        return file.read().split(b"\n")
-
-
-def _bytes(anchor: str, relative: str) -> bytes:
-    with os.fdopen(open_regular(anchor, relative), "rb") as file:
-        return file.read()
 
 
 def _others(connection: Connection, hashes: Sequence[bytes]) -> list[str]:

@@ -2,48 +2,155 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, PathNotAllowed
+from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER, grams
 from memline.shared.search.dates import day_of_path
 from memline.shared.search.query import Term, analyse, any_of
+from memline.shared.sources import note_files
 from memline.shared.sources.discover import discover
 from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.folding import fold
+from memline.shared.sources.forgetting import line_hash
 from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
+from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.values import value
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: Lines that together hold what was asked, where no single one does: a sentence that is wrapped.
 MAX_RUN = 3
 
 
+#: Hash and text of a chunk.
+Text = tuple[bytes, str]
+
+
 @value
-class Target:
-    """Lines of a note, or a whole transcript."""
+class Lines:
+    """Lines of a note."""
 
     path: str
-    #: 1-based, inclusive; of a transcript 0 for all.
-    first: int = 0
-    last: int = 0
+    #: 1-based, inclusive.
+    first: int
+    last: int
+
+    #: Whether the file keeps them whatever was asked, so that only the list of hashes holds them back.
+    stays: ClassVar[bool] = False
 
     def __str__(self) -> str:
-        return f"{self.path}#L{self.first}-L{self.last}" if self.first else self.path
+        return f"{self.path}#L{self.first}-L{self.last}"
+
+    @classmethod
+    def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
+        """List what of a note holds every term: each line with all of them, else the shortest runs."""
+        runs = _runs(_terms_of_lines(lines_of(agent, path), terms), len(terms))
+        return [cls(path=path, first=first, last=last) for first, last in runs]
+
+    def chunks(self, connection: Connection) -> list[Text]:
+        """Read hash and text of the chunks that hold some of it."""
+        query = f"{_CHUNKS_OF} AND start_line <= ? AND end_line >= ?"
+        return connection.execute(query, (self.path, self.last, self.first)).fetchall()
+
+    def shown(self, agent: AgentSettings) -> list[str]:
+        """Return its lines when they are few enough to be shown."""
+        return self._lines(agent) if self.last - self.first < MAX_RUN else []
+
+    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
+        """Return the bytes of its lines, which other files may hold, and their hashes for the list."""
+        chosen = [line for line in self._lines(agent) if line.strip()]
+        return {line.strip().encode() for line in chosen}, {line_hash(line) for line in chosen}
+
+    def _lines(self, agent: AgentSettings) -> list[str]:
+        return lines_of(agent, self.path)[self.first - 1 : self.last]
+
+    def take_out(self, agent: AgentSettings) -> None:
+        """Remove it from the note. Raises MemlineErrors."""
+        for _ in range(5):
+            anchor, relative, data = _note(agent, self.path)
+            if data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\x00\x00\xfe\xff":
+                raise MemlineError(
+                    f"{self.path} is not UTF-8, so its lines are not taken out", hint="--keep-note"
+                )
+            if note_files.remove_lines(anchor, relative, self.first, self.last, data):
+                return
+        raise MemlineError(f"{self.path} is changed all the time", hint="try again later")
+
+    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
+        """Copy the note below a folder."""
+        copy = folder / self.path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        opened = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(opened, "wb") as file:
+            file.write(_note(agent, self.path)[2])
+
+
+@value
+class Transcript:
+    """A whole transcript. It always stays: it is another program's."""
+
+    path: str
+
+    first: ClassVar[int] = 0
+    stays: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return self.path
+
+    @classmethod
+    def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
+        return [cls(path=path)]
+
+    def chunks(self, connection: Connection) -> list[Text]:
+        return connection.execute(_CHUNKS_OF, (self.path,)).fetchall()
+
+    def shown(self, agent: AgentSettings) -> list[str]:
+        return []
+
+    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
+        lines = {line.strip().encode() for _, text in chunks for line in text.split("\n") if line.strip()}
+        transcripts = transcripts_of(agent)
+        if transcripts is None or transcripts.locate(self.path) is None:
+            return lines, set()
+        with transcripts.open(self.path).file as file:
+            return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
+
+    def take_out(self, agent: AgentSettings) -> None:
+        """Do nothing."""
+
+    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
+        """Do nothing."""
+
+
+Target = Lines | Transcript
+
+
+def kind_of(path: str) -> type[Lines] | type[Transcript]:
+    """Tell what a path of the ledger is of; asked once, the rest are methods."""
+    return Transcript if is_transcript(path) else Lines
+
+
+_CHUNKS_OF = "SELECT text_hash, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
     citation = parse_citation(cited)
-    if is_transcript(citation.path):
-        return [Target(path=citation.path)]
+    if kind_of(citation.path) is Transcript:
+        return [Transcript(path=citation.path)]
     located = MemoryPaths.of(agent).locate(citation.path)
     if located is None:
         raise PathNotAllowed(
@@ -52,12 +159,12 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     count = len(lines_of(agent, located.path))
     first = citation.first or 1
     last = min(count, first + (citation.lines or count) - 1) if citation.first else count
-    return [Target(path=located.path, first=first, last=last)] if first <= last else []
+    return [Lines(path=located.path, first=first, last=last)] if first <= last else []
 
 
 def targets_before(agent: AgentSettings, day: date) -> list[Target]:
     """List the dated notes and the sessions that ended before a day."""
-    found = []
+    found: list[Target] = []
     for file in discover(MemoryPaths.of(agent)).files:
         dated = day_of_path(file.path)
         if file.problem is None and dated is not None and dated < day:
@@ -68,7 +175,7 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
                 "SELECT path FROM files JOIN transcripts ON file_id = files.id"
                 " WHERE last_day <> '' AND last_day < ? ORDER BY path"
             )
-            found += [Target(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
+            found += [Transcript(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
     return found
 
 
@@ -83,7 +190,7 @@ def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
     ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
     ids = ids or {key.partition(".jsonl")[0]}
     files = [file.path for file in transcripts.discover().files if file.problem is None]
-    return [Target(path=path) for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+    return [Transcript(path=path) for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
 
 
 def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
@@ -103,14 +210,7 @@ def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
     )
     with driver.reading_if_any(agent.index_path) as reader:
         named = [path for (path,) in reader.execute(paths, (everything,))] if reader else []
-    found = []
-    for path in named:
-        if is_transcript(path):
-            found.append(Target(path=path))
-        else:
-            runs = _runs(_terms_of_lines(lines_of(agent, path), terms), len(terms))
-            found += [Target(path=path, first=first, last=last) for first, last in runs]
-    return found
+    return [target for path in named for target in kind_of(path).holding(agent, path, terms)]
 
 
 def _terms_of_lines(lines: Sequence[str], terms: Sequence[Term]) -> list[set[int]]:
@@ -154,3 +254,12 @@ def lines_of(agent: AgentSettings, path: str) -> list[str]:
     if not reading or reading.outcome not in (INDEXED, EMPTY):
         return []
     return reading.text.removesuffix("\n").split("\n") if reading.text else []
+
+
+def _note(agent: AgentSettings, path: str) -> tuple[str, str, bytes]:
+    """Return the root of a note, its path below it, and its bytes now."""
+    located = MemoryPaths.of(agent).locate(path)
+    assert located is not None
+    relative = os.path.relpath(located.absolute, located.anchor)
+    with os.fdopen(open_regular(located.anchor, relative), "rb") as file:
+        return located.anchor, relative, file.read()

@@ -274,9 +274,7 @@ def forget(
             advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
         return 1
     for target in targets:
-        is_short = target.first and target.last - target.first < resolve.MAX_RUN
-        lines = resolve.lines_of(agent, target.path)[target.first - 1 : target.last] if is_short else []
-        text = " ".join(" ".join(lines).split())
+        text = " ".join(" ".join(target.shown(agent)).split())
         shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
         echo(f"  {target}  {shown}".rstrip(), err=True)
     if dry_run:
