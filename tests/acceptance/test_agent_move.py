@@ -42,7 +42,8 @@ class Host:
         return self.place.agent
 
     def holder(self) -> tuple[str, str]:
-        return tuple(hosts.holder(self.client, "main"))  # type: ignore[return-value]
+        found = hosts.holder(self.client, "main")
+        return found.host, found.next
 
     def claim(self) -> None:
         hosts.claim_agent(self.client, self.agent)
