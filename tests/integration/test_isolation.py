@@ -12,7 +12,9 @@ import pytest
 from memline import Memory
 from memline.shared.config import workspaces
 from memline.shared.index import driver, meta, repair
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.shell import Shell
+from tests.support.workspace import Place, remote
 
 
 @pytest.fixture
@@ -76,6 +78,27 @@ def test_status_config_and_doctor_name_the_same_file(shell: Shell, tmp_path: Pat
     assert f"nothing is indexed yet, {file} is missing" in shell("doctor").stdout
     missing = shell("--workspace", str(folder), "doctor")
     assert f"memline --workspace {folder} index" in missing.stdout
+
+
+def test_the_index_of_a_workspace_that_was_configured_is_its_own_without_a_configuration(
+    tmp_path: Path, shell: Shell
+) -> None:
+    with EmbeddingServer() as server:
+        place = Place(folder=tmp_path / "user", memory=remote(server.url))
+        place.write("MEMORY.md", "The umbrella is in the cellar.\n")
+        place.index()
+        sent = dict(server.texts)
+        config = tmp_path / "other.json5"
+        config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": place.memory}}}))
+        options = ("--config", str(config), "--home", str(place.home), "--workspace")
+
+        assert shell(*options, str(place.workspace), "index").status == 0
+        other = made(tmp_path / "other", "Alpha.\n")
+        assert shell(*options, str(other), "index").status == 0
+
+        # The text of the other workspace, and no text twice.
+        assert server.texts.keys() > sent.keys() and list(server.texts.values()) == [1, 1]
+    assert names(place.home / "memory") == {"main.sqlite", f"main-{workspaces.digest(other)}.sqlite"}
 
 
 def test_the_index_of_another_workspace_is_kept_when_a_configured_one_comes(

@@ -148,7 +148,6 @@ class Place:
 
     def rows(self, sql: str, *values: object) -> list[Any]:
         with closing(driver.open_reader(self.index_path)) as reader:
-            driver.load_vec(reader)
             return reader.execute(sql, values).fetchall()
 
     def execute(self, sql: str, *values: object) -> None:

@@ -224,7 +224,6 @@ def _clean(path: Path, hashes: dict[str, set[bytes]], needles: set[bytes]) -> bo
 def _clean_index(path: Path, hashes: dict[str, set[bytes]]) -> bool:
     """Take texts out of a backup."""
     with driver.faults(path), closing(driver.open_writer(path)) as connection:
-        driver.load_vec(connection)
         connection.execute("PRAGMA secure_delete = ON")
         removed = 0
         with driver.transaction(connection):

@@ -56,15 +56,25 @@ def index_file(home: Path, agent: str, workspace: Path, configured: Path | None)
     """Name the index of a workspace: its own unless it is the one that is configured for the agent."""
     own = home / "memory" / f"{agent}-{digest(workspace)}.sqlite"
     plain = home / "memory" / f"{agent}.sqlite"
-    if configured is None or not is_same(workspace, configured):
-        return own
-    # It was indexed before it was configured: what is paid for is used.
-    return own if own.exists() and not plain.exists() else plain
+    # It may have been indexed before it was configured, or while it was: what is paid for is used.
+    if configured is not None and is_same(workspace, configured):
+        return own if own.exists() and not plain.exists() else plain
+    former = None if own.exists() else owner_of(plain)
+    return plain if former and plain.exists() and is_same(workspace, former) else own
 
 
 def owner_file(index: Path) -> Path:
     """Name the file beside an index that holds the path of its workspace."""
     return index.with_suffix(".workspace")
+
+
+def owner_of(index: Path) -> Path | None:
+    """Read in that file which workspace an index is of."""
+    try:
+        workspace = Path(owner_file(index).read_text("utf-8").rstrip("\n"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return workspace if workspace.is_absolute() else None
 
 
 def find_above(folder: Path, env: Environment) -> Setting | None:
@@ -82,13 +92,10 @@ def indexed(home: Path, agent: str) -> list[Path]:
     """List the workspaces that an agent has an index of, and that are there."""
     found = {}
     for owner in _files(home, ".workspace"):
-        if _agent_of(owner) == agent and owner.with_suffix(".sqlite").exists():
-            try:
-                workspace = Path(owner.read_text("utf-8").rstrip("\n"))
-            except (OSError, UnicodeDecodeError):
-                continue
-            if workspace.is_absolute() and workspace.is_dir():
-                found[os.path.realpath(workspace)] = workspace
+        index = owner.with_suffix(".sqlite")
+        workspace = owner_of(index) if _agent_of(owner) == agent and index.exists() else None
+        if workspace and workspace.is_dir():
+            found[os.path.realpath(workspace)] = workspace
     return sorted(found.values())
 
 
