@@ -33,15 +33,20 @@ RATE = openai_error(
     "account at https://platform.openai.com/account/billing.",
     "rate_limit_exceeded",
 )
-QUOTA = openai_error(
-    "You exceeded your current quota, please check your plan and billing details.", "insufficient_quota"
-)
+SPENT = "You exceeded your current quota, please check your plan and billing details."
+QUOTA = openai_error(SPENT, "insufficient_quota")
+
+
+#: It nests without end: only its status counts.
+DEEP = "[" * 5000 + '"too many tokens"' + "]" * 5000
+#: Google's for a limit of a minute, whatever its code is called.
+MINUTE_QUOTA = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "EmbedContentRequestsPerMinute"}]}]
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (429, "", "later"),
+        *((status, "", "later") for status in (408, 409, 424, 425, 429, 499, 529)),
         (429, RATE, "later"),
         (429, QUOTA, "stop"),
         (403, QUOTA, "stop"),
@@ -61,14 +66,8 @@ QUOTA = openai_error(
         (400, openai_error("This model does not support specifying dimensions."), "stop"),
         (307, "", "stop"),
         (405, "", "stop"),
-        (408, "", "later"),
-        (409, "", "later"),
-        (424, "", "later"),
-        (425, "", "later"),
-        (499, "", "later"),
         (500, "oops", "later"),
         (503, "<html>cloudflare</html>", "later"),
-        (529, "", "later"),
         (400, openai_error("'$.input' is invalid."), "refused"),
         (422, '{"detail":"bad text"}', "refused"),
         (400, google("User location is not supported for the API use.", "FAILED_PRECONDITION"), "stop"),
@@ -97,6 +96,23 @@ QUOTA = openai_error(
             '{"error":{"message":"input is too large to process. increase the physical batch size"}}',
             "too_big",
         ),
+        # A text that the answer quotes decides nothing.
+        (
+            422,
+            json.dumps({"detail": [{"msg": "bad text", "input": "rate limit, too many tokens"}]}),
+            "refused",
+        ),
+        (400, f'{{"error": {DEEP}}}', "refused"),
+        (400, '{"error": [["too many tokens"]]}', "too_big"),
+        (429, json.dumps({"error": {"message": "Quota exceeded", "details": MINUTE_QUOTA}}), "later"),
+        (
+            429,
+            json.dumps({"error": {"message": "Quota exceeded", "details": MINUTE_QUOTA}}).replace(
+                "Minute", "Day"
+            ),
+            "stop",
+        ),
+        (429, google(SPENT, "RESOURCE_EXHAUSTED"), "stop"),
     ],
 )
 def test_kind_of_an_answer(status: int, body: str, kind: str) -> None:
@@ -161,18 +177,39 @@ def test_a_rate_limit_carries_the_time_to_wait() -> None:
 
 
 def test_a_quota_in_prose_with_a_time_to_wait_is_a_rate_limit() -> None:
-    body = '{"error":{"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED"}}'
+    body = google(SPENT, "RESOURCE_EXHAUSTED")
 
     assert classify("gemini", 429, {"retry-after": "30"}, body).kind == "later"
-    assert classify("gemini", 429, {}, body).kind == "stop"
 
 
-def test_a_text_quoted_by_the_answer_decides_nothing() -> None:
-    body = json.dumps(
-        {"detail": [{"msg": "bad text", "loc": ["body"], "input": "rate limit, too many tokens"}]}
-    )
+@pytest.mark.parametrize(
+    ("provider", "status", "body", "words"),
+    [
+        ("openai", 401, "", "look in X"),
+        ("openai", 429, QUOTA, "top up the openai account"),
+        (
+            "openai",
+            404,
+            openai_error("The model `x` does not exist.", "model_not_found"),
+            "memorySearch.model",
+        ),
+        ("openai", 301, "", "https://new.example/v1"),
+        ("openai", 404, "page not found", "ends in /v1;"),
+        ("gemini", 404, "page not found", "ends in /v1beta"),
+        (
+            "gemini",
+            403,
+            google("Generative Language API has not been used in project 1 or it is disabled.", "DENIED"),
+            "allow the gemini API",
+        ),
+    ],
+)
+def test_hints_say_what_to_do(provider: str, status: int, body: str, words: str) -> None:
+    headers = {"location": "https://new.example/v1?token=abcdef"}
 
-    assert classify("openai", 422, {}, body).kind == "refused"
+    hint = classify(provider, status, headers, body, key_hint="look in X").hint
+
+    assert words in hint and "abcdef" not in hint
 
 
 def test_the_message_names_provider_status_and_body() -> None:
@@ -180,14 +217,6 @@ def test_the_message_names_provider_status_and_body() -> None:
 
     assert error.message == "openai embeddings failed: 500 it broke"
     assert error.status == 500
-
-
-def test_a_quota_of_a_minute_comes_back_whatever_its_code_is_called() -> None:
-    details = [{"reason": "quota_exceeded"}, {"violations": [{"quotaId": "EmbedContentRequestsPerMinute"}]}]
-    body = json.dumps({"error": {"message": "Quota exceeded", "details": details}})
-
-    assert classify("gemini", 429, {}, body).kind == "later"
-    assert classify("gemini", 429, {}, body.replace("PerMinute", "PerDay")).kind == "stop"
 
 
 def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None:
@@ -201,39 +230,6 @@ def test_an_allowance_of_a_minute_cuts_only_requests_that_are_above_it() -> None
     assert isinstance(large, ProviderTooBig)
     assert large.max_tokens == 5000
     assert unknown.kind == "later"
-
-
-def test_an_api_that_is_switched_off_is_told_from_a_bad_key() -> None:
-    body = google(
-        "Generative Language API has not been used in project 1 before or it is disabled.", "DENIED"
-    )
-
-    assert "allow the gemini API" in classify("gemini", 403, {}, body, key_hint="look in X").hint
-
-
-def test_a_wrong_address_is_compared_with_the_usual_one() -> None:
-    assert "ends in /v1beta" in classify("gemini", 404, {}, "page not found").hint
-    assert "ends in /v1;" in classify("openai", 404, {}, "page not found").hint
-
-
-def test_hints_say_what_to_do() -> None:
-    key = classify("openai", 401, {}, "", key_hint="look in X")
-    quota = classify("openai", 429, {}, QUOTA)
-    model = classify("openai", 404, {}, openai_error("The model `x` does not exist.", "model_not_found"))
-    moved = classify("openai", 301, {"location": "https://new.example/v1?token=abcdef"}, "")
-
-    assert key.hint == "look in X"
-    assert "top up the openai account" in quota.hint
-    assert "memorySearch.model" in model.hint
-    assert "https://new.example/v1" in moved.hint
-    assert "abcdef" not in moved.hint
-
-
-def test_an_answer_nested_without_end_is_classified_by_its_status() -> None:
-    deep = "[" * 5000 + '"too many tokens"' + "]" * 5000
-
-    assert classify("openai", 400, {}, f'{{"error": {deep}}}').kind == "refused"
-    assert classify("openai", 400, {}, '{"error": [["too many tokens"]]}').kind == "too_big"
 
 
 NOW = 1_750_000_000.0
@@ -334,28 +330,16 @@ def error_info(quota: str, value: str = "150") -> dict[str, Any]:
         (status(error_info(DAY)), QuotaDetails(is_daily=True)),
         (status(error_info(MINUTE, value="0")), QuotaDetails(wait_s=60, is_none=True)),
         (status({"metadata": "x"}), QuotaDetails()),
+        # Of any other shape.
+        *((answer, QuotaDetails()) for answer in (None, "x", [], [1], {}, {"error": "x"})),
+        *(
+            (answer, QuotaDetails())
+            for answer in ({"error": {"details": "x"}}, status("x"), status({"violations": 1}))
+        ),
     ],
 )
 def test_details_name_the_quota(answer: Any, details: QuotaDetails) -> None:
     assert quota_details(answer) == details
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        None,
-        "x",
-        [],
-        [1],
-        {},
-        {"error": "x"},
-        {"error": {"details": "x"}},
-        status("x"),
-        status({"violations": 1}),
-    ],
-)
-def test_an_answer_of_any_other_shape_has_no_quota(answer: Any) -> None:
-    assert quota_details(answer) == QuotaDetails()
 
 
 @pytest.mark.parametrize(
@@ -397,7 +381,7 @@ def test_a_quota_of_a_minute_in_an_error_info_is_a_rate_limit(
     quota: str, kind: str, wait_s: float | None
 ) -> None:
     body = status(error_info(quota))
-    body["error"]["message"] = "You exceeded your current quota, please check your plan and billing details."
+    body["error"]["message"] = SPENT
 
     error = classify("gemini", 429, {}, json.dumps(body))
 
