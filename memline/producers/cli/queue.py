@@ -12,7 +12,6 @@ import click
 
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
 from memline.shared.config.schema import FALLBACKS
-from memline.shared.queue.hosts import is_shared
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -90,7 +89,13 @@ def queue(
     from memline.producers.reports.fleet_state import fleet_state
 
     tests = [(text, _condition(text)) for text in conditions]
-    report = fleet_state(invocation.settings, invocation.agents())
+
+    def read() -> dict[str, Any]:
+        report = fleet_state(invocation.settings, invocation.agents())
+        typed = [each | {"action": invocation.as_typed(each["action"])} for each in report["findings"]]
+        return report | {"findings": typed}
+
+    report = read()
     if as_json:
         print_json(report)
     else:
@@ -102,7 +107,7 @@ def queue(
             with Live(Group(*_tables(report)), console=console, refresh_per_second=4) as live:
                 while True:
                     time.sleep(WATCH_S)
-                    live.update(Group(*_tables(fleet_state(invocation.settings, invocation.agents()))))
+                    live.update(Group(*_tables(read())))
         console.print(*_tables(report), sep="\n")
     met = [text for text, is_met in tests if is_met(report)]
     for text in met:
@@ -346,7 +351,6 @@ def _wake(invocation: Invocation, agent: str) -> None:
 @command("memline queue providers", "memline queue providers --agent work --json", parent=queue, json=True)
 def providers(invocation: Invocation, as_json: bool) -> None:
     """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
-    from memline.producers.reports import breakers
     from memline.producers.reports import provider_accounts as reports
 
     found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
@@ -361,7 +365,7 @@ def providers(invocation: Invocation, as_json: bool) -> None:
             line += f", {minute['requests']} of {minute['maxRequests']} requests a minute"
         lines += [
             line,
-            *(f"    {line}" for mode in each["modes"] if (line := breakers.words(mode, time.time()))),
+            *(f"    {mode['mode']}: {mode['reason']}" for mode in each["modes"] if mode["reason"]),
         ]
     print_result(found, as_json, lines or ["No provider has been asked yet."])
 
@@ -420,8 +424,10 @@ def _tables(report: dict[str, Any]) -> list[Any]:
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
-    from memline.producers.reports.breakers import words
+    from memline.producers.cli.status import told
     from memline.producers.reports.fleet_state import spent_words
+
+    yield from told(report["findings"], names_agents=True)
 
     backlog = report["backlog"]
     eta = "" if backlog["etaSeconds"] is None else f", about {span(backlog['etaSeconds'])} left"
@@ -431,26 +437,7 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     yield f"Backlog: {files}{counts}{paused}{eta}"
     for job in (job for agent in report["agents"] for job in agent["jobs"]):
         yield f"Job {job['id']} ({job['agentId']}), {job['name']}: {job['progress']}"
-    alive = {(role, worker["indexHost"]) for worker in report["workers"] for role in worker["queues"]}
-    alive |= {(role, "") for role, _ in alive if is_shared(role)}
-    has_hosts = any(each["indexHost"] for each in report["queues"])
-    for each in report["queues"]:
-        name, role, host = each["name"], each["role"], each["indexHost"]
-        if not each["waiting"] or (role, host) in alive:
-            continue
-        if has_hosts and not host and not is_shared(role):
-            yield f"Messages wait on the queue {name} since before the index hosts had names; none takes them"
-        else:
-            start = f"memline worker {role}{f', with queue.host {host}' if host else ''}"
-            yield f"No worker takes messages from the queue {name} ({start})"
-    if report["workerFailure"]:
-        yield f"A worker ended in the last ten minutes: {report['workerFailure']}"
     if text := spent_words(report["spending"]):
         yield f"Spent by all agents: {text}"
-    for agent in report["agents"]:
-        if reached := agent["ceiling"]:
-            yield f"Paused ({agent['agentId']}): {reached['reason']} (try: {reached['action']})"
     for provider in report["providers"]:
-        trouble = f", {provider['reason']} (try: {provider['action']})" * (provider["state"] != "ok")
-        yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}{trouble}"
-        yield from (f"    {line}" for mode in provider["modes"] if (line := words(mode, time.time())))
+        yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}"

@@ -46,21 +46,20 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     if as_json:
         print_json(rows)
     else:
-        for line in told(rows, is_doctor=True):
+        for line in told(rows, names_agents=True, is_coloured=True):
             click.echo(line)
     return 1 if any(each.level == PROBLEM for each in found) else None
 
 
-def told(found: Sequence[dict[str, Any]], *, is_doctor: bool = False) -> Iterator[str]:
-    """Yield the lines of findings, given as JSON: a mark and the words, and below them what to do.
-
-    `is_doctor`: marks are coloured, and agents named.
-    """
+def told(
+    found: Sequence[dict[str, Any]], *, names_agents: bool = False, is_coloured: bool = False
+) -> Iterator[str]:
+    """Yield the lines of findings, given as JSON: a mark and the words, and below them what to do."""
     for each in found:
         mark, color = _MARKS[each["level"]]
-        agent = f"agent {each['agent']}: " if is_doctor and each["agent"] else ""
+        agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
         mark = f"{mark:<5}"
-        yield f"{click.style(mark, fg=color) if is_doctor else mark}{printable(agent + each['what'])}"
+        yield f"{click.style(mark, fg=color) if is_coloured else mark}{printable(agent + each['what'])}"
         if each["action"]:
             yield f"     try: {printable(each['action'])}"
 

@@ -13,7 +13,7 @@ from memline.shared.index.accounts import Accounts
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import breaker, fallback, health
 from memline.shared.scheduling.breaker import Health, tighter
-from memline.shared.words import counted, span
+from memline.shared.words import counted
 
 #: What to type when a breaker is open and the provider did not say what to do.
 RESUME = "memline queue resume"
@@ -56,20 +56,6 @@ def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "reason": PAUSED_MANUALLY if state.manual and not state.paused else state.reason,
         "action": f"{RESUME} --provider {provider} --mode {mode}" if state.manual else action,
     }
-
-
-def words(entry: dict[str, Any], now: float) -> str:
-    """Describe a breaker that is paused or not closed in a line; empty when nothing is wrong."""
-    if entry["pausedByHand"]:
-        return f"{entry['mode']} {PAUSED_MANUALLY} (try: {entry['action']})"
-    if entry["state"] == "closed":
-        return ""
-    if entry["state"] == "half_open":
-        when = "a probe is in flight"
-    else:
-        wait_s = entry["nextProbe"] - now
-        when = f"asked again in {span(wait_s)}" if wait_s > 0 else "asked again with the next text"
-    return f"{entry['mode']} stopped, {when}: {entry['reason']} (try: {entry['action']})"
 
 
 def size_words(entry: dict[str, Any]) -> str:

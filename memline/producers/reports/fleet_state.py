@@ -12,6 +12,7 @@ from memline.producers.reports.job_reports import Prices, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
+from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
 from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
@@ -38,7 +39,9 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
     from memline.shared.queue import depth
 
     fleet = depth.read(queue_url(settings))
-    states = list(filter(None, (agent_state(each, settings.prices) for each in agents)))
+    queue = queue_of(settings)
+    states = list(filter(None, (agent_state(each, settings.prices, queue=queue) for each in agents)))
+    found = merged(of_common(settings, agents), *(state["findings"] for state in states))
     names = ("wanted", "leased", "failed", "backfill", "cancelled", "paused")
     backlog = {name: sum(state["vectors"][name] for state in states) for name in names}
     rate = sum(state["vectorsPerSecond"] for state in states)
@@ -49,7 +52,11 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
             "files": sum(state["filesWaiting"] for state in states),
             "etaSeconds": eta_s(backlog, rate),
         },
-        "agents": [{key: state[key] for key in state if key != "providers"} for state in states],
+        "agents": [
+            {key: state[key] for key in state if key not in ("providers", "findings")} for state in states
+        ],
+        "findings": [each.to_json() for each in found],
+        "processes": [each.to_json() for each in processes(agents[0])] if agents else [],
         "workers": [worker.to_json() for worker in fleet.workers],
         "workerFailure": fleet.worker_failure or None,
         "providers": [provider for state in states for provider in state["providers"]],
@@ -90,11 +97,14 @@ def eta_s(counts: dict[str, Any], rate: float) -> float | None:
     return round(pending / rate, 1) if pending and rate else None
 
 
-def agent_state(settings: AgentSettings, prices: Prices | None = None) -> dict[str, Any] | None:
+def agent_state(
+    settings: AgentSettings, prices: Prices | None = None, *, queue: str = "", files_behind: int = 0
+) -> dict[str, Any] | None:
     """Report the backlog, the open jobs and the providers of an agent, from its rows; None without an index.
 
     `providers` begins with the one that texts are sent to; others follow that are in trouble; it is empty
-    without a provider. Raises IndexFaults.
+    without a provider. `findings` are values: those that rows, `queue` and `files_behind` tell. Raises
+    IndexFaults.
     """
     with reading_if_any(settings.index_path) as reader:
         if reader is None:
@@ -119,6 +129,7 @@ def agent_state(settings: AgentSettings, prices: Prices | None = None) -> dict[s
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
             "providers": _providers(reader, settings, target.identity) if target else [],
+            "findings": of_agent(settings, index=reader, files_behind=files_behind, queue=queue),
         }
 
 

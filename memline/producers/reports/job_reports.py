@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import JobUnknown
+from memline.shared.finding import Finding, worst
+from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver, identities, jobs, meta
-from memline.shared.index.accounts import Accounts
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.providers import price_of
-from memline.shared.scheduling import health
 from memline.shared.values import replace, value
 from memline.shared.words import counted, span
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Jobs that are searched for what the user may have meant.
 MAX_KNOWN = 1000
+
+#: Findings for which no text of any job is sent.
+STOPPING = ("paused", "ceiling_reached", "breaker_open", "agent_moving")
 
 _LIST = "memline jobs ls"
 
@@ -85,11 +88,20 @@ class JobReport:
     cost: float | None
     cost_expected: float | None
     currency: str
-    #: Why a running job does not move, and what to do; empty when it does.
-    reason: str
-    action: str
+    #: Why it does not move; empty when it does.
+    findings: tuple[Finding, ...] = ()
     #: (seconds since the epoch, asked/paused/resumed/cancelled/done, by whom)
     history: tuple[tuple[float, str, str], ...]
+
+    @property
+    def reason(self) -> str:
+        """Return why a job that is not over does not move; empty when it does."""
+        return worst(self.findings)[0]
+
+    @property
+    def action(self) -> str:
+        """Return what to do about it."""
+        return worst(self.findings)[1]
 
     @property
     def name(self) -> str:
@@ -143,6 +155,7 @@ class JobReport:
             "progress": self.words(),
             "reason": self.reason,
             "action": self.action,
+            "findings": [each.to_json() for each in self.findings],
             "history": [{"at": at, "event": event, "by": by} for at, event, by in self.history],
         }
 
@@ -217,7 +230,8 @@ def of_index(
         round(meta.recent_rate(reader, now, meta.READ_RECENTLY), 2),
         round(meta.recent_rate(reader, now), 2),
     )
-    reason, action = _standstill(reader, settings, target)
+    found = of_agent(settings, index=reader, codes=(*STOPPING, "job_paused"), now=now)
+    stops = tuple(each for each in found if each.code in STOPPING and each.is_trouble)
     reports = {}
     # The older jobs go first, so their texts count for the time that a later one takes.
     ahead = 0.0
@@ -228,16 +242,11 @@ def of_index(
         if one.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
             ahead += max(texts, one.texts_left)
-            eta_s = None if reason else _eta_s(one, ahead, rates)
-            is_waiting = reason and one.texts_left
-            one = replace(
-                one,
-                eta_s=eta_s,
-                reason=reason if is_waiting else "",
-                action=action if is_waiting else "",
-            )
+            eta_s = None if stops else _eta_s(one, ahead, rates)
+            one = replace(one, eta_s=eta_s, findings=stops if one.texts_left else ())
         elif one.state == jobs.PAUSED:
-            one = replace(one, reason="paused", action=f"memline jobs resume {one.id}")
+            held = (each for each in found if each.code == "job_paused" and each.subject == one.id)
+            one = replace(one, findings=tuple(held))
         reports[job.id] = one
     return [reports[job_id] for job_id in wanted]
 
@@ -298,8 +307,6 @@ def _report(
         cost=cost,
         cost_expected=expected,
         currency=price.currency if price else "",
-        reason="",
-        action="",
         history=tuple(job.events),
     )
 
@@ -312,16 +319,3 @@ def _eta_s(job: JobReport, texts_ahead: float, rates: tuple[float, float]) -> fl
             return None
         seconds = max(seconds, amount / rate if amount else 0.0)
     return round(seconds, 1)
-
-
-def _standstill(reader: Connection, settings: AgentSettings, target: IdentityRow | None) -> tuple[str, str]:
-    """Say why no text is sent now, and what to do; two empty texts when texts are sent."""
-    if meta.get(reader, meta.PAUSED, False):
-        return "embedding is paused", "memline queue resume"
-    if target is None:
-        return "", ""
-    with Accounts.opened(reader, settings) as accounts:
-        state = health.read(accounts, target.identity.provider)
-    if state.manual:
-        return f"{target.identity.provider} is paused", "memline queue resume"
-    return (state.reason, state.action) if state.paused else ("", "")

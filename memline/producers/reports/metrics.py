@@ -20,7 +20,9 @@ from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import agent_state, spending
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.finding import Finding
+from memline.shared.findings.diagnosis import of_agent, of_common, of_error
 from memline.shared.logs import Log
 from memline.shared.queue.processes import commands
 from memline.shared.sync.plan import plan_of
@@ -58,13 +60,17 @@ class FleetCollector(Collector):
             if self._url:
                 self._add_queues()
             self._add_spending()
+            found = [*of_common(self._settings, self._agents)]
             for agent in self._agents:
                 try:
-                    self._add_agent(agent)
+                    found += self._add_agent(agent)
                 except MemlineError as error:
                     fields = {"agent": agent.agent, "error": error.message, "hint": error.hint}
                     self._log.warning("index.unreadable", **fields)
                     self._add("index_up", 0, agent=agent.agent)
+                    found += of_error(agent, error) if isinstance(error, IndexFault) else ()
+            for code, of, level in sorted({(each.code, each.agent or "", each.level) for each in found}):
+                self._add("finding", 1, code=code, agent=of, level=level)
             return list(self._families.values())
 
     def _add(self, name: str, value: float, **labels: str) -> None:
@@ -122,13 +128,14 @@ class FleetCollector(Collector):
             if limit is not None:
                 self._add("spending_limit", limit, key=key)
 
-    def _add_agent(self, settings: AgentSettings) -> None:
-        agent = settings.agent
-        state = agent_state(settings)
-        self._add("files_behind", self._files_behind(settings), agent=agent)
+    def _add_agent(self, settings: AgentSettings) -> tuple[Finding, ...]:
+        """Add what the rows of an agent say; returns what is wrong with it."""
+        agent, files_behind = settings.agent, self._files_behind(settings)
+        state = agent_state(settings, queue=self._url, files_behind=files_behind)
+        self._add("files_behind", files_behind, agent=agent)
         self._add("index_up", 1, agent=agent)
         if state is None:
-            return
+            return of_agent(settings, queue=self._url)
         self._add("vectors_backfill", state["vectors"].pop("backfill"), agent=agent)
         for name, count in state["vectors"].items():
             self._add("vectors", count, agent=agent, state=name)
@@ -146,6 +153,8 @@ class FleetCollector(Collector):
             self._add("provider_paused", int(provider["state"] == "paused"), **labels)
             self._add("provider_failures", provider["failures"], **labels)
             self._add("provider_hold_seconds", cooldown_s, **labels)
+        found: tuple[Finding, ...] = state["findings"]
+        return found
 
     def _add_jobs(self, agent: str, state: dict[str, Any]) -> None:
         for name, count in state["jobCounts"].items():

@@ -14,7 +14,7 @@ from memline.shared.index import batches, identities, jobs, ledger, meta, owners
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.jobs import Job
+from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
 from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
@@ -143,18 +143,13 @@ class Facts:
             kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
         return kept
 
-    @cached_property
-    def paused_job(self) -> Job | None:
-        """The oldest job that is paused."""
+    @property
+    def paused_jobs(self) -> list[tuple[Job, Left]]:
+        """The jobs that are paused, oldest first, and what each has not done."""
         open_jobs = jobs.open_jobs(self.index) if self.index is not None else []
-        return next((job for job in open_jobs if job.state == jobs.PAUSED), None)
-
-    @cached_property
-    def paused_files(self) -> int:
-        """Files that paused jobs have not read."""
-        if self.index is None or self.paused_job is None:
-            return 0
-        return jobs.count_waiting(self.index, state=jobs.PAUSED)
+        paused = [job for job in open_jobs if job.state == jobs.PAUSED]
+        left = jobs.left(self.index) if paused and self.index is not None else {}
+        return [(job, left.get(job.id, Left())) for job in paused]
 
     @cached_property
     def batches(self) -> list[Batch]:

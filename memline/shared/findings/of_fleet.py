@@ -77,7 +77,12 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
     if queues and len(missing) == len(queues):
         yield seen(what="queue: no worker is alive")
         return
+    has_hosts = any(queue.host for queue in queues)
     for queue in missing:
+        if has_hosts and not queue.host and not queue.is_shared:
+            what = f"queue: messages wait on {queue.name} since before index hosts had names; none takes them"
+            yield seen(what=what, action="memline queue messages", subject=queue.role)
+            continue
         where = f"   (on {queue.host})" if queue.host else ""
         what = f"queue: no worker takes messages from {queue.name}"
         yield seen(what=what, action=f"memline worker {queue.role}{where}", subject=queue.role)

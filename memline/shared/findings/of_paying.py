@@ -232,18 +232,17 @@ def key_unused(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "{files} and {vectors} wait for a job that is paused",
+    "{files} and {vectors} wait for the job {job}, which is paused",
     action="memline jobs resume {job}",
     page="jobs",
     means="A person paused a reindex, an import or a backfill. What it has to do waits for it alone.",
 )
 def job_paused(facts: Facts) -> Iterator[Seen]:
-    if facts.paused_job is not None:
-        files, texts = facts.paused_files, facts.backlog.paused
+    for job, left in facts.paused_jobs:
         yield seen(
-            files=counted(files, "file"),
-            vectors=counted(texts, "vector"),
-            job=facts.paused_job.token,
-            level=WARNING if files or texts else NOTE,
-            subject=facts.paused_job.token,
+            files=counted(left.files, "file"),
+            vectors=counted(left.texts, "vector"),
+            job=job.token,
+            level=WARNING if left.files or left.texts else NOTE,
+            subject=job.token,
         )

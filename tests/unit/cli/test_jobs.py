@@ -136,6 +136,6 @@ def test_an_index_run_says_which_job_is_paused(place: Place, job: str) -> None:
 
     report = place.index()
 
-    assert report.warning.endswith("wait for a job that is paused")
+    assert f"wait for the job {job}, which is paused" in report.warning
     assert report.action == f"memline jobs resume {job}"
     assert report.failed

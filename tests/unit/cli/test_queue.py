@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.queue import SHOWN, _backlog_lines
+from memline.producers.cli.queue import SHOWN
 from memline.producers.reports import fleet_state
 from memline.shared.queue import message_list
 from memline.shared.queue.message_list import DEAD, Filter, StoredMessage
@@ -31,9 +31,12 @@ REPORT: dict[str, Any] = {
     "agents": [
         {
             "agentId": "main",
-            "ceiling": {"reason": "the ceiling is reached", "action": "raise it"},
             "jobs": [{"id": "5f3a", "agentId": "main", "name": "reindex", "progress": "3 of 10 files read"}],
         }
+    ],
+    "findings": [
+        {"level": "warning", "agent": None, "what": "no worker is alive", "action": "memline fleet"},
+        {"level": "warning", "agent": "main", "what": "no quota", "action": "memline queue resume"},
     ],
     "spending": {
         "today": {"requests": 3, "tokens": 2_000_000, "cost": 0.04, "unpricedTokens": 0},
@@ -110,7 +113,8 @@ def test_the_report_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> No
     assert "Backlog: 7 files to read, 9 wanted, 4 leased, 1 failed, 2 paused, about 13 s left" in shown
     assert "Job 5f3a (main), reindex: 3 of 10 files read" in shown
     assert "embed_texts" in shown and "50 MiB" in shown and "drains" in shown
-    assert "Provider openai (main): paused, no quota (try: memline queue resume)" in shown
+    assert "warn no worker is alive try: memline fleet warn agent main: no quota" in shown
+    assert "Provider openai (main): paused" in shown
     assert json.loads(output(capsys, "queue", "--json")) == REPORT
 
 
@@ -252,18 +256,3 @@ def test_pausing_and_resuming_say_what_changed(place: Place, capsys: pytest.Capt
 
     assert shown == "main: embedding by batches with openai is paused.\n"
     assert (resumed[0]["agentId"], resumed[0]["paused"]) == ("main", False)
-
-
-def test_a_queue_without_a_worker_is_named() -> None:
-    report = {**REPORT, "workers": []}
-
-    host = {**REPORT["queues"][0], "name": "store-two", "role": "store", "indexHost": "two"}
-    old = {**host, "name": "store", "indexHost": ""}
-    of_hosts = {**REPORT, "queues": [host, old]}
-    assert [line for line in _backlog_lines(of_hosts) if "queue store" in line] == [
-        "No worker takes messages from the queue store-two (memline worker store, with queue.host two)",
-        "Messages wait on the queue store since before the index hosts had names; none takes them",
-    ]
-    missing = "No worker takes messages from the queue embed (memline worker embed)"
-    assert missing in list(_backlog_lines(report))
-    assert missing not in list(_backlog_lines(REPORT))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from memline.producers.reports.status import examine
@@ -45,8 +46,11 @@ def one(findings: list[Finding], code: str) -> Finding:
     return finding
 
 
-def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "") -> Fleet:
-    """A fleet of one index host, `kelp`, with a worker for each of these roles."""
+def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "", unnamed: str = "") -> Fleet:
+    """A fleet of one index host, `kelp`, with a worker for each of these roles.
+
+    `unnamed`: a queue from before the index hosts had names.
+    """
     queues = tuple(
         QueueDepth(
             name=role if role == "embed" else f"{role}@kelp",
@@ -61,6 +65,8 @@ def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "") -> F
         )
         for role in ("chunk", "embed", "store", "query")
     )
+    if unnamed:
+        queues += (msgspec.structs.replace(queues[0], name=unnamed, role=unnamed, host=""),)
     alive = tuple(
         WorkerInfo(
             id=role,

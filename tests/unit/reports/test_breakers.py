@@ -61,21 +61,6 @@ def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: In
     }
 
 
-@pytest.mark.parametrize(
-    ("seconds", "when"), [(-1, "with the next text"), (60, "in 60 s"), (600, "in 10 min"), (7200, "in 2.0 h")]
-)
-def test_a_line_says_when_it_is_asked_again_and_what_to_type(
-    place: Place, writer: IndexWriter, seconds: float, when: str
-) -> None:
-    stop_batches(writer)
-    requests, batch = breakers.of_index(writer.accounts, place.agent)
-
-    assert breakers.words(requests, NOW) == ""
-    assert breakers.words(batch, batch["nextProbe"] - seconds) == (
-        f"batch stopped, asked again {when}: it expired (try: memline queue resume --mode batch)"
-    )
-
-
 def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: IndexWriter) -> None:
     breakers.pause(place.agent, mode="batch")
     paused = may_batch(writer), len(lease_all(writer))

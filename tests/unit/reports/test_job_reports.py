@@ -92,8 +92,10 @@ def test_nothing_is_promised_while_nothing_moves(place: Place, writer: IndexWrit
 
     (report,) = shown(place)
 
-    assert (report.eta_s, report.reason, report.action) == (None, "bad key", "set the key")
-    assert report.words().endswith("bad key")
+    why = "requests to openai stopped, asked again in 5 min: bad key; 1 vector waits"
+    assert (report.eta_s, report.reason, report.action) == (None, why, "set the key")
+    assert report.words().endswith(why)
+    assert [each["code"] for each in report.to_json()["findings"]] == ["breaker_open"]
 
 
 def test_a_paused_job_names_the_command_that_resumes_it(place: Place, writer: IndexWriter) -> None:
