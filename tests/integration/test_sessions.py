@@ -11,7 +11,7 @@ import pytest
 
 from memline.producers.actions.forget_targets import targets_of_session
 from memline.producers.runs import following as runs_following
-from memline.producers.watching import debounce
+from memline.producers.watching import watcher
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.transcripts import opening, said, sessions_folder, talk, tool_result
 from tests.support.workspace import Place, paths, remote, until
@@ -256,7 +256,7 @@ def test_all_of_them_are_part_of_a_forced_index_and_nothing_is_embedded_again(
 def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(
     place: Place, folder: Path, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(debounce, "TRANSCRIPT_QUIET_S", 0.05)
+    monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
     place.configure(**remote(server.url), sync={"sessions": {"deltaMessages": 5}})
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(60))
@@ -280,7 +280,7 @@ def test_growth_is_followed_across_restarts_and_embeds_only_its_tail(
 def test_the_start_of_a_session_brings_in_the_end_of_the_last(
     place: Place, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(debounce, "TRANSCRIPT_QUIET_S", 0.05)
+    monkeypatch.setattr(watcher, "TRANSCRIPT_QUIET_S", 0.05)
     file = folder / "abc.jsonl"
     file.write_text(opening() + talk(6))
     with following(place):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from memline.producers.cli.options import Invocation, advise, command, echo
-from memline.shared.values import replace
+from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     from memline.producers.cli.index import index_agents
     from memline.shared.config import workspace_file
     from memline.shared.sources.discover import markdown_below
-    from memline.shared.sources.kinds import kind_of
 
     if not markdown_below(str(workspace)):
         echo(f"Error: there is no Markdown in {workspace}", err=True)
@@ -251,3 +250,43 @@ def _connections(settings: AgentSettings) -> Iterator[str]:
 def _command(settings: AgentSettings, *words: str) -> str:
     """Return a command line for the workspace that works as it is typed."""
     return shlex.join(["memline", "--workspace", str(settings.workspace), *words])
+
+
+@value
+class Kind:
+    """A kind of folder, in words for a user."""
+
+    name: str
+    #: Whether all Markdown of the folder is memory, also beside `MEMORY.md` and `memory/`.
+    is_whole: bool = True
+
+
+OPENCLAW = Kind(name="an OpenClaw workspace", is_whole=False)
+MEMORY_FOLDER = Kind(name="a folder with MEMORY.md or memory/", is_whole=False)
+OBSIDIAN = Kind(name="an Obsidian vault")
+LOGSEQ = Kind(name="a Logseq graph")
+CLAUDE_CODE = Kind(name="the project memory of Claude Code")
+REPOSITORY = Kind(name="a repository with documentation")
+PLAIN = Kind(name="a folder of Markdown")
+
+#: Files that OpenClaw puts into a workspace.
+_OPENCLAW_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
+
+
+def kind_of(folder: Path) -> Kind:
+    """Return the kind of a folder."""
+
+    def has(*names: str) -> int:
+        return sum(os.path.lexists(folder / name) for name in names)
+
+    if has(".obsidian"):
+        return OBSIDIAN
+    if has("logseq") and has("pages", "journals"):
+        return LOGSEQ
+    if folder.name == "memory" and ".claude" in folder.parts and "projects" in folder.parts:
+        return CLAUDE_CODE
+    if has(*_OPENCLAW_FILES) >= 2:
+        return OPENCLAW
+    if has("MEMORY.md", "memory.md", "memory"):
+        return MEMORY_FOLDER
+    return REPOSITORY if has(".git", "mkdocs.yml", "docusaurus.config.js", "docs") else PLAIN

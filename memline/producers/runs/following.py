@@ -2,24 +2,137 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from memline.producers.bridges.qmd.updates import QmdUpdates
-from memline.producers.runs.change_lines import ChangeLines
 from memline.producers.runs.in_process import INDEXING, InProcessWorkers
 from memline.producers.runs.index_run import prepare
 from memline.producers.watching.flush_sessions import FlushProducer
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
-from memline.shared.clock import SystemClock
+from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import IndexCorrupt
+from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.index import driver
 from memline.shared.index.driver import file_id
 from memline.shared.index.repair import move_aside
 from memline.shared.liveness import Liveness
 from memline.shared.logs import Log
 from memline.shared.queue import broker
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.words import counted, span
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Files that get a line each at a time; of more the number is told, when all are done.
+MOST_LINES = 10
+
+#: Seconds after which a file is told of whose texts still wait: for a provider, or a job before them.
+PATIENCE_S = 10.0
+
+#: Seconds for which a file may be stored later than one that was read after it.
+LATE_S = 60.0
+
+#: Seconds without another file after which a large change is over.
+QUIET_S = 2.0
+
+_CHANGED = "SELECT path, observed_ns, outcome FROM files WHERE observed_ns > ? ORDER BY observed_ns, path"
+
+#: Chunks of a file, those whose vector is there, and those whose vector is still to come.
+_COUNTS = """
+SELECT count(*),
+    total(EXISTS (SELECT 1 FROM vectors WHERE identity_id IN (SELECT id FROM identities)
+                  AND text_hash = chunks.text_hash AND state = 'ready')),
+    total(EXISTS (SELECT 1 FROM vectors WHERE identity_id IN (SELECT id FROM identities)
+                  AND text_hash = chunks.text_hash AND state IN ('wanted', 'leased')))
+FROM chunks JOIN files ON files.id = chunks.file_id WHERE path = ?
+"""
+
+
+class ChangeLines:
+    """Tells of the changes of one agent's files; `tick` is called again and again."""
+
+    def __init__(
+        self, settings: AgentSettings, on_note: Callable[[str], None], *, clock: Clock | None = None
+    ) -> None:
+        self._settings = settings
+        self._on_note = on_note
+        self._clock = clock or SystemClock()
+        self._since_ns = self._clock.now_ns()
+        #: Files to be told of, with the time of their read and what became of them.
+        self._open: dict[str, tuple[int, str]] = {}
+        #: Files that were told of lately: workers store them in another order than they read them.
+        self._told: dict[str, int] = {}
+        #: Files of a large change, when it began, and when the last of them came.
+        self._many, self._began_s, self._last_s = 0, 0.0, 0.0
+        self._seen: tuple[object, ...] = ()
+
+    def tick(self) -> None:
+        """Tell what is done; opens the index only when it was written, or something is to be told."""
+        seen = self._written()
+        if seen == self._seen and not self._open and not self._many:
+            return
+        self._seen = seen
+        # The part that failed says so; this only looks.
+        with suppress(IndexFault), driver.reading_if_any(self._settings.index_path) as reader:
+            if reader is not None:
+                self._look(reader)
+
+    def _look(self, reader: Connection) -> None:
+        now_ns = self._clock.now_ns()
+        self._since_ns = max(self._since_ns, now_ns - int(LATE_S * 1e9))
+        self._told = {path: at for path, at in self._told.items() if at > self._since_ns}
+        for path, observed_ns, outcome in reader.execute(_CHANGED, (self._since_ns,)):
+            if self._told.get(path) != observed_ns:
+                self._told[path] = observed_ns
+                self._open[path] = (observed_ns, outcome)
+        if self._many or len(self._open) > MOST_LINES:
+            self._tell_of_many(reader)
+            return
+        for path, (observed_ns, outcome) in list(self._open.items()):
+            chunks, ready, waiting = map(int, reader.execute(_COUNTS, (path,)).fetchone())
+            if waiting and now_ns - observed_ns < PATIENCE_S * 1e9:
+                continue
+            del self._open[path]
+            words = [counted(chunks, "chunk")] if outcome == INDEXED else [outcome.replace("_", " ")]
+            words += [f"{ready} embedded"] * bool(ready) + [counted(waiting, "text", "wait")] * bool(waiting)
+            took_ms = max(now_ns - observed_ns, 0) / 1e6
+            self._on_note(f"memline: {path}: {', '.join(words)}, {took_ms:.0f} ms")
+
+    def _tell_of_many(self, reader: Connection) -> None:
+        """Count the files, and tell once no more come. Their vectors may take hours: none is waited for."""
+        now_s = time.monotonic()
+        if self._open:
+            self._began_s = self._began_s if self._many else now_s
+            self._many += len(self._open)
+            self._last_s = now_s
+            self._open.clear()
+        elif now_s - self._last_s >= QUIET_S:
+            (chunks,) = reader.execute("SELECT count(*) FROM chunks").fetchone()
+            waiting = reader.execute(
+                "SELECT count(*) FROM vectors WHERE active = 1 AND state IN ('wanted', 'leased')"
+            ).fetchone()[0]
+            took = span(self._last_s - self._began_s)
+            words = f"{counted(self._many, 'file')} read in {took}; {counted(chunks, 'chunk')} in all"
+            rest = f", {counted(waiting, 'text', 'wait')} to be embedded" if waiting else ""
+            self._on_note(f"memline: {words}{rest}")
+            self._many = 0
+
+    def _written(self) -> tuple[object, ...]:
+        """Return what differs once the index was written: SQLite writes its log first."""
+        found = []
+        for ending in ("", "-wal"):
+            with suppress(OSError):
+                status = os.stat(f"{self._settings.index_path}{ending}")
+                found.append((status.st_ino, status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
 
 Note = Callable[[str], None]
 

@@ -7,29 +7,92 @@ lost message costs `SCAN_EVERY_S`, not a file, and a queue that cannot be reache
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
-from memline.producers.watching import debounce
+from memline.producers.watching import watcher
 from memline.producers.watching.loop_errors import FILES, LoopErrors
-from memline.producers.watching.transcript_growth import TranscriptGrowth
 from memline.producers.watching.watcher import Watcher
 from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexElsewhere, QueueError
-from memline.shared.index import driver, jobs
+from memline.shared.index import driver, jobs, ledger
+from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import claim, own_host, send
 from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
-from memline.shared.sources.transcripts.formats import transcripts_of
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
 from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+
+#: Seconds without a change after which what there is of a transcript is read, however little.
+QUIET_S = 300.0
+
+#: Bytes read at a time to count lines.
+_BLOCK_BYTES = 1 << 18
+
+
+class TranscriptGrowth:
+    """Measures the growth of one agent's transcripts. Safe to use from several threads."""
+
+    def __init__(self, settings: AgentSettings, transcripts: Transcripts, *, clock: Clock) -> None:
+        self._index_path = settings.index_path
+        self._limits = settings.memory.sync.sessions
+        self._transcripts = transcripts
+        self._clock = clock
+        #: By ledger path: size when it was read, size up to which lines were counted since, and their number.
+        #: What was counted is not read again five seconds later.
+        self._counted: dict[str, tuple[int, int, int]] = {}
+        self._lock = threading.Lock()
+
+    def check(self, paths: Iterable[str]) -> tuple[list[str], bool]:
+        """Return those of the changed transcripts that are to be read on, and whether a session is new."""
+        due: list[str] = []
+        has_new_session = False
+        with self._lock, driver.reading_if_any(self._index_path) as reader:
+            for path in paths:
+                known = ledger.entry(reader, path) if reader else None
+                if known is None or known.outcome == ledger.REMOVED:
+                    has_new_session = has_new_session or not is_archive(path)
+                    due.append(path)
+                elif self._is_due(path, known):
+                    due.append(path)
+                    self._counted.pop(path, None)
+        return due, has_new_session
+
+    def _is_due(self, path: str, known: LedgerEntry) -> bool:
+        try:
+            opened = self._transcripts.open(path)
+        except FileRefused:
+            # Gone, or not a file any more: reading it says what it is.
+            return True
+        with opened.file as file:
+            grown = opened.size - known.size
+            if grown <= 0 or known.mtime_ns == ledger.PARTIALLY_READ:
+                # Cut short, written anew, or not read to its end yet; unless nothing changed at all.
+                times = (known.mtime_ns, known.ctime_ns)
+                return bool(grown) or times != (opened.mtime_ns, opened.ctime_ns)
+            if grown >= self._limits.delta_bytes or self._limits.delta_messages == 0:
+                return True
+            if self._clock.now() - opened.mtime_ns / 1e9 >= QUIET_S:
+                return True
+            base, upto, lines = self._counted.get(path, (-1, 0, 0))
+            if base != known.size or upto > opened.size:
+                upto, lines = known.size, 0
+            file.seek(upto)
+            while upto < opened.size and (block := file.read(min(_BLOCK_BYTES, opened.size - upto))):
+                upto, lines = upto + len(block), lines + block.count(b"\n")
+            self._counted[path] = known.size, upto, lines
+            return lines >= self._limits.delta_messages
+
 
 #: Seconds between two scans of all files by size and time; 5,000 files cost about 0.1 s of CPU.
 SCAN_EVERY_S = 60.0
@@ -119,14 +182,14 @@ class _AgentFollower:
         sync, rescan = settings.memory.sync, self._request_scan
         if sync.watch and MEMORY in settings.memory.sources:
             notes = MemoryPaths.of(settings)
-            quiet = debounce.Debounce(sync.watch_debounce_ms / 1000)
+            quiet = watcher.Debounce(sync.watch_debounce_ms / 1000)
             self.watchers.append(
                 Watcher(notes, quiet, on_paths=self.enqueue, on_rescan=rescan, on_event=self.mark.revoke)
             )
         transcripts = transcripts_of(settings)
         self.growth = TranscriptGrowth(settings, transcripts, clock=clock) if transcripts else None
         if sync.watch and transcripts:
-            quiet = debounce.Debounce(debounce.TRANSCRIPT_QUIET_S, debounce.TRANSCRIPT_CEILING)
+            quiet = watcher.Debounce(watcher.TRANSCRIPT_QUIET_S, watcher.TRANSCRIPT_CEILING)
             self.watchers.append(
                 Watcher(
                     transcripts,

@@ -2,15 +2,90 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from memline.shared.config.schema import AgentSettings, ProviderEntry, Remote
 from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
 from memline.shared.providers import Provider
+from memline.shared.sqlite import library, reading_foreign
 from memline.shared.values import field, value
+
+#: Queries for the JSON of a store, by the place of its database below the state directory.
+_STORES = (
+    ("agents/{agent}/agent/openclaw-agent.sqlite", "SELECT store_json FROM auth_profile_store"),
+    (
+        "state/openclaw.sqlite",
+        "SELECT value_json FROM config_machine_state WHERE state_key = 'authProfiles.store'",
+    ),
+)
+_FILE = "agents/{agent}/agent/auth-profiles.json"
+
+#: A file of keys has a few kilobytes.
+_MAX_BYTES = 1 << 20
+
+
+def saved_key(state_dir: Path, agent: str, providers: Sequence[str]) -> str:
+    """Return the key that is saved for a provider of one of these names; empty when there is none.
+
+    The agent's own profiles come before those of all agents.
+    """
+    places = [state_dir / each.format(agent=agent) for each in (_FILE, *(place for place, _ in _STORES))]
+    stamps = tuple(stamp for place in places for stamp in (_stamp(place), _stamp(Path(f"{place}-wal"))))
+    found = _keys(state_dir, agent, stamps)
+    return next((key for provider, key in found if provider in providers), "")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=64)
+def _keys(state_dir: Path, agent: str, _stamps: tuple[tuple[int, int], ...]) -> tuple[tuple[str, str], ...]:
+    """List (provider, key); kept until a file changes."""
+    return tuple(pair for text in _texts(state_dir, agent) for pair in _profiles(text))
+
+
+def _texts(state_dir: Path, agent: str) -> Iterator[str]:
+    for place, query in _STORES:
+        path = state_dir / place.format(agent=agent)
+        if path.is_file():
+            try:
+                with reading_foreign(path) as connection:
+                    yield from [text for (text,) in connection.execute(query) if isinstance(text, str)]
+            except library().Error:
+                # Of a release without such a table, or damaged.
+                continue
+    try:
+        with (state_dir / _FILE.format(agent=agent)).open(encoding="utf-8", errors="replace") as file:
+            yield file.read(_MAX_BYTES)
+    except OSError:
+        return
+
+
+def _profiles(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    profiles = content.get("profiles") if isinstance(content, dict) else None
+    for profile in profiles.values() if isinstance(profiles, dict) else ():
+        if not isinstance(profile, dict) or profile.get("type") != "api_key":
+            continue
+        provider, key = profile.get("provider"), profile.get("key")
+        if isinstance(provider, str) and isinstance(key, str) and key.strip().isascii() and key.strip():
+            yield provider, key.strip()
+
 
 #: Names of headers and of address parameters that hold credentials; they are not part of an identity.
 _AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
@@ -109,8 +184,6 @@ def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> En
     key = remote.api_key.strip() or environment_key.strip() or entry.api_key.strip()
     if not key and settings.has_saved_keys and base_url == provider.public_url:
         # Saved for the provider itself: no other address gets it.
-        from memline.shared.embedders.openclaw_keys import saved_key
-
         key = saved_key(settings.state_dir, settings.agent, provider.entry_names)
         key_places.append("the auth profiles of OpenClaw")
     return Endpoint(

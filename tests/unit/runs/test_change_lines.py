@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from memline.producers.runs import change_lines, following
-from memline.producers.runs.change_lines import ChangeLines
+from memline.producers.runs import following
+from memline.producers.runs.following import ChangeLines
 from memline.shared.clock import SystemClock
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import TIMEOUT_S
@@ -73,10 +73,10 @@ def test_files_that_are_removed_and_read_again_are_told_once(place: Place) -> No
 
 
 def test_of_very_many_files_one_line_tells(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_lines, "QUIET_S", 0.0)
+    monkeypatch.setattr(following, "QUIET_S", 0.0)
     lines: list[str] = []
     changes = told(place, lines)
-    for number in range(change_lines.MOST_LINES + 5):
+    for number in range(following.MOST_LINES + 5):
         place.write(f"memory/{number}.md", f"Note {number}.\n")
     place.index()
 

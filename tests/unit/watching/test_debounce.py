@@ -1,6 +1,6 @@
 """Waiting for quiet, within bounds; time is told, never waited for."""
 
-from memline.producers.watching.debounce import Debounce
+from memline.producers.watching.watcher import Debounce
 
 
 def test_a_name_is_due_after_the_quiet_time_and_only_once() -> None:

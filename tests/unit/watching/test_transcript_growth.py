@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.watching.transcript_growth import QUIET_S, TranscriptGrowth
+from memline.producers.watching.follow import QUIET_S, TranscriptGrowth
 from memline.shared.clock import ManualClock, SystemClock
 from memline.shared.sources.transcripts.formats import transcripts_of
 from tests.support.transcripts import opening, said, sessions_folder, talk

@@ -11,8 +11,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from memline.producers.watching import watcher as watcher_module
-from memline.producers.watching.debounce import Debounce
-from memline.producers.watching.watcher import POLLING, WATCHING, Watcher
+from memline.producers.watching.watcher import POLLING, WATCHING, Debounce, Watcher
 from memline.shared.config.schema import ExtraPath
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.sources.transcripts.formats import Transcripts
