@@ -11,6 +11,8 @@ At the top level of a checkout `shared`, `producers` and `workers` are links to 
 
 from __future__ import annotations
 
+from importlib import import_module
+
 # Not from typing: until the console script guards it, a Ctrl-C would show a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ def __getattr__(name: str) -> Any:
     """Load a public name."""
     if name not in _HOMES:
         raise AttributeError(f"module 'memline' has no attribute {name!r}")
-    from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
 

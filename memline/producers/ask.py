@@ -10,7 +10,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, IndexOfAnother, QueueError
-from memline.shared.index import driver
+from memline.shared.index import driver, forgotten, ledger
 from memline.shared.scheduling.limits import Limits, minute_limits
 from memline.shared.search.results import SearchRequest
 from memline.shared.search.staleness import DiskState
@@ -94,7 +94,6 @@ def _plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
 
 def _store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     """Store changed files until the time is over; return how many were done."""
-    from memline.shared.index import forgotten, ledger
     from memline.shared.index_writer import IndexWriter
     from memline.shared.sync.read_file import FileReader
 

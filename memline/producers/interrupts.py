@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import os
 import sys
 
 # In C: `signal` itself imports enum, 3 ms in which a Ctrl-C would show a traceback.
@@ -56,8 +58,6 @@ def caused(error: BaseException | None) -> bool:
 def _again_if_lost(unraisable: Unraisable) -> None:
     """Send the signal again when it came where Python cannot raise: in a callback, or a destructor."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        import _thread
-
         _thread.interrupt_main()
         return
     sys.__unraisablehook__(unraisable)
@@ -65,8 +65,6 @@ def _again_if_lost(unraisable: Unraisable) -> None:
 
 def tell(words: str = "") -> None:
     """Say in one line what is kept; on a terminal `^C` stands on the line before."""
-    import os
-
     words = words or "notes and index are whole"
     # Not through `sys.stderr`, which the interrupt may have met in the middle of a line.
     os.write(2, f"{os.linesep * os.isatty(2)}Interrupted: {words}.{os.linesep}".encode())

@@ -8,7 +8,10 @@ Objects with a life, which wait or stamp more than once (workers, writers, limit
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
 
 
 class Clock(Protocol):
@@ -54,3 +57,10 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         self._now_ns += int(seconds * 1e9)
+
+
+def time_zone(name: str) -> tzinfo:
+    """Return the time zone of an IANA name; KeyError or ValueError where there is none of it."""
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(name)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from memline.shared.tables import read_table
 from memline.shared.values import field, value
 
 
@@ -287,10 +287,7 @@ def price_of(
 @cache
 def list_prices() -> dict[str, Price]:
     """Read the list prices of `prices.toml`, by `provider/model`."""
-    # Here, because only a plan of costs comes here: 4 ms.
-    import tomllib
-
-    table = tomllib.loads((Path(__file__).parent / "prices.toml").read_text("utf-8"))
+    table = read_table(__file__, "prices.toml")
     return {
         f"{provider}/{model}": Price(
             source=LISTED,

@@ -1,7 +1,7 @@
 """Follow a save or a question through every process with OpenTelemetry, where an operator asks for it.
 
 Off unless a collector is named and the SDK is installed; then no module of OpenTelemetry is imported, and a
-message costs one comparison more. The only module that imports it. Spans have names, counts and ids, never
+message costs one comparison more. `tracing_sdk` alone imports it. Spans have names, counts and ids, never
 text of notes, questions, paths or errors.
 
 The context travels among the options of a message, as W3C writes it: `traceparent`, and `links` with those of
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
 #: Seconds that an export may take, also the last one of a process, unless OTEL_EXPORTER_OTLP_TIMEOUT is set.
 EXPORT_S = 5
@@ -39,18 +40,21 @@ def start(*, has_timeout: bool = False, **resource: str) -> str:
     """
     global _tracer
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        sdk = _sdk()
     except ImportError as error:
         return f"traces are asked for, and the SDK of OpenTelemetry is missing ({error.name})"
     if _tracer is None:
-        provider = TracerProvider(resource=Resource.create(resource))
-        exporter = OTLPSpanExporter() if has_timeout else OTLPSpanExporter(timeout=EXPORT_S)
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+        provider = sdk.TracerProvider(resource=sdk.Resource.create(resource))
+        exporter = sdk.OTLPSpanExporter() if has_timeout else sdk.OTLPSpanExporter(timeout=EXPORT_S)
+        provider.add_span_processor(sdk.BatchSpanProcessor(exporter))
         _tracer = provider.get_tracer("memline")
     return ""
+
+
+def _sdk() -> ModuleType:
+    from memline.shared import tracing_sdk
+
+    return tracing_sdk
 
 
 def is_on() -> bool:
@@ -72,11 +76,9 @@ class Span:
     def fail(self, error: BaseException | str) -> None:
         """Mark the span as failed, with the type of the error: its words may quote a text."""
         if self._span is not None:
-            from opentelemetry.trace import StatusCode
-
             name = error if isinstance(error, str) else type(error).__name__
             self._span.set_attribute("error.type", name)
-            self._span.set_status(StatusCode.ERROR)
+            self._span.set_status(_sdk().StatusCode.ERROR)
 
 
 class _Off:
@@ -116,18 +118,18 @@ def span(
 def _recorded(
     name: str, kind: str, carried: Mapping[str, Any] | None, attributes: Mapping[str, str | int]
 ) -> Iterator[Span]:
-    from opentelemetry.trace import Link, SpanKind
-
     context, links = None, []
     if carried is not None:
         context = _extracted(carried.get(PARENT))
         many = carried.get(LINKS)
-        links = [Link(each) for each in map(_context_of, many[:MAX_LINKS] if isinstance(many, list) else [])]
+        links = [
+            _sdk().Link(each) for each in map(_context_of, many[:MAX_LINKS] if isinstance(many, list) else [])
+        ]
         links = [link for link in links if link.context.is_valid]
     with _tracer.start_as_current_span(
         name,
         context=context,
-        kind=SpanKind[kind],
+        kind=_sdk().SpanKind[kind],
         attributes=dict(attributes),
         links=links,
         record_exception=False,
@@ -156,26 +158,20 @@ def current() -> str:
     """Return the context of this thread, as W3C writes it; empty without one."""
     if _tracer is None:
         return ""
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
     found: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(found)
+    _sdk().TraceContextTextMapPropagator().inject(found)
     return found.get(PARENT, "")
 
 
 def _extracted(parent: object) -> Any:
     """Give the context that a message carried; that of a new trace for what is none."""
-    from opentelemetry.context import Context
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
+    sdk = _sdk()
     found = {PARENT: parent} if isinstance(parent, str) else {}
-    return TraceContextTextMapPropagator().extract(found, context=Context())
+    return sdk.TraceContextTextMapPropagator().extract(found, context=sdk.Context())
 
 
 def _context_of(parent: object) -> Any:
-    from opentelemetry.trace import get_current_span
-
-    return get_current_span(_extracted(parent)).get_span_context()
+    return _sdk().get_current_span(_extracted(parent)).get_span_context()
 
 
 class Origins:

@@ -22,6 +22,7 @@ from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index import archive, chunks, copies, driver, erase, forgotten
 from memline.shared.index.vectors import OF_TEXT
 from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.message_list import drop_with
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import value
 
@@ -116,8 +117,6 @@ def forget(
     erase.drop_account_errors(agent.account_path)
     files, out_of_reach = _clean_home(agent, hashes, {each for each in needles if len(each) >= _MIN_NEEDLE})
     if queue_address and needles:
-        from memline.shared.queue.message_list import drop_with
-
         # By the hash its vector too, and by the path what is too short to be looked for.
         named = {target.path.encode() for target in targets}
         drop_with(queue_address, {each for each in needles if len(each) >= _MIN_NEEDLE} | {*every} | named)

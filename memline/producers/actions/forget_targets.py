@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
+from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER, grams
 from memline.shared.search.dates import day_of_path
@@ -181,8 +182,6 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
 
 def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
     """List the transcripts of a session: by its key in OpenClaw's registry, or by its id."""
-    from memline.shared.flush.flush_plan import folder_of, read_registry
-
     transcripts = transcripts_of(agent)
     if transcripts is None:
         raise ConfigError("this agent has no source `sessions`", hint="see docs/sessions.md")

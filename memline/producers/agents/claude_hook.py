@@ -7,7 +7,6 @@ A hook gets an event as JSON and answers with JSON (https://code.claude.com/docs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +47,11 @@ def _start(settings: AgentSettings, _event: Mapping[str, Any], clock: Clock) -> 
 
 
 def _compact(settings: AgentSettings, event: Mapping[str, Any], clock: Clock) -> Json:
-    # Its HTTP client takes 60 ms, for nothing when a session starts.
-    from memline.shared.flush import flush_plan
-    from memline.shared.flush.run import write_down
-    from memline.shared.flush.state import STORED
-    from memline.shared.flush.transcript import claude_turns
-
     path = event.get("transcript_path")
-    if not flush_plan.is_on(settings) or not isinstance(path, str) or not path.endswith(".jsonl"):
+    if not isinstance(path, str) or not path.endswith(".jsonl"):
         return {}
-    read = partial(claude_turns, Path(path), now=clock.now())
-    outcome, reason = write_down(settings, lambda tokens: read(max_tokens=tokens), clock=clock)
-    return (
-        {"systemMessage": f"memline: this session is written down in {reason}"} if outcome == STORED else {}
-    )
+    # Its HTTP client takes 60 ms, for nothing when a session starts.
+    from memline.shared.flush.run import write_down_claude_code
+
+    written = write_down_claude_code(settings, Path(path), clock=clock)
+    return {"systemMessage": f"memline: this session is written down in {written}"} if written else {}

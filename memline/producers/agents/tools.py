@@ -35,6 +35,7 @@ from memline.shared.index import driver
 from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
@@ -141,7 +142,6 @@ class MemoryTools:
             return memory.get(values["path"], first=values.get("from"), **options).to_json()
         if "from" in values:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
-        from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 
         excerpts: list[Json] = []
         for number, path in enumerate(several):

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.shared.tables import read_table
 
 
 @command(
@@ -139,10 +140,7 @@ def _processes(invocation: Invocation) -> dict[str, list[str]]:
 
 
 def _templates() -> dict[str, Any]:
-    import tomllib
-    from pathlib import Path
-
-    return tomllib.loads((Path(__file__).parent / "fleet.toml").read_text("utf-8"))
+    return read_table(__file__, "fleet.toml")
 
 
 def _chosen(invocation: Invocation) -> dict[str, str]:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from memline.producers.actions import reindex_job
 from memline.producers.agents.calls import Parameter, read
 from memline.producers.agents.pool import Pool
 from memline.producers.http.arguments import read_arguments
@@ -85,8 +86,6 @@ class JobRoutes:
         return JsonResponse(await self._report(job))
 
     async def _ask(self, request: Request) -> Response:
-        from memline.producers.actions import reindex_job
-
         body = await read_arguments(request, ASK, example='{"force": true}', is_body_needed=False)
         arguments = read(ASK, body)
         access = access_of(request.scope)
@@ -105,8 +104,6 @@ class JobRoutes:
 
     def _changer(self, verb: str) -> Callable[[Request], Any]:
         async def change(request: Request) -> Response:
-            from memline.producers.actions import reindex_job
-
             agents, access = self._opened(request), access_of(request.scope)
             job = await self._pool.run(partial(reports.named, agents, request.path_params["job"]))
             url = self._settings.queue.address

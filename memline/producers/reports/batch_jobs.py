@@ -13,6 +13,7 @@ from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
 from memline.shared.index_writer import IndexWriter
+from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.values import value
 
@@ -127,8 +128,6 @@ def cancel(job: Job, url: str) -> bool:
     with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
         is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
     if is_asked and url:
-        from memline.shared.queue.fleet_workers import wake
-
         wake(url, job.settings.agent)
     return is_asked
 
@@ -138,8 +137,6 @@ def collect(job: Job, url: str) -> bool:
     with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
         is_due = batches.poll_now(connection, job.batch.token, now)
     if is_due and url:
-        from memline.shared.queue.fleet_workers import wake
-
         wake(url, job.settings.agent)
     return is_due
 

@@ -24,6 +24,7 @@ from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import of_agent, of_common, of_error
 from memline.shared.logs import Log
+from memline.shared.queue import depth
 from memline.shared.queue.processes import commands
 from memline.shared.sync.plan import plan_of
 
@@ -81,9 +82,6 @@ class FleetCollector(Collector):
         self._families[name].add_metric(list(labels.values()), value)
 
     def _add_queues(self) -> None:
-        # Imports redis, which is not needed without a queue.
-        from memline.shared.queue import depth
-
         try:
             fleet = depth.read(self._url)
         except QueueError as error:

@@ -14,6 +14,7 @@ from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import reading_if_any
+from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.scheduling import call_times
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.limits import FileLimits, Used, minute_limits
@@ -71,9 +72,6 @@ def _used(file: AccountFile, account: str, whole: Settings) -> Used | None:
     """Tell what is taken of an account's minute; None when Redis, which knows, cannot be asked."""
     if not whole.queue.url:
         return FileLimits(file, SystemClock()).used(account)
-    # Imports redis, which is not needed without a queue.
-    from memline.shared.queue.redis_limits import RedisLimits
-
     try:
         with closing(RedisLimits(whole.queue.address)) as limits:
             return limits.used(account)

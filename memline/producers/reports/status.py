@@ -12,6 +12,8 @@ from memline.producers.reports import breakers
 from memline.producers.reports.fleet_state import ceiling, spending
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
+from memline.shared.embedders.local.downloads import configured, engine_named, reranker_file
+from memline.shared.embedders.local.engines import engine_of
 from memline.shared.errors import IndexFault, MemlineError, ProviderError
 from memline.shared.finding import NOTE, Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent
@@ -248,9 +250,6 @@ def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | N
     """Say what runs the local model, or what to install for it; None when no local model is configured."""
     if LOCAL not in (choice.provider, settings.memory.provider, settings.memory.fallback):
         return None
-    # Here, because few configurations have such a model: 10 ms.
-    from memline.shared.embedders.local.downloads import configured, engine_named
-
     engine = engine_named(configured(settings.memory.local))
     if engine is None:
         return None
@@ -269,10 +268,6 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
     name = settings.memory.query.rerank.model_path.strip()
     if not name:
         return None
-    # Here, because few configurations have one: 10 ms.
-    from memline.shared.embedders.local.downloads import reranker_file
-    from memline.shared.embedders.local.engines import engine_of
-
     report = {"model": name, "engine": "", "error": "", "action": ""}
     try:
         engine = engine_of(reranker_file(settings).path)

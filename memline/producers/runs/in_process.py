@@ -7,6 +7,7 @@ that `store` keeps its single thread and a provider that hangs delays nothing el
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sys
 import threading
 
@@ -21,6 +22,7 @@ from memline.shared.queue.in_flight import InProcessRequests
 from memline.shared.queue.messages import Sweep
 from memline.shared.queue.processes import uses_batches
 from memline.shared.queue.routes import QUEUES
+from memline.workers import context, lifecycle
 
 #: The queues that bring an index up to date; searches read the index themselves.
 INDEXING = tuple(name for name, queue in QUEUES.items() if queue.is_indexing)
@@ -73,8 +75,6 @@ class InProcessWorkers:
         return self
 
     def _start(self) -> None:
-        from memline.workers import context, lifecycle
-
         self._broker = queue_broker.in_process()
         lifecycle.declare_actors(self._queues)
         queue_broker.forget_messages(self._broker)
@@ -98,8 +98,6 @@ class InProcessWorkers:
 
     def _stop(self, *, is_index_lost: bool) -> None:
         """Stop the workers; what was paid for is stored first, unless the index is lost."""
-        from memline.workers import context, lifecycle
-
         self._context.sweep_timer.stop()
         self._context.stopping.set()
         # The queues that make work stop first, together, so that what was paid for is still stored.
@@ -133,8 +131,5 @@ def _share_one_heap() -> None:
     It gives each a heap of its own, which keeps the room of the largest answer: 7,000 vectors of 1,536 were
     indexed with 153 MB at most, so with 111, in the same time.
     """
-    # 4 ms.
-    import ctypes
-
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

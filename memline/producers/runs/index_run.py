@@ -29,6 +29,7 @@ from memline.shared.index.jobs import Job
 from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
+from memline.shared.queue import hosts, redis_client
 from memline.shared.scheduling import fallback, health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, refusal_of
@@ -101,9 +102,6 @@ def bring_up_to_date(
     """
     clock = clock or SystemClock()
     if settings.queue.host:
-        # Imports redis.
-        from memline.shared.queue import hosts, redis_client
-
         with redis_client.connected(settings.queue.address) as client:
             hosts.claim_agent(client, agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):

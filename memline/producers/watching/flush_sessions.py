@@ -20,10 +20,11 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.flush import flush_plan
 from memline.shared.flush import state as flush_state
+from memline.shared.flush.run import run
 from memline.shared.flush.state import SessionState
 from memline.shared.flush.transcript import SessionSize, measure
 from memline.shared.logs import Log
-from memline.shared.queue.broker import send
+from memline.shared.queue.broker import on_redis, send
 from memline.shared.queue.messages import FlushMemory
 from memline.shared.sources.safe_open import FileRefused
 
@@ -150,13 +151,10 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
             requested.attempts = 0
             flush_plan.record_request(requested, "requested manually", clock.now())
             if url:
-                from memline.shared.queue.broker import on_redis
-
                 # Recorded only when it could be sent.
                 on_redis(url)
                 send(FlushMemory(agent=settings.agent, session=name, cycle=requested.cycle))
                 return requested
-        from memline.shared.flush.run import run  # Its HTTP client takes 60 ms.
 
         done = run(settings, name, cycle=requested.cycle, clock=clock)
     except OSError as error:

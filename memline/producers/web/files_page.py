@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from memline.producers.actions import reindex_job
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.note_page import file_url, note_url
 from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
@@ -211,8 +212,6 @@ def _run(view: View) -> Done:
         raise BadRequest(f"{what[:80]!r} is not a run", hint=f"one of: {', '.join(filter(None, _RUNS))}")
     settings = view.agent(view.form["agent"])
     if view.site.has_queue and what != "re-embed":
-        from memline.producers.actions import reindex_job
-
         asked = reindex_job.start(settings, view.queue_url, force=what == "force", by=view.access.client)
         reads = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
         return Done(words=f"{reads} {asked['warning']}".strip(), page="/agents", audit=None)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from memline.producers.actions import reindex_job
 from memline.producers.reports import batch_jobs
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.batch_jobs import SHORT
@@ -56,8 +57,6 @@ def _job(view: View) -> Data:
 
 
 def _change_job(verb: str, view: View) -> Done:
-    from memline.producers.actions import reindex_job
-
     name = view.form.get("job", "")
     if not name:
         raise BadRequest("no job is named", hint="use the buttons of the page")

@@ -26,6 +26,7 @@ from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
+from memline.shared.queue import depth
 from memline.shared.queue.processes import commands
 from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
@@ -175,9 +176,6 @@ class LiveFigures:
     def _read(self) -> Snapshot:
         fleet, fleet_error = None, ""
         if self._settings.queue.url:
-            # Imports redis, which is not needed without a queue.
-            from memline.shared.queue import depth
-
             try:
                 fleet = depth.read(self._settings.queue.address)
             except QueueError as error:

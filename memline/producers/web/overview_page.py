@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from memline.producers.actions import reindex_job
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.rendering import age, number
@@ -106,8 +107,6 @@ def _plan(view: View) -> Data:
 
 
 def _reindex(view: View) -> Done:
-    from memline.producers.actions import reindex_job
-
     if "agent" not in view.form:
         raise BadRequest("no agent is named", hint="choose one")
     settings = view.agent(view.form["agent"])

@@ -9,6 +9,7 @@ from memline.producers.reports import provider_accounts as reports
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.queues_page import check_target
 from memline.shared.errors import MemlineError
+from memline.shared.queue.fleet_workers import wake
 
 
 def _providers(view: View) -> Data:
@@ -31,8 +32,6 @@ def _probe(view: View) -> Done:
     settings = view.agent(view.form.get("agent", ""))
     probed = breakers.probe(settings, provider=provider, mode=mode)
     if probed and view.queue_url:
-        from memline.shared.queue.fleet_workers import wake
-
         wake(view.queue_url, settings.agent)
     words = f"{settings.agent}: {', '.join(probed)}: asked again with the next text."
     if not probed:

@@ -12,6 +12,7 @@ from memline.producers.web.snapshot import AgentFigures
 from memline.shared.config.schema import FALLBACKS
 from memline.shared.errors import BadRequest
 from memline.shared.queue.depth import QueueDepth, rates
+from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling.health import BATCH, REQUESTS
 from memline.shared.values import value
 
@@ -126,8 +127,6 @@ def _set_paused(view: View, *, is_paused: bool) -> Done:
     for settings in chosen:
         change(settings, provider=provider, mode=mode)
         if not is_paused and view.queue_url:
-            from memline.shared.queue.fleet_workers import wake
-
             wake(view.queue_url, settings.agent)
     what = {REQUESTS: "embedding by requests", BATCH: "embedding by batches", "": "embedding"}[mode]
     names = ", ".join(settings.agent for settings in chosen)

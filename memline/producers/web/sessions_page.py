@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from memline.producers.reports import session_list as reports
 from memline.producers.reports.session_list import SET_UP
+from memline.producers.watching.flush_sessions import flush_now
 from memline.producers.web.page import Action, Data, Done, Page, View, command_line
 from memline.producers.web.rendering import ROOT
 from memline.shared.errors import BadRequest
@@ -49,8 +50,6 @@ def _sessions(view: View) -> Data:
 
 
 def _flush(view: View) -> Done:
-    from memline.producers.watching.flush_sessions import flush_now
-
     settings = view.agent(view.form.get("agent", ""))
     name = view.form.get("session", "")
     if not name.endswith(".jsonl"):

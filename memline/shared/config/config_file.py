@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -81,7 +82,6 @@ def parse(text: str, *, where: str) -> Any:
     """Parse a JSON5 text; an empty one is an empty object, and the outermost braces may be missing."""
     if not text.strip():
         return {}
-    import json
 
     try:
         # Most files are plain JSON, and importing a JSON5 parser costs more than parsing them.

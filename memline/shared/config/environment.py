@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from memline.shared.digests import sha256
 from memline.shared.errors import ConfigError
 from memline.shared.providers import PROVIDERS
 
@@ -145,8 +146,6 @@ def without_liveness(env: Environment) -> dict[str, str]:
 
 def fleet_name(home: Path) -> str:
     """Derive the name of a fleet from its host and home, so that no two fleets mix on one Redis."""
-    from hashlib import sha256  # only a fleet needs it
-
     return sha256(f"{os.uname().nodename}:{home.resolve()}".encode()).hexdigest()[:12]
 
 

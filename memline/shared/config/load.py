@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from memline.shared.clock import time_zone
 from memline.shared.config import config_file, environment, installation, openclaw, schema, workspaces
 from memline.shared.config.agents import (
     MAIN,
@@ -230,10 +231,8 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
         issues.problem(f"{origin}: {words}", f"set queue.name, or {environment.QUEUE_NAME}")
     zone, origin = given(settings, "agents.defaults.userTimezone")
     if zone:
-        from zoneinfo import ZoneInfo  # 3 ms, for files that name a zone
-
         try:
-            ZoneInfo(zone)
+            time_zone(zone)
         except (KeyError, ValueError, OSError):
             del settings["agents.defaults.userTimezone"]
             issues.warn(f"{origin}: {zone!r} is not a valid time zone, the machine's own is used")

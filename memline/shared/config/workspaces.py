@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+
+# Not from hashlib: loading OpenSSL costs a search 2.5 ms.
+from _blake2 import blake2b
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,9 +37,6 @@ ONLY = "the only workspace with an index"
 
 def digest(workspace: str | Path) -> str:
     """Identify a workspace in the names of files, whatever links lead to it."""
-    # Not hashlib: loading OpenSSL costs a search 2.5 ms.
-    from _blake2 import blake2b
-
     return blake2b(os.fsencode(os.path.realpath(workspace))).hexdigest()[:_DIGEST_CHARS]
 
 

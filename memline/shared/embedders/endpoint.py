@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -175,8 +176,6 @@ def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> En
     environment_key = settings.environment_keys.get(provider.name, "")
     headers = {}
     if user_info:
-        from base64 import b64encode
-
         headers["authorization"] = "Basic " + b64encode(unquote(user_info).encode()).decode()
     for more in (entry.headers, remote.headers):
         headers.update({name.strip().lower(): text for name, text in more.items()})

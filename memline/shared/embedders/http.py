@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
@@ -111,8 +112,6 @@ def parse_json(text: bytes | str) -> Any:
     Raises ValueError and RecursionError, as `json.loads` does.
     """
     if "msgspec" in sys.modules:
-        import msgspec
-
         # Python takes more, such as NaN, and half of a surrogate.
         with suppress(msgspec.DecodeError, ValueError):
             return msgspec.json.decode(text)

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from memline.shared import traces
+from memline.shared.digests import sha256
 from memline.shared.values import asdict, value
 
 
@@ -45,10 +46,8 @@ def _key(identity: Identity) -> str:
 def canonical_digest(content: object) -> str:
     """Return the SHA-256 (hex) of the canonical JSON of `content`."""
     # Here, because a search without vectors never comes here: 3 ms.
-    import hashlib
-
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("utf-8", "replace")).hexdigest()
+    return sha256(canonical.encode("utf-8", "replace")).hexdigest()
 
 
 class LateVector(bytes):

@@ -22,12 +22,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from memline.shared.errors import ProviderError, ProviderLater, ProviderRefused, ProviderStop, ProviderTooBig
 from memline.shared.providers import PROVIDERS
+from memline.shared.tables import read_table
 from memline.shared.values import value
 
 #: An answer without structure is read this far.
@@ -41,9 +41,7 @@ _LATER_STATUSES = (408, 409, 424, 425, 429, 499)
 @cache
 def _patterns() -> Mapping[str, list[str]]:
     """Read the patterns, for the first error: compiled at import they cost every search with vectors 6 ms."""
-    import tomllib
-
-    return tomllib.loads((Path(__file__).parent / "error_words.toml").read_text("utf-8"))
+    return read_table(__file__, "error_words.toml")
 
 
 def _search(kind: str, words: str) -> re.Match[str] | None:

@@ -100,9 +100,9 @@ def unpack(packed: bytes) -> tuple[Places, Bytes]:
     return places, np.frombuffer(packed, np.int8, offset=2 + 2 * count).reshape(count, dims)
 
 
-def fit(rows: Bytes) -> bytes:
+def fit(parts: Sequence[Bytes]) -> bytes:
     """Fit the projection of a model to some token rows: mean and axes, float32, (1 + AXES) x dims."""
-    floats = rows.astype(np.float32) / SCALE
+    floats = np.concatenate(parts).astype(np.float32) / SCALE
     mean = floats.mean(0)
     centred = floats - mean
     _, axes = np.linalg.eigh(centred.T @ centred)

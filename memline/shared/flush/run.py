@@ -19,7 +19,7 @@ from memline.shared.errors import MemlineError, ProviderTooBig
 from memline.shared.flush import flush_plan, flush_request, prompts
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import ASKED, DONE, FAILED, NOTHING, SKIPPED, STORED, SessionState, file_lock
-from memline.shared.flush.transcript import recent_turns
+from memline.shared.flush.transcript import claude_turns, recent_turns
 from memline.shared.sources.append import AppendRefused, AppendResult, append, local_time, log_path, visible
 from memline.shared.sources.redaction import redact
 
@@ -203,6 +203,15 @@ def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> t
     if not written.start_line:
         return NOTHING, f"all of it is in {relative} already"
     return STORED, f"{relative}#L{written.start_line}-L{written.end_line}"
+
+
+def write_down_claude_code(settings: AgentSettings, path: Path, *, clock: Clock) -> str:
+    """Write down a session of Claude Code; return where, empty when nothing was kept."""
+    if not flush_plan.is_on(settings):
+        return ""
+    read = partial(claude_turns, path, now=clock.now())
+    outcome, reason = write_down(settings, lambda tokens: read(max_tokens=tokens), clock=clock)
+    return reason if outcome == STORED else ""
 
 
 def _today(settings: AgentSettings, clock: Clock) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memline.shared.digests import sha256
 from memline.shared.index import forgotten, ledger, meta
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded
@@ -52,9 +53,6 @@ class FileChange:
 
 def text_hash(text: str) -> bytes:
     """Return the SHA-256 (32 bytes) of the exact text that is embedded."""
-    # Here, because every search imports this module: loading OpenSSL costs it 2.5 ms.
-    from hashlib import sha256
-
     return sha256(text.encode()).digest()
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,6 @@ def vec_path(extension_path: str = "") -> str:
     """Find the sqlite-vec library: `extension_path`, or the one of the installed package, or ""."""
     if extension_path:
         return os.path.expanduser(extension_path)
-    from importlib.util import find_spec
 
     # Not imported: the package's `__init__` imports numpy, which costs 110 ms.
     spec = find_spec("sqlite_vec")
@@ -359,16 +359,14 @@ def _set_up(connection: Connection) -> None:
 
 
 def _migrate(connection: Connection) -> None:
-    from sqlite_utils import Database
-
-    from memline.shared.index.migrations import migrations
+    from memline.shared.index.migrations import migrate
 
     # One at a time: of processes that open a new index together the first takes the steps, the others wait.
     # The marks come in the same transaction as the tables, so a crash leaves a file of ours or an empty one.
     with transaction(connection):
         if _pragma(connection, "user_version") < SCHEMA_VERSION:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            migrations.apply(Database(connection, recursive_triggers=False, execute_plugins=False))
+            migrate(connection)
 
 
 def _pragma(connection: Connection, name: str) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import secrets
 import socket
 from collections.abc import Iterable, Mapping
@@ -93,8 +94,6 @@ _SELECT = f"SELECT {', '.join(field.name for field in fields(Job))} FROM jobs"
 def asker() -> str:
     """Return user@host of this process: who asks for a job on a command line."""
     try:
-        import pwd
-
         user = pwd.getpwuid(os.getuid()).pw_name
     except (ImportError, KeyError):
         # No such module, or a container whose user has no name.

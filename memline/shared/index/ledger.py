@@ -13,13 +13,13 @@ from memline.shared.sources import outcomes
 from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
+from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
 from memline.shared.values import asdict, astuple, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.index.rows import FileRow
-    from memline.shared.sources.transcripts.progress import Progress
 
 #: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
 REMOVED = outcomes.GONE
@@ -271,9 +271,6 @@ def _entry(row: tuple[object, ...]) -> LedgerEntry:
 
 def progress(connection: Connection, path: str) -> Progress | None:
     """Return how far the transcript of a ledger path was read; None when it never was."""
-    # 5 ms, and every search imports this module.
-    from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
-
     row = connection.execute(
         f"SELECT {_PROGRESS} FROM transcripts WHERE file_id = (SELECT id FROM files WHERE path = ?)", (path,)
     ).fetchone()

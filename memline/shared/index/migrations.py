@@ -53,3 +53,8 @@ def _after_schema(connection: Connection) -> None:
     # A process whose SQLite had no FTS5 changed chunks.
     if connection.execute("DELETE FROM meta WHERE key = 'fts_stale' AND value = 'true'").rowcount:
         connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+
+
+def migrate(connection: Connection) -> None:
+    """Take the steps that a file lacks, inside the caller's transaction."""
+    migrations.apply(Database(connection, recursive_triggers=False, execute_plugins=False))

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from memline.shared.digests import shake_256
 from memline.shared.index.driver import scalar, snapshot, transaction
 from memline.shared.values import value
 
@@ -356,11 +357,10 @@ def of_question(question: bytes, centre: bytes) -> bytes:
 @lru_cache(maxsize=4)
 def _flips(dims: int) -> tuple[tuple[int, ...], ...]:
     """Return the signs by which axes are multiplied in each of two rounds, the same everywhere."""
-    # Here, because a search by keywords needs none: loading OpenSSL costs it 2.5 ms.
-    from hashlib import shake_256
 
+    # Here, because a search by keywords needs none: loading OpenSSL costs it 2.5 ms.
     def bits(name: bytes) -> Iterator[int]:
-        for byte in shake_256(name).digest(-(-dims // 8)):
+        for byte in shake_256(name, -(-dims // 8)):
             yield from (1 if byte >> place & 1 else -1 for place in range(8))
 
     return tuple(

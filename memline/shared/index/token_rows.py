@@ -104,8 +104,6 @@ def _fit(connection: Connection, identity_id: int) -> bool:
     dims = int.from_bytes(first[:2], "little")
     if size < FIT_TOKENS * (dims + 2):
         return False
-    import numpy as np
-
     from memline.shared.embedders import token_vectors
 
     rows: list[token_vectors.Bytes] = []
@@ -113,7 +111,7 @@ def _fit(connection: Connection, identity_id: int) -> bool:
         rows.append(token_vectors.unpack(tokens)[1])
         if sum(map(len, rows)) >= FIT_TOKENS:
             break
-    fitted = token_vectors.fit(np.concatenate(rows))
+    fitted = token_vectors.fit(rows)
     with transaction(connection):
         # Of two processes that fit at once the first one counts: rows of the two could not be compared.
         connection.execute(

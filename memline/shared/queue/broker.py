@@ -24,7 +24,7 @@ from dramatiq.middleware import Middleware, Retries
 from memline.shared import traces
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, QueueError
-from memline.shared.queue import hosts, messages
+from memline.shared.queue import hosts, messages, redis_client
 from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.messages import M, Wire
 from memline.shared.queue.middleware import TraceMessages
@@ -159,7 +159,6 @@ def on_redis(
             hint="memline fleet, or MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0; in one process: memline up",
         )
     # redis takes 45 ms to import, which one process never needs.
-    from memline.shared.queue import redis_client
     from memline.shared.queue.redis_broker import FleetBroker
 
     if is_checked:

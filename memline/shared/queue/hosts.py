@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexElsewhere, QueueError
+from memline.shared.index.driver import reading_if_any
+from memline.shared.index.ownership import refuse_left
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.queue.routes import QUEUES
@@ -148,10 +150,6 @@ def claim_agent(client: Redis, settings: AgentSettings) -> None:
         return
     found = holder(client, agent)
     if not found.host:
-        # 7 ms, which a question that a worker answers never needs.
-        from memline.shared.index.driver import reading_if_any
-        from memline.shared.index.ownership import refuse_left
-
         with reading_if_any(settings.index_path) as reader:
             if reader is not None:
                 refuse_left(reader, agent)

@@ -57,8 +57,6 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redi
     With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
     """
     import redis
-    from redis.backoff import ExponentialWithJitterBackoff
-    from redis.retry import Retry
 
     url, _, name = url.rpartition("#") if "#" in url else (url, "", "")
     path = urlsplit(url).path.strip("/")
@@ -74,7 +72,9 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redi
             socket_connect_timeout=SOCKET_TIMEOUT_S,
             # A restart of Redis closes idle connections: the next command finds out and tries once more.
             # Longer troubles are the business of a `RetryPolicy`.
-            retry=Retry(ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2),
+            retry=redis.retry.Retry(
+                redis.backoff.ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2
+            ),
             health_check_interval=30,
             protocol=protocol,
             client_name=f"{NAMESPACE}:{name}" if name else NAMESPACE,

@@ -9,13 +9,14 @@ a code block, or begin another entry; only an explicit heading makes one.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import date, datetime
 
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import Clock, SystemClock, time_zone
 from memline.shared.errors import PathNotAllowed
 from memline.shared.sources.markdown import outline
 from memline.shared.sources.reading import MAX_FILE_BYTES
@@ -119,8 +120,6 @@ class _Note:
         os.close(self._folder)
 
     def lock(self, clock: Clock) -> None:
-        import fcntl
-
         until = clock.now() + LOCK_TIMEOUT_S
         while True:
             try:
@@ -186,11 +185,9 @@ def _check_size(size: int, max_bytes: int) -> None:
 def local_time(now: float, zone: str = "") -> datetime:
     """Return the moment in the time zone of this IANA name, else in that of the machine."""
     if zone:
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
         # A machine without a time zone database takes its own; the configuration was checked on another.
-        with suppress(ZoneInfoNotFoundError, ValueError):
-            return datetime.fromtimestamp(now, ZoneInfo(zone))
+        with suppress(KeyError, ValueError):
+            return datetime.fromtimestamp(now, time_zone(zone))
     return datetime.fromtimestamp(now).astimezone()
 
 

@@ -6,6 +6,7 @@ and one that is there is never touched.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from contextlib import suppress
@@ -64,8 +65,6 @@ def remove_lines(root: str, relative: str, first: int, last: int, expected: byte
     False when the note no longer has the bytes `expected`: it changed, and nothing is done. Raises
     PathNotAllowed and OSError.
     """
-    import fcntl
-
     *folders, name = relative.split("/")
     folder = open_folder(root, folders)
     try:

@@ -11,8 +11,9 @@ import re
 import string
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
+
+from memline.shared.tables import read_table
 
 #: What stands for a secret.
 REDACTED = "***"
@@ -83,9 +84,7 @@ def _apply(rules: _Rules, text: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=1)
 def _tables() -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(Path(__file__).with_name("secret_patterns.toml").read_text("utf-8"))
+    return read_table(__file__, "secret_patterns.toml")
 
 
 @lru_cache(maxsize=1)

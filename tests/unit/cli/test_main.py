@@ -67,7 +67,7 @@ def test_a_search_by_keywords_imports_nothing_that_it_does_not_need(tmp_path: Pa
     heavy = ["dramatiq", "hashlib", "httpx", "msgspec", "numpy", "redis", "rich", "sqlite_utils"]
     heavy += [
         "memline.shared.index.rows",
-        "memline.shared.sources.transcripts",
+        "memline.shared.sources.transcripts.formats",
         "memline.shared.index_writer",
     ]
     code = (

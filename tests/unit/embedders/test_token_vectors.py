@@ -61,7 +61,7 @@ def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart() -> None:
     packed = token_vectors.pack(range(2_000), rows.astype(np.float32))
     _, all_dims = token_vectors.unpack(packed)
 
-    reduced = token_vectors.project(packed, token_vectors.fit(all_dims))
+    reduced = token_vectors.project(packed, token_vectors.fit([all_dims]))
 
     places, few = token_vectors.unpack(reduced)
     assert places.tolist() == list(range(2_000)) and few.shape == (2_000, token_vectors.AXES)
@@ -69,4 +69,4 @@ def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart() -> None:
     centred /= np.linalg.norm(centred, axis=1, keepdims=True)
     error = few[:200].astype(float) @ few[:200].T / 127**2 - centred[:200] @ centred[:200].T
     assert np.abs(error).max() < 0.03
-    assert token_vectors.project(reduced, token_vectors.fit(all_dims)) == reduced
+    assert token_vectors.project(reduced, token_vectors.fit([all_dims])) == reduced

@@ -26,6 +26,7 @@ from memline.shared.logs import Log
 from memline.shared.search.filters import day_bounds
 from memline.shared.search.results import Answer, Behind, SearchRequest
 from memline.shared.search.staleness import DiskState, Staleness
+from memline.shared.sources.excerpt import read_file_excerpt
 from memline.shared.sources.paths import is_private
 from memline.shared.values import replace
 
@@ -96,7 +97,6 @@ class QmdBackend:
     def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         if not path.startswith(PREFIX):
             return self._builtin.get(path, part, private=private)
-        from memline.shared.sources.excerpt import read_file_excerpt
 
         root, absolute, ledger = Collections(self._settings, self._home).readable(path)
         if not private and is_private(ledger):

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
+import numpy as np
+
 from memline.shared.embedders import token_vectors
 from memline.shared.embedders.local.engines import LLAMA
 from memline.shared.embedders.local.gguf import check_reranker, pooling_of
@@ -130,8 +132,6 @@ class LlamaModel(EmbeddingModel):
         return piece
 
     def run(self, tokens: Sequence[int]) -> tuple[Floats, Floats]:
-        import numpy as np
-
         values = self._context.lib.llama_get_embeddings(self._context.run(tokens))
         if not values:
             raise ProviderStop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -62,8 +63,6 @@ def sampled(path: Path, *others: Path) -> tuple[str, bytes]:
 
     Raises ProviderStop when one cannot be read.
     """
-    import hashlib
-
     digest = hashlib.sha256()
     beginnings = []
     for each in (path, *others):

@@ -18,6 +18,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.sources.discover import DiscoveredFile, Discovery, first_link, unlisted_mark
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts import openclaw_rows
 from memline.shared.sources.transcripts.stores import (
     OpenTranscript,
     TranscriptFolder,
@@ -157,7 +158,6 @@ class OpenClawTranscripts(TranscriptFolder):
             return files
         if not os.path.lexists(self.folder):
             files = Discovery()
-        from memline.shared.sources.transcripts import openclaw_rows
 
         try:
             found = openclaw_rows.list_sessions(self._database)
@@ -192,8 +192,6 @@ class OpenClawTranscripts(TranscriptFolder):
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
         if self._has_rows():
-            from memline.shared.sources.transcripts import openclaw_rows
-
             session = path.removeprefix(TRANSCRIPT_PREFIX).removesuffix(_ENDING)
             if opened := openclaw_rows.open_session(self._database, session):
                 return opened
@@ -211,7 +209,6 @@ class OpenClawTranscripts(TranscriptFolder):
         """Return the ids of the sessions that have this key in the database."""
         if not self._has_rows():
             return set()
-        from memline.shared.sources.transcripts import openclaw_rows
 
         return openclaw_rows.sessions_of(self._database, key)
 
@@ -228,8 +225,6 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
 
 def _read(record: dict[str, Any]) -> Turn:
     """Read a record: a message of user or agent, or the name of the session."""
-    # Its patterns take milliseconds, which a search that reads no transcript does not pay.
-
     message = record.get("message")
     message = message if isinstance(message, dict) else {}
     turn = Turn(stamps=(message.get("timestamp"), record.get("timestamp")))

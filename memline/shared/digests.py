@@ -1,0 +1,22 @@
+"""Hash bytes. Loading OpenSSL for `hashlib` takes 3 ms, which a search by keywords never needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import hashlib
+
+
+def sha256(content: bytes) -> hashlib._Hash:
+    """Return the SHA-256 of bytes."""
+    import hashlib
+
+    return hashlib.sha256(content)
+
+
+def shake_256(content: bytes, length: int) -> bytes:
+    """Return that many bytes of the SHAKE-256 of bytes."""
+    import hashlib
+
+    return hashlib.shake_256(content).digest(length)
