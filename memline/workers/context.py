@@ -19,7 +19,7 @@ from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.queue.broker import claim, own_host, send
+from memline.shared.queue.broker import own_host, send, serve_agent
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
 from memline.shared.queue.messages import MessageRefused, Sweep
 from memline.shared.scheduling import fallback
@@ -156,16 +156,16 @@ class Context:
                 hint="memline config show",
             ) from None
 
-    def claim(self, agent: str) -> None:
+    def serve_agent(self, agent: str) -> None:
         """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
-        claim(self.agent(agent))
+        serve_agent(self.agent(agent))
 
     def serves(self, agent: str) -> bool:
         """Tell whether this index host serves an agent; one with an index here that none serves it takes."""
         if not own_host() or not self.agent(agent).index_path.exists():
             return not own_host()
         try:
-            self.claim(agent)
+            self.serve_agent(agent)
         except IndexElsewhere as error:
             Log("worker").warning("agent.elsewhere", agent=agent, error=error.message, action=error.hint)
             return False

@@ -78,11 +78,11 @@ def run(
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = ShowAlive()
-    forward = ForwardMoved(lambda agent: current().claim(agent))
+    forward = ForwardMoved(lambda agent: current().serve_agent(agent))
     middleware = [LogFields(), SkipRevoked(), FailMessages(), heartbeat, TraceMessages(), forward]
     broker = on_redis(url, retry=retry, middleware=middleware)
     if any(QUEUES[role].is_beside_index for role in threads_of):
-        hosts.claim(url, settings.home)
+        hosts.register(url, settings.home)
     context = Context(
         settings,
         limits=RedisLimits(url, retry),

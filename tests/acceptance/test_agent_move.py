@@ -42,11 +42,11 @@ class Host:
         return self.place.agent
 
     def holder(self) -> tuple[str, str]:
-        found = hosts.holder(self.client, "main")
+        found = hosts.host_of(self.client, "main")
         return found.host, found.next
 
     def claim(self) -> None:
-        hosts.claim_agent(self.client, self.agent)
+        hosts.serve_agent(self.client, self.agent)
 
     def leave(self, to: str, folder: Path) -> Any:
         return move.leave(self.settings, self.agent, to=to, folder=folder)
@@ -87,9 +87,9 @@ def test_of_all_hosts_that_claim_an_agent_at_once_one_gets_it(
     one = two_hosts[0]
     one.client.flushdb()
     racers = [Host(one.place, redis_server.url, f"h{number}") for number in range(8)]
-    read, looked, all_looked = hosts.holder, set(), threading.Barrier(len(racers))
+    read, looked, all_looked = hosts.host_of, set(), threading.Barrier(len(racers))
 
-    def holder(client: redis.Redis, agent: str) -> hosts.Holder:
+    def holder(client: redis.Redis, agent: str) -> hosts.AgentHost:
         """Let every host see that none has it before one takes it."""
         found = read(client, agent)
         if client not in looked:

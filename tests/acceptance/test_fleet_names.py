@@ -77,11 +77,11 @@ def test_a_worker_of_another_home_is_refused_under_the_same_name(
 
 def test_a_name_belongs_to_the_home_that_took_it_first(redis_server: RedisServer, tmp_path: Path) -> None:
     address = f"{redis_server.url}#team"
-    hosts.claim(address, tmp_path / "a")
-    hosts.claim(address, tmp_path / "a")
+    hosts.register(address, tmp_path / "a")
+    hosts.register(address, tmp_path / "a")
 
     with pytest.raises(QueueError, match=r"team, is taken .*/a; this worker is of .*/b") as error:
-        hosts.claim(address, tmp_path / "b")
+        hosts.register(address, tmp_path / "b")
 
     assert "redis-cli del memline:team:owner" in error.value.hint
 

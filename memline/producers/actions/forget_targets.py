@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 #: Lines that together hold what was asked, where no single one does: a sentence that is wrapped.
-MAX_RUN = 3
+MAX_TOGETHER = 3
 
 
 #: Hash and text of a chunk.
@@ -58,7 +58,7 @@ class Lines:
     @classmethod
     def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
         """List what of a note holds every term: each line with all of them, else the shortest runs."""
-        runs = _runs(_terms_of_lines(lines_of(agent, path), terms), len(terms))
+        runs = _spans(_terms_of_lines(lines_of(agent, path), terms), len(terms))
         return [cls(path=path, first=first, last=last) for first, last in runs]
 
     def chunks(self, connection: Connection) -> list[Text]:
@@ -68,7 +68,7 @@ class Lines:
 
     def shown(self, agent: AgentSettings) -> list[str]:
         """Return its lines when they are few enough to be shown."""
-        return self._lines(agent) if self.last - self.first < MAX_RUN else []
+        return self._lines(agent) if self.last - self.first < MAX_TOGETHER else []
 
     def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
         """Return the bytes of its lines, which other files may hold, and their hashes for the list."""
@@ -229,9 +229,9 @@ def _terms_of_lines(lines: Sequence[str], terms: Sequence[Term]) -> list[set[int
     return held
 
 
-def _runs(held: Sequence[set[int]], wanted: int) -> Iterator[tuple[int, int]]:
+def _spans(held: Sequence[set[int]], wanted: int) -> Iterator[tuple[int, int]]:
     """Find the lines (1-based, inclusive) that hold all terms: single ones, else runs that do not overlap."""
-    for length in range(1, MAX_RUN + 1):
+    for length in range(1, MAX_TOGETHER + 1):
         first, found = 0, False
         while first + length <= len(held):
             run = held[first : first + length]

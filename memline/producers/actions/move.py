@@ -41,10 +41,10 @@ _LOG = Log("audit")
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
     """List the agents of this configuration and of the fleet, with the index host that serves each."""
-    found: dict[str, hosts.Holder] = {}
+    found: dict[str, hosts.AgentHost] = {}
     if settings.queue.url:
         with redis_client.connected(settings.queue.address) as client:
-            found = hosts.holders(client)
+            found = hosts.hosts_of_agents(client)
     return [
         {
             "agentId": agent,
@@ -71,10 +71,10 @@ def leave(
     """
     clock, host = clock or SystemClock(), settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
-        found = hosts.holder(client, agent.agent)
-        on_its_way = hosts.Holder(host=host, next=to)
-        if found not in (on_its_way, hosts.Holder(host="")) or not _moving(agent).get("left"):
-            hosts.claim_agent(client, agent)
+        found = hosts.host_of(client, agent.agent)
+        on_its_way = hosts.AgentHost(host=host, next=to)
+        if found not in (on_its_way, hosts.AgentHost(host="")) or not _moving(agent).get("left"):
+            hosts.serve_agent(client, agent)
         with closing(_opened(agent)) as connection, faults(agent.index_path):
             with transaction(connection):
                 moving = meta.get(connection, meta.MOVING) or {"host": to, "left": False}
@@ -100,7 +100,7 @@ def leave(
         on_the_way = f"{host}>{to}"
         expected = ("", host, on_the_way)
         found = hosts.hand_over(client, agent.agent, expected=expected, to=on_the_way)
-        if found != hosts.Holder(host=host, next=to):
+        if found != hosts.AgentHost(host=host, next=to):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
     (saved,) = back_up([agent], folder)
     _LOG.info("audit.agent_left", agent=agent.agent, index_host=host, to=to)
@@ -112,9 +112,9 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
     host = settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
         moving = _moving(agent)
-        found = hosts.holder(client, agent.agent)
+        found = hosts.host_of(client, agent.agent)
         if found.host not in ("", host):
-            hosts.claim_agent(client, agent)
+            hosts.serve_agent(client, agent)
         if not moving and not found.next:
             return False
         if moving.get("host") == host:
@@ -124,7 +124,7 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
             )
         expected = ("", host, f"{host}>{found.next}")
         found = hosts.hand_over(client, agent.agent, expected=expected, to=host)
-        if found != hosts.Holder(host=host):
+        if found != hosts.AgentHost(host=host):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
         if moving:
             _clear(agent)
@@ -141,8 +141,8 @@ def arrive(
     """
     host = settings.queue.host
     with redis_client.connected(settings.queue.address) as client:
-        found, moving = hosts.holder(client, agent.agent), _moving(agent)
-        if found == hosts.Holder(host=host) and not moving:
+        found, moving = hosts.host_of(client, agent.agent), _moving(agent)
+        if found == hosts.AgentHost(host=host) and not moving:
             return None
         # A copy that is in place already is not put there again: after step 5 it may have changed.
         if moving.get("host") != host:
@@ -161,7 +161,7 @@ def arrive(
             restore(saved, agent, clock=clock)
         expected = ("", host, f"{found.host}>{host}")
         now = hosts.hand_over(client, agent.agent, expected=expected, to=host)
-        if now != hosts.Holder(host=host):
+        if now != hosts.AgentHost(host=host):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {now.host} now")
         _clear(agent)
     _LOG.info("audit.agent_arrived", agent=agent.agent, index_host=host)

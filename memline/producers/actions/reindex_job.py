@@ -14,7 +14,7 @@ from memline.shared.errors import QueueError
 from memline.shared.index import jobs, vectors
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.queue.broker import claim
+from memline.shared.queue.broker import serve_agent
 from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.sync.plan import plan_of
@@ -36,7 +36,7 @@ def start(
     clock = clock or SystemClock()
     by = by or jobs.asker()
     with Fleet(url) as fleet:
-        claim(settings)
+        serve_agent(settings)
         files = plan_of(settings).files(force=force)
         with closing(IndexWriter.of(settings, clock=clock)) as writer:
             with writer.transaction() as (connection, _):

@@ -270,7 +270,7 @@ def forget(
     if not targets:
         echo("Nothing to forget.", err=True)
         if query is not None:
-            echo(f"No {resolve.MAX_RUN} lines in a row hold all these words.", err=True)
+            echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
             advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
         return 1
     for target in targets:

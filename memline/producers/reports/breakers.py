@@ -47,7 +47,7 @@ def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "mode": mode,
         "state": state.state,
         "failures": state.failures,
-        "limit": rules.limit,
+        "limit": rules.max_failures,
         "since": state.since or None,
         "nextProbe": state.probe_at if state.state == "open" else None,
         "holdUntil": state.retry_at or None,

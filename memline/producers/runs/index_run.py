@@ -103,7 +103,7 @@ def bring_up_to_date(
     clock = clock or SystemClock()
     if settings.queue.host:
         with redis_client.connected(settings.queue.address) as client:
-            hosts.claim_agent(client, agent)
+            hosts.serve_agent(client, agent)
     for restarts_left in range(MAX_RESTARTS, -1, -1):
         found = file_id(agent.index_path)
         try:

@@ -23,8 +23,8 @@ from memline.shared.index import driver, jobs, ledger
 from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.queue.broker import claim, own_host, send
-from memline.shared.queue.feed import WINDOW_FILES, FileFeeder, enqueue_files
+from memline.shared.queue.broker import own_host, send, serve_agent
+from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
@@ -240,7 +240,7 @@ class _AgentFollower:
         _log.info("files.changed", agent=self.settings.agent, files=len(changed))
         self._on_change(self.settings)
         try:
-            claim(self.settings)
+            serve_agent(self.settings)
             with self._span(len(changed)):
                 enqueue_files(self.settings.agent, changed, index=self.settings.index_path.name)
         except QueueError as error:
@@ -283,7 +283,7 @@ class _AgentFollower:
         if own_host() and not (settings.workspace.is_dir() or settings.index_path.exists()):
             # The configuration is that of all index hosts, and the agent has its files on another.
             return
-        claim(settings)
+        serve_agent(settings)
         number, about = self.mark.revoke(), self.mark.about()
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
@@ -300,7 +300,7 @@ class _AgentFollower:
         if files:
             _log.info("scan.changes", agent=self.settings.agent, files=len(files))
             self._on_change(self.settings)
-            if is_first_look or len(files) > WINDOW_FILES:
+            if is_first_look or len(files) > AHEAD_FILES:
                 self._make_job(files, jobs.BACKFILL if known.files else jobs.IMPORT)
             else:
                 self._feeder = FileFeeder(

@@ -199,11 +199,11 @@ def own_host() -> str:
     return getattr(dramatiq.get_broker(), "host", "")
 
 
-def claim(settings: AgentSettings) -> None:
+def serve_agent(settings: AgentSettings) -> None:
     """Make this index host the one that serves an agent. Raises IndexElsewhere when another one does."""
     if own_host():
         broker: Any = dramatiq.get_broker()
-        broker.retry(hosts.claim_agent, broker.client, settings)
+        broker.retry(hosts.serve_agent, broker.client, settings)
 
 
 def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ()) -> str:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 PATHS_PER_MESSAGE = 32
 
 #: Files that are enqueued and not in the ledger yet, at most. A tenth of a second of work.
-WINDOW_FILES = 512
+AHEAD_FILES = 512
 
 #: Bytes of such files at most: their text is in memory until it is stored.
-WINDOW_BYTES = 16 * 1024 * 1024
+AHEAD_BYTES = 16 * 1024 * 1024
 
 #: Seconds without a single arrival after which what is enqueued is enqueued again: the messages may be
 #: lost (a flushed Redis, a killed worker), and a repeated one is harmless. Twice as long each further time:
@@ -113,8 +113,8 @@ class FileFeeder:
         if self._sizes and time.monotonic() - self._moved_at > self._stall_s:
             paths.extend(self._sizes)
             self._stall_s = min(2 * self._stall_s, MAX_STALL_S)
-        room = WINDOW_BYTES - sum(self._sizes.values())
-        while self._pending and len(self._sizes) < WINDOW_FILES and (room > 0 or not self._sizes):
+        room = AHEAD_BYTES - sum(self._sizes.values())
+        while self._pending and len(self._sizes) < AHEAD_FILES and (room > 0 or not self._sizes):
             path, size = self._pending.popleft()
             self._sizes[path] = size
             room -= size

@@ -74,7 +74,7 @@ def queues(client: Redis, roles: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(queue_name(role, host) for host in hosts for role in roles))
 
 
-def claim(url: str, home: Path) -> None:
+def register(url: str, home: Path) -> None:
     """Keep the name of the fleet, or of the index host in it, for the indexes of a home.
 
     Raises QueueError when it is another home's, and when some index hosts of a fleet have a name and others
@@ -119,7 +119,7 @@ def claim(url: str, home: Path) -> None:
 
 
 @value
-class Holder:
+class AgentHost:
     """Which index host serves an agent."""
 
     #: Empty: none has worked on it yet.
@@ -128,19 +128,19 @@ class Holder:
     next: str = ""
 
 
-def holder(client: Redis, agent: str) -> Holder:
+def host_of(client: Redis, agent: str) -> AgentHost:
     """Read which index host serves an agent."""
     stored: Any = client.hget(key(client, "agents"), agent)
-    return _holder(stored)
+    return _agent_host(stored)
 
 
-def holders(client: Redis) -> dict[str, Holder]:
+def hosts_of_agents(client: Redis) -> dict[str, AgentHost]:
     """Read which index host serves each agent that one has worked on."""
     stored: Any = client.hgetall(key(client, "agents"))
-    return {agent.decode(): _holder(text) for agent, text in stored.items()}
+    return {agent.decode(): _agent_host(text) for agent, text in stored.items()}
 
 
-def claim_agent(client: Redis, settings: AgentSettings) -> None:
+def serve_agent(client: Redis, settings: AgentSettings) -> None:
     """Make this index host the one that serves an agent, unless another does; nothing without a name.
 
     Raises IndexElsewhere when another one does, and when the index here was handed to another.
@@ -148,14 +148,14 @@ def claim_agent(client: Redis, settings: AgentSettings) -> None:
     host, agent = own_host(client), settings.agent
     if not host:
         return
-    found = holder(client, agent)
+    found = host_of(client, agent)
     if not found.host:
         with reading_if_any(settings.index_path) as reader:
             if reader is not None:
                 refuse_left(reader, agent)
         client.hsetnx(key(client, "agents"), agent, host)
-        found = holder(client, agent)
-    if found == Holder(host=host):
+        found = host_of(client, agent)
+    if found == AgentHost(host=host):
         return
     if found.next:
         words = f"the agent {agent} is on its way from the index host {found.host} to {found.next}"
@@ -167,14 +167,14 @@ def claim_agent(client: Redis, settings: AgentSettings) -> None:
     )
 
 
-def hand_over(client: Redis, agent: str, *, expected: Collection[str], to: str) -> Holder:
+def hand_over(client: Redis, agent: str, *, expected: Collection[str], to: str) -> AgentHost:
     """Change who serves an agent, in one step, if it is one of `expected`; return who does then.
 
     `expected` and `to` are as they are stored; an empty text is an agent without a host.
     """
     script = client.register_script(_HAND_OVER)
     stored: Any = script(keys=[key(client, "agents")], args=[agent, to, *expected])
-    return _holder(stored)
+    return _agent_host(stored)
 
 
 _HAND_OVER = """
@@ -189,6 +189,6 @@ return found
 """
 
 
-def _holder(stored: bytes | None) -> Holder:
+def _agent_host(stored: bytes | None) -> AgentHost:
     host, _, following = (stored or b"").decode().partition(">")
-    return Holder(host=host, next=following)
+    return AgentHost(host=host, next=following)

@@ -43,9 +43,9 @@ class ShowAlive(Heartbeat, Middleware):
 class ForwardMoved(Middleware):
     """Looks before each message who serves its agent; the last middleware, since it may raise."""
 
-    def __init__(self, claim: Callable[[str], None]) -> None:
-        """`claim` is called with an agent that no index host serves; it raises when this one must not."""
-        self._claim = claim
+    def __init__(self, serve: Callable[[str], None]) -> None:
+        """`serve` is called with an agent that no index host serves; it raises when this one must not."""
+        self._serve = serve
 
     def before_process_message(self, broker: Any, message: Any) -> None:
         """Return if this host serves the agent. Raises SkipMessage, or MessageRefused for what must wait."""
@@ -53,11 +53,11 @@ class ForwardMoved(Middleware):
         agent = agent_of(message.args)
         if not host or not agent:
             return
-        found = broker.retry(hosts.holder, broker.client, agent)
+        found = broker.retry(hosts.host_of, broker.client, agent)
         if not found.host:
-            self._claim(agent)
+            self._serve(agent)
             return
-        if found == hosts.Holder(host=host):
+        if found == hosts.AgentHost(host=host):
             return
         fields = {"agent": agent, "actor": message.actor_name, "message_id": message.message_id}
         if found.next:

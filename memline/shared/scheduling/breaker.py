@@ -1,7 +1,7 @@
 """Decide what a circuit breaker of a provider does next: a value in, a value out, the time an argument.
 
     closed     texts are sent; after a failure one request at a time, with growing cooldowns between
-       |  `Rules.limit` failures in a row, or a definite stop (bad key, no quota)
+       |  `Rules.max_failures` failures in a row, or a definite stop (bad key, no quota)
        v
     open       no process calls; the breaker's cooldown runs
        |  the cooldown is over and texts are wanted: exactly one request is sent, the probe
@@ -35,7 +35,7 @@ class Rules:
     """When a breaker opens, and for how long."""
 
     #: Failures in a row that open it.
-    limit: int
+    max_failures: int
     #: Seconds it stays open the first time; doubled by each probe that fails.
     open_s: float
     #: Longest of these, in seconds.
@@ -50,7 +50,7 @@ class Rules:
 
 #: A breaker of requests opens after half a minute of trouble: six failures with cooldowns of 1, 2, 4, 8 and
 #: 16 s between them. Its probe is one request, so it is sent early and often.
-REQUEST_RULES = Rules(limit=6, open_s=300.0, max_open_s=3_600.0, first_cooldown_s=1.0)
+REQUEST_RULES = Rules(max_failures=6, open_s=300.0, max_open_s=3_600.0, first_cooldown_s=1.0)
 
 
 #: Seconds that a breaker of batches stays open the first time.
@@ -70,7 +70,7 @@ def batch_rules(batch: Batch) -> Rules:
 
     A batch takes minutes to a day to fail, and costs nothing but time while requests go on instead.
     """
-    return Rules(limit=batch.failure_limit, open_s=BATCH_OPEN_S, max_open_s=12 * BATCH_OPEN_S)
+    return Rules(max_failures=batch.failure_limit, open_s=BATCH_OPEN_S, max_open_s=12 * BATCH_OPEN_S)
 
 
 @value
@@ -135,7 +135,7 @@ def after_failure(
         # It was in flight together with the one that began the cooldown: the same trouble, counted once.
         return health
     failures = health.failures + 1
-    if failures >= rules.limit:
+    if failures >= rules.max_failures:
         return _opened(health, rules, error, action, now)
     cooldown_s = min(rules.first_cooldown_s * 2.0 ** (failures - 1), rules.max_cooldown_s)
     retry_at = now + cooldown_s if cooldown_s else health.retry_at
@@ -249,7 +249,7 @@ def on_trial(health: Health, rules: Rules) -> Health:
     if health.state == CLOSED:
         return health
     return replace(
-        after_success(replace(health, state=CLOSED)), failures=max(rules.limit - 1, 0), retry_at=0.0
+        after_success(replace(health, state=CLOSED)), failures=max(rules.max_failures - 1, 0), retry_at=0.0
     )
 
 

@@ -113,7 +113,7 @@ def test_answers_that_are_always_broken_are_never_stored_and_not_paid_for_withou
     assert report.vectors["embedded"] == 0
     assert report.vectors["pending"] + report.vectors["failed"] == TEXTS
     assert report.warning or report.failures
-    assert asked <= 8 * (breaker.REQUEST_RULES.limit + 4)
+    assert asked <= 8 * (breaker.REQUEST_RULES.max_failures + 4)
     assert paths(answer) == ["memory/note-3.md"]
     assert answer.mode == "keyword"
     assert not again.failed
@@ -135,7 +135,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
     assert report.vectors == {"embedded": 0, "cached": 0, "pending": TEXTS, "failed": 0}
     assert report.warning
     assert report.action
-    assert asked <= 3 * (breaker.REQUEST_RULES.limit + 3), (
+    assert asked <= 3 * (breaker.REQUEST_RULES.max_failures + 3), (
         "tries of a call, failures in a row and those in flight"
     )
     assert not again.failed
@@ -145,7 +145,7 @@ def test_a_provider_that_stays_away_is_paused_and_found_again_by_the_next_run(
 def test_a_provider_that_hangs_for_ever_ends_the_run_by_the_time_limit(
     place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, limit=2))
+    monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, max_failures=2))
     place.configure(**remote(server.url, maxRows=ROWS, timeoutSeconds=1))
     server.control({"fault": "hang"})
 

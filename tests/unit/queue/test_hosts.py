@@ -65,24 +65,24 @@ def test_each_host_is_one_home_and_two_homes_are_told_of_each_other(
     redis_server: redis.Redis, tmp_path: Path
 ) -> None:
     for url, home in ((ONE, "a"), (TWO, "b"), (ONE, "a")):
-        hosts.claim(url, tmp_path / home)
+        hosts.register(url, tmp_path / home)
 
     with pytest.raises(QueueError, match=r"index host one of the fleet team is taken .*/a; .*/b") as error:
-        hosts.claim(ONE, tmp_path / "b")
+        hosts.register(ONE, tmp_path / "b")
     assert "redis-cli hdel memline:team:hosts one" in error.value.hint
     with pytest.raises(QueueError, match=r"have names \(one, two\), and this one has none"):
-        hosts.claim(TEAM, tmp_path / "a")
+        hosts.register(TEAM, tmp_path / "a")
 
 
 def test_the_only_home_of_a_fleet_may_be_given_a_name_and_another_may_not_join_before(
     redis_server: redis.Redis, tmp_path: Path
 ) -> None:
-    hosts.claim(TEAM, tmp_path / "a")
+    hosts.register(TEAM, tmp_path / "a")
 
     with pytest.raises(QueueError, match=r"an index host without a name, .*/a; this one is two"):
-        hosts.claim(TWO, tmp_path / "b")
-    hosts.claim(ONE, tmp_path / "a")
-    hosts.claim(TWO, tmp_path / "b")
+        hosts.register(TWO, tmp_path / "b")
+    hosts.register(ONE, tmp_path / "a")
+    hosts.register(TWO, tmp_path / "b")
 
     assert hosts.known(redis_client.client(TEAM)) == ["one", "two"]
 
@@ -91,8 +91,8 @@ def test_readers_see_the_queues_of_all_hosts_from_anywhere(
     redis_server: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(type(redis_server), "info", lambda self, section=None: {"used_memory": 1})
-    hosts.claim(ONE, tmp_path / "a")
-    hosts.claim(TWO, tmp_path / "b")
+    hosts.register(ONE, tmp_path / "a")
+    hosts.register(TWO, tmp_path / "b")
     redis_server.rpush("memline:team:store-two", "m")
     redis_server.hset("memline:team:store-two.msgs", "m", b"")
     dead_letter(redis_server, "store-one", "x", error="disk full")

@@ -38,7 +38,7 @@ from tests.support.index_rows import (
 )
 
 SMALL = RequestCaps(max_rows=2, max_tokens=1000, max_text_tokens=100)
-RULES = Rules(limit=3, open_s=100, max_open_s=250, first_cooldown_s=1)
+RULES = Rules(max_failures=3, open_s=100, max_open_s=250, first_cooldown_s=1)
 NOW = 1_750_000_000.0
 
 
@@ -183,7 +183,7 @@ def test_a_single_text_that_meets_the_limit_for_ever_opens_the_breaker() -> None
     while state and not state.paused:
         state, waits = limited(1, 31 * waits)(state), waits + 1
 
-    assert waits == 1 + breaker.REQUEST_RULES.limit
+    assert waits == 1 + breaker.REQUEST_RULES.max_failures
     assert state and state.reason == "429"
 
 
@@ -393,8 +393,8 @@ def test_a_provider_without_batches_gets_no_second_batch(writer: IndexWriter) ->
 
 
 def test_the_limit_of_batches_is_a_setting() -> None:
-    assert breaker.batch_rules(Batch(failure_limit=5)).limit == 5
-    assert Rules(limit=2, open_s=1_800.0, max_open_s=6 * 3_600.0) == BATCH_RULES
+    assert breaker.batch_rules(Batch(failure_limit=5)).max_failures == 5
+    assert Rules(max_failures=2, open_s=1_800.0, max_open_s=6 * 3_600.0) == BATCH_RULES
 
 
 def test_the_state_outlives_the_process_and_is_shared(writer: IndexWriter, path: Path) -> None:
@@ -456,7 +456,7 @@ def test_retry_after_keeps_every_process_from_calling_until_then(
 def test_failures_in_a_row_pause_the_provider_and_success_clears_them(
     wanting: IndexWriter, clock: ManualClock
 ) -> None:
-    for _ in range(breaker.REQUEST_RULES.limit):
+    for _ in range(breaker.REQUEST_RULES.max_failures):
         (request,) = lease_all(wanting)
         fail(wanting, request, "later")
         clock.advance(120)
@@ -508,7 +508,7 @@ def test_retry_after_zero_does_not_make_the_dispatcher_ask_for_ever(
             fail(writer, request, "later", retry_after_s=0.0)
         clock.advance(2)
 
-    assert calls == breaker.REQUEST_RULES.limit
+    assert calls == breaker.REQUEST_RULES.max_failures
     assert health.read(writer.accounts, "openai").paused
 
 

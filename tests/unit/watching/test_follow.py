@@ -136,7 +136,7 @@ def test_a_job_is_made_also_while_the_queue_is_down(place: Place, queue: Queue) 
 def test_very_many_files_that_a_scan_finds_are_a_job(
     place: Place, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow_module, "WINDOW_FILES", 2)
+    monkeypatch.setattr(follow_module, "AHEAD_FILES", 2)
     clock = ManualClock()
     place.run("index")
 
