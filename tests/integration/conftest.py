@@ -1,10 +1,13 @@
 """Whole runs: a place of notes of one's own, and a provider on loopback."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -18,3 +21,16 @@ def server() -> Iterator[EmbeddingServer]:
 def patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let searches of this process take the time that they need to bring changes in."""
     monkeypatch.setattr("memline.producers.ask.CATCH_UP_S", 60)
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "redis") as running:
+        yield running
+
+
+@pytest.fixture
+def chat() -> Iterator[ChatServer]:
+    """A model that writes one note of what was said."""
+    with ChatServer("- Ada moves to Oslo in May") as running:
+        yield running

@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -194,12 +193,6 @@ def transcript(tmp_path: Path) -> Path:
     file = tmp_path / "0f9e.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"half')
     return file
-
-
-@pytest.fixture
-def chat() -> Iterator[ChatServer]:
-    with ChatServer("- Ada moves to Oslo in May") as running:
-        yield running
 
 
 def configured(notes: Path, **flush: Any) -> dict[str, str]:

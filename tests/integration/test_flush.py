@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,6 @@ from tests.support.workspace import until
 
 SESSION = "4f9c.jsonl"
 KEY = "sk-proj-abcdefghijklmnop1234567890"
-
-
-@pytest.fixture
-def chat() -> Iterator[ChatServer]:
-    with ChatServer("- Ada moves to Oslo in May") as running:
-        yield running
 
 
 class Agent:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from memline.shared.flush.transcript import SessionSize, measure
 from tests.integration.test_flush import SESSION, Agent, at
 from tests.support.chat_server import ChatServer
 from tests.support.process import memline
-
-
-@pytest.fixture
-def chat() -> Iterator[ChatServer]:
-    with ChatServer("- Ada moves to Oslo in May") as running:
-        yield running
 
 
 def settings(agent: Agent) -> AgentSettings:

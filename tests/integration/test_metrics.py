@@ -1,12 +1,8 @@
 """`memline metrics` as Prometheus sees it: a real scrape over HTTP, with a real redis-server behind."""
 
 import socket
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from urllib.request import urlopen
-
-import pytest
 
 from memline.shared.config.environment import fleet_name
 from memline.shared.queue.broker import on_redis
@@ -15,12 +11,6 @@ from tests.support.fleet import Fleet
 from tests.support.process import end, running_memline
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, until
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path / "redis") as running:
-        yield running
 
 
 def scrape(url: str) -> tuple[str, str]:

@@ -7,11 +7,9 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 from memline.shared.config.installation import Serve
 from tests.support.chat_server import ChatServer
 from tests.support.http_api import serving
+from tests.support.http_stub import HttpStub, QuietHandler
 from tests.support.openclaw import chat_models, needs_openclaw, streamed, talk
 from tests.support.workspace import Place
 
@@ -81,7 +80,7 @@ def away() -> Iterator[str]:
 def answering(status: int, body: bytes, *, headers: dict[str, str] | None = None) -> Iterator[str]:
     """A server that gives the same answer to everything."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
             self.send_response(status)
@@ -90,17 +89,8 @@ def answering(status: int, body: bytes, *, headers: dict[str, str] | None = None
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with HttpStub(Handler) as server:
+        yield server.url
 
 
 @needs_node

@@ -1,8 +1,6 @@
 """Reindex jobs on a fleet, with a real redis-server and real worker processes."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,12 +22,6 @@ NOTES = 30
 pytestmark = pytest.mark.place(
     server={"maxRows": 4}, files={f"memory/{n:02}.md": note(n) for n in range(NOTES)}
 )
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path / "redis") as running:
-        yield running
 
 
 def states(place: Place) -> dict[str, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any
 
+from tests.support.http_stub import HttpStub, QuietHandler
 
-class ChatServer:
-    """The server on a port of its own, running while the `with` block does."""
+
+class ChatServer(HttpStub):
+    base_path = "/v1"
 
     def __init__(self, answer: str = "NO_REPLY", *, key: str = "", max_bytes: int = 1 << 30) -> None:
         #: What it says, or bytes that it answers with as they are.
@@ -29,7 +29,7 @@ class ChatServer:
         self.requests: list[dict[str, Any]] = []
         stub = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 size = int(self.headers["content-length"])
                 stub.requests.append(json.loads(self.rfile.read(size)))
@@ -60,23 +60,4 @@ class ChatServer:
                     self.end_headers()
                     self.wfile.write(body)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}/v1"
-
-    def __enter__(self) -> ChatServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        super().__init__(Handler)

@@ -28,8 +28,8 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import MappingProxyType, TracebackType
+from http.server import ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.batch_server import POOL, BatchSide
@@ -46,6 +46,7 @@ from tests.support.embedding_faults import (
     vectors_answer,
 )
 from tests.support.fake_embedder import FakeEmbedder
+from tests.support.http_stub import HttpStub, QuietHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class Received:
     body: dict[str, Any] = field(repr=False)
 
 
-class EmbeddingServer:
+class EmbeddingServer(HttpStub):
     """The server on a port of its own, running while the `with` block does.
 
     What differs between protocols is in the methods from `serves` on; servers of others replace them.
@@ -99,26 +100,13 @@ class EmbeddingServer:
         self._vectors: dict[tuple[str, int], str] = {}
         self.batches = BatchSide(self, self.batch_wire())
         self.control({"fault": fault, "script": list(script)})
-        self._http = _Server(("127.0.0.1", port), _Handler)
-        self._http.stub = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        http = _Server(("127.0.0.1", port), _Handler)
+        http.stub = self
+        super().__init__(http)
 
-    @property
-    def url(self) -> str:
-        """The base URL for clients."""
-        return f"http://127.0.0.1:{self._http.server_port}{self.base_path}"
-
-    def __enter__(self) -> EmbeddingServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stopping.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        super().__exit__()
         self.batches.jobs.close()
 
     def control(self, changes: dict[str, Any]) -> None:
@@ -235,15 +223,12 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     #: One write an answer: headers and body in separate packets wait 40 ms for each other.
     wbufsize = -1
     disable_nagle_algorithm = True
     server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on stderr."""
 
     def do_GET(self) -> None:
         if self.path.endswith("/log"):

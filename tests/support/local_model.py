@@ -6,10 +6,8 @@ import hashlib
 import json
 import re
 import struct
-import threading
 from array import array
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 from memline.shared.config.schema import AgentSettings, Local, MemorySearch
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.model import LocalEmbedder
+from tests.support.http_stub import HttpStub, QuietHandler
 
 #: Lies beside the repository; it is no part of it.
 MODEL = Path(__file__).parents[3] / "shared/models/all-MiniLM-L6-v2-q8_0.gguf"
@@ -83,41 +82,24 @@ def gguf(*, weights: int = 64, **keys: Any) -> bytes:
     return out + bytes(-len(out) % 32) + struct.pack("<f", 0.5) * weights
 
 
-@dataclass(kw_only=True)
-class Hub:
+class Hub(HttpStub):
     """A server of model files that answers one after another as it is told; unlike a real one it can lie."""
 
-    files: dict[str, bytes] = field(default_factory=dict)
-    #: What the next answers do: "cut" after half of the bytes, "503", "html", "403", "no-range".
-    faults: list[str] = field(default_factory=list)
-    #: SHA-256 that is announced in place of the true one.
-    digest: str = ""
-    #: (path, Range header) of every request.
-    requests: list[tuple[str, str]] = field(default_factory=list)
-
-    def __enter__(self) -> Hub:
+    def __init__(self, files: dict[str, bytes] | None = None) -> None:
+        self.files = {} if files is None else files
+        #: What the next answers do: "cut" after half of the bytes, "503", "html", "403", "no-range".
+        self.faults: list[str] = []
+        #: SHA-256 that is announced in place of the true one.
+        self.digest = ""
+        #: (path, Range header) of every request.
+        self.requests: list[tuple[str, str]] = []
         hub = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
                 hub.answer(self)
 
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(Handler)
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         span = handler.headers.get("range", "")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.http_stub import HttpStub, QuietHandler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,29 +28,12 @@ class Received:
     resource: dict[str, Any]
 
 
-class OtlpServer:
-    """A context manager."""
-
+class OtlpServer(HttpStub):
     def __init__(self) -> None:
         self.spans: list[Received] = []
         #: Every body, as it came.
         self.bodies: list[bytes] = []
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_port}"
-
-    def __enter__(self) -> OtlpServer:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        super().__init__(self._handler())
 
     def named(self, name: str, **attributes: Any) -> list[Received]:
         """The spans of a name whose attributes (`_` for `.`) include these."""
@@ -85,15 +68,12 @@ class OtlpServer:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(QuietHandler):
             def do_POST(self) -> None:
                 server.receive(self.path, self.rfile.read(int(self.headers["Content-Length"])))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
 
         return Handler
 

@@ -8,7 +8,6 @@ import ssl
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 CERTIFICATE = Path(__file__).parents[1] / "fixtures/untrusted.pem"
 
@@ -31,9 +30,7 @@ class TlsProxy:
         self._threads[0].start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for each in (self._listener, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

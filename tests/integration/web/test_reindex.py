@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,12 +12,6 @@ from tests.integration.web.conftest import ALL, WORK, Opener, configure
 from tests.support.browser import Browser, text_of
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[RedisServer]:
-    with RedisServer(tmp_path / "redis") as running:
-        yield running
 
 
 @pytest.fixture

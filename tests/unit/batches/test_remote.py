@@ -24,8 +24,6 @@ from tests.unit.batches.providers import (
 )
 from tests.unit.embedders.conftest import KEY, make_settings
 
-MODELS = {"openai": "text-embedding-3-small", "voyage": "voyage-4-large", "gemini": "gemini-embedding-001"}
-
 
 def test_a_job_brings_the_vectors_of_ordinary_requests(place: Place) -> None:
     place.control(looks=2)
