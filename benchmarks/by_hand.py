@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.load import Options, load
 from memline.shared.embedders.choice import choose
-from memline.shared.index import driver, identities, meta
-from memline.shared.index.chunks import grams, text_hash
+from memline.shared.index import driver, identities, meta, names
+from memline.shared.index.chunks import text_hash
 from memline.shared.sources.chunking import split
+from memline.shared.sources.tokens import grams
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -80,6 +81,13 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
                 " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
                 (file_id,),
             )
+            connection.execute(
+                "INSERT INTO forms_fts (rowid, text, heading, path)"
+                " SELECT id, text, heading, path FROM chunk_documents"
+                " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
+                (file_id,),
+            )
+            names.store(connection, file_id or 0, str(path), "memory", "", pieces[0].text)
         files += 1
         chunks += len(pieces)
         if embedder is None:

@@ -14,7 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver
-from memline.shared.index.chunks import TOKENIZER, grams
+from memline.shared.index.chunks import TOKENIZER
 from memline.shared.search.dates import day_of_path
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
@@ -26,6 +26,7 @@ from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.tokens import grams
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.values import value
 

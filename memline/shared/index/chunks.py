@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
-from memline.shared.index import forgotten, ledger, meta
+from memline.shared.index import forgotten, ledger, meta, names
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import fold, folded
 from memline.shared.sources.paths import SESSIONS
-from memline.shared.sources.tokens import dense_run
+from memline.shared.sources.tokens import grams
 from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
@@ -31,8 +31,11 @@ _ALL = 1 << 62
 #: How FTS5 makes words of a text, here and in `schema.sql`.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
+#: Indexes of the documents, and their columns: by stems, and the words as typed.
+_FULL_TEXT = {"chunks_fts": "text, heading, path, grams", "forms_fts": "text, heading, path"}
+
 _DOCUMENTS_OF = (
-    "id, text, heading, path, grams FROM chunk_documents"
+    "FROM chunk_documents"
     " WHERE id IN (SELECT id FROM chunks WHERE file_id = ? AND ordinal >= ? AND ordinal < ?)"
 )
 
@@ -54,21 +57,6 @@ class FileChange:
 def text_hash(text: str) -> bytes:
     """Return the SHA-256 (32 bytes) of the exact text that is embedded."""
     return sha256(text.encode()).digest()
-
-
-def grams(text: str) -> str:
-    """Return the overlapping pairs of every run of characters written without spaces, for full-text search.
-
-    unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
-    c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
-    and any single character is the beginning of one.
-    """
-    if text.isascii():
-        return ""
-    pairs: list[str] = []
-    for run in dense_run().findall(text.casefold()):
-        pairs.extend(run[i : i + 2] for i in range(len(run)))
-    return " ".join(pairs)
 
 
 def apply_file(connection: Connection, row: FileRow) -> FileChange:
@@ -150,9 +138,12 @@ def _replace_chunks(
                 for ordinal, chunk in enumerate(chunks, first)
             ),
         )
-        connection.execute(
-            f"INSERT INTO chunks_fts (rowid, text, heading, path, grams) SELECT {_DOCUMENTS_OF}", span
-        )
+        for table, columns in _FULL_TEXT.items():
+            connection.execute(
+                f"INSERT INTO {table} (rowid, {columns}) SELECT id, {columns} {_DOCUMENTS_OF}", span
+            )
+        if first == 0:
+            names.store(connection, file_id, row.path, row.source, row.names, chunks[0].text)
     still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
     removed = [digest for digest in old if digest not in texts]
     orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
@@ -170,11 +161,17 @@ def remove_full_text(connection: Connection, file_id: int, first: int, stop: int
     `first` is the ordinal of the first of them, `stop` the one after the last.
     """
     # External content: FTS5 must be told the old values before they are gone.
-    connection.execute(
-        "INSERT INTO chunks_fts (chunks_fts, rowid, text, heading, path, grams)"
-        f" SELECT 'delete', {_DOCUMENTS_OF}",
-        (file_id, first, stop),
-    )
+    for table, columns in _FULL_TEXT.items():
+        connection.execute(
+            f"INSERT INTO {table} ({table}, rowid, {columns}) SELECT 'delete', id, {columns} {_DOCUMENTS_OF}",
+            (file_id, first, stop),
+        )
+
+
+def merge_full_text(connection: Connection) -> None:
+    """Merge all segments of full text: deleted words stay in them until then."""
+    for table in (*_FULL_TEXT, "names_fts"):
+        connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
 
 
 def full_text_state(connection: Connection) -> object:

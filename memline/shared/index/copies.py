@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexTooOld, IndexUnwritable
-from memline.shared.index import driver, erase, meta, token_rows, vectors
+from memline.shared.index import chunks, driver, erase, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import statements
 
@@ -196,7 +196,7 @@ def carry_over(stage: Connection, live: Path) -> None:
             )
         if erase.take_list(stage, "live"):
             # A copy takes free pages along.
-            stage.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
+            chunks.merge_full_text(stage)
     finally:
         stage.execute("DETACH live")
     stage.execute("VACUUM")

@@ -75,8 +75,7 @@ def erase(connection: Connection) -> None:
     Other processes may have it open. Raises IndexFault when one reads an old state for too long.
     """
     with transaction(connection):
-        # Deleted words stay in its segments until they are merged.
-        connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('optimize')")
+        chunks.merge_full_text(connection)
     _compact(connection)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlite_utils import Database, Migrations
 
+from memline.shared.index import names
 from memline.shared.sqlite import statements
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def _after_schema(connection: Connection) -> None:
     # A process whose SQLite had no FTS5 changed chunks.
     if connection.execute("DELETE FROM meta WHERE key = 'fts_stale' AND value = 'true'").rowcount:
         connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
+    # 20 µs a chunk; nothing is read again or embedded.
+    connection.execute("INSERT INTO forms_fts (forms_fts) VALUES ('rebuild')")
+    names.fill(connection)
 
 
 def migrate(connection: Connection) -> None:

@@ -75,6 +75,42 @@ CREATE VIRTUAL TABLE IF NOT EXISTS chunks_fts USING fts5 (
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
 
+-- The words as typed, beside their stems: which chunks hold one, and no more.
+CREATE VIRTUAL TABLE IF NOT EXISTS forms_fts USING fts5 (
+    text, heading, path,
+    content = 'chunk_documents', content_rowid = 'id',
+    tokenize = 'unicode61 remove_diacritics 2', detail = none
+);
+
+-- Name documents: file name and title of a file as one, each alias as another (`names.py`).
+CREATE TABLE IF NOT EXISTS names (
+    id INTEGER PRIMARY KEY,
+    file_id INTEGER NOT NULL REFERENCES files(id),
+    -- A whole name in the form in which names are compared.
+    key TEXT NOT NULL,
+    -- The title as written, in the first row of a file.
+    title TEXT NOT NULL DEFAULT '',
+    -- What is searched; NULL: it stands in another row.
+    text TEXT,
+    grams TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX IF NOT EXISTS names_file ON names (file_id);
+CREATE INDEX IF NOT EXISTS names_key ON names (key);
+CREATE VIRTUAL TABLE IF NOT EXISTS names_fts USING fts5 (
+    text, grams,
+    content = 'names', content_rowid = 'id',
+    tokenize = 'porter unicode61 remove_diacritics 2'
+);
+CREATE TRIGGER IF NOT EXISTS names_inserted
+AFTER INSERT ON names WHEN NEW.text IS NOT NULL
+BEGIN INSERT INTO names_fts (rowid, text, grams) VALUES (NEW.id, NEW.text, NEW.grams); END;
+CREATE TRIGGER IF NOT EXISTS names_deleted
+AFTER DELETE ON names WHEN OLD.text IS NOT NULL
+BEGIN INSERT INTO names_fts (names_fts, rowid, text, grams) VALUES ('delete', OLD.id, OLD.text, OLD.grams); END;
+CREATE TRIGGER IF NOT EXISTS names_follow
+AFTER DELETE ON chunks WHEN OLD.ordinal = 0
+BEGIN DELETE FROM names WHERE file_id = OLD.file_id; END;
+
 -- What vectors can be compared with each other.
 CREATE TABLE IF NOT EXISTS identities (
     id INTEGER PRIMARY KEY,

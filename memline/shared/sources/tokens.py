@@ -50,6 +50,21 @@ def has_dense(text: str) -> bool:
     return not text.isascii() and dense_run().search(text) is not None
 
 
+def grams(text: str) -> str:
+    """Return the overlapping pairs of every run of characters written without spaces, for full-text search.
+
+    unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
+    c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
+    and any single character is the beginning of one.
+    """
+    if text.isascii():
+        return ""
+    pairs: list[str] = []
+    for run in dense_run().findall(text.casefold()):
+        pairs.extend(run[i : i + 2] for i in range(len(run)))
+    return " ".join(pairs)
+
+
 def estimate_tokens(text: str) -> int:
     """Return the tokens of `text`, rounded up; 0 for the empty text."""
     return -(-weighted_length(text) // CHARS_PER_TOKEN)

@@ -128,6 +128,21 @@ def test_a_pause_of_0_1_holds_unless_an_operator_has_changed_pauses_since(
         assert set(meta.get(connection, meta.PAUSED_MODES)) == expected
 
 
+def test_names_and_the_words_as_typed_are_made_of_the_rows_of_0_2(old: Path) -> None:
+    with closing(driver.open_writer(old)) as connection:
+        paths = connection.execute("SELECT DISTINCT path FROM files JOIN chunks ON file_id = files.id")
+        named = connection.execute("SELECT DISTINCT path FROM files JOIN names ON file_id = files.id")
+        assert set(named) == set(paths)
+        assert connection.execute(
+            "SELECT count(*) FROM forms_fts WHERE forms_fts MATCH 'apples'"
+        ).fetchone() == (1,)
+        assert connection.execute(
+            "SELECT count(*) FROM forms_fts WHERE forms_fts MATCH 'apple'"
+        ).fetchone() == (0,)
+        for table in ("forms_fts", "names_fts"):
+            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
+
+
 def test_full_text_that_a_process_without_fts5_left_behind_is_made_again(path: Path) -> None:
     old_files.make(
         path,
