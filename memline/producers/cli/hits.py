@@ -12,6 +12,7 @@ from typing import Any
 from memline.producers.cli import terminal
 from memline.producers.cli.options import json_line, one_line, printable
 from memline.shared.search.results import pattern_of
+from memline.shared.words import counted
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
 MOST_ROWS = 4
@@ -38,8 +39,12 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
     yield f"{line}  {scores}" if fits else line
     room = width - len(_INDENT)
     heading = printable(hit.get("heading", ""))
-    if heading:
-        yield _INDENT + terminal.style(terminal.shorten(heading, room), dim=True)
+    others = len(hit.get("alsoIn", ()))
+    copies = f"and in {counted(others, 'other file')}" if others else ""
+    if above := terminal.shorten(heading, room - len(copies) - 3) if heading else "":
+        copies = f" ({copies})" if copies else ""
+    if above or copies:
+        yield _INDENT + terminal.style(above + copies, dim=True)
     pattern = pattern_of(map(printable, hit.get("matched", ())))
     lines = _body(hit["snippet"], heading)
     rows = [row for line in lines for row in terminal.wrapped(printable(line), room)]

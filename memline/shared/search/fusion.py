@@ -1,10 +1,14 @@
 """Make one ranking of what the retrievers found, and reorder it as the settings say.
 
-A candidate is a chunk that a retriever found. What holds the ids and quoted phrases of the question comes
-first, then what holds all of it. Within these, `weighted` adds the bm25 of a chunk over the best bm25 of this
-question, the cosine as it is, and late interaction over the best of this question where there are token
-vectors; `rrf` adds reciprocal ranks. The score that is shown is another: how much
-of the question the chunk holds, and the cosine, so that 1 means the same in every answer.
+A candidate is a chunk that a retriever found. `weighted` adds the sum of the keyword retriever over the best
+of this question, the cosine as it is, and late interaction over the best of this question where there are
+token vectors; `rrf` adds reciprocal ranks. What the question names by file name or title is lifted. The score
+that is shown rises strictly with what orders:
+
+    x      = fused * decay * weight * how much the best keyword hit has of the question (1 for vectors)
+    score  = 0.9 x / (x + 1/2)             where a word of the question is lacking
+             0.9 + 0.1 x / (x + 1/2)       where everything is held
+
 Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
 room.
 """
@@ -26,8 +30,11 @@ from memline.shared.sources.tokens import DENSE
 #: Decimals of a score: beyond them are differences between one way of computing it and another.
 DECIMALS = 6
 
-#: The highest score that is shown of what does not hold everything that was asked.
-NEARLY = 0.999
+#: The least score of what holds everything that was asked; what lacks a word is below it.
+HOLDS_ALL = 0.9
+
+#: The x of half of the way to the highest score.
+HALF_WAY = 0.5
 
 #: What the cosine of a chunk and its late interaction each weigh, of the weight of vectors. 0.5 to 1 measured
 #: alike.
@@ -39,11 +46,11 @@ RRF_K = 60
 #: Candidates MMR chooses from; fixed, so that the first hits are the same however many are asked for.
 MMR_POOL = 100
 
-#: How far a file that the question names is boosted towards 1, by how surely it is named.
-BOOST = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
+#: How far a file that the question names is lifted towards 1, by how surely it is named.
+LIFT = {PATH: 0.6, NAME: 0.6, STEM: 0.3}
 
-#: The same when the question is nothing but that name.
-WHOLE_BOOST = {PATH: 1.0, NAME: 1.0, STEM: 0.5}
+#: What is added when the question is nothing but that name.
+WHOLE_LIFT = {PATH: 1.0, NAME: 1.0, STEM: 0.3}
 
 
 class Candidate:
@@ -54,16 +61,16 @@ class Candidate:
         self.__dict__.update(fields)
 
     chunk_id: int = 0
-    #: bm25 with our idf, the lower the better; None when the keyword retriever did not find the chunk.
-    bm25: float | None = None
-    #: bm25 over the best bm25 of the question, 0 … 1.
+    #: The sum of the keyword retriever; None when it did not find the chunk.
+    sum: float | None = None
+    #: That over the best sum of the question, 0 … 1.
     keyword: float = 0.0
     #: Share of the question that it holds, 0 … 1.
     coverage: float = 0.0
-    #: Share of the ids and quoted phrases that it holds, 0 … 1.
-    exact: float = 0.0
     #: Whether it holds everything that was asked.
     is_full: bool = False
+    #: Whether it holds an id that one file alone has: what is reranked stays behind it.
+    has_id: bool = False
     #: 1 is the best; 0 when the retriever did not find the chunk.
     keyword_rank: int = 0
     #: Cosine, also of chunks that only the keyword retriever found; None without a vector.
@@ -83,10 +90,13 @@ class Candidate:
     #: ISO day of the note's front matter; empty when it has none.
     day: str = ""
     heading: str = ""
+    #: Its title, and the SHA-256 of its text.
+    title: str = ""
+    text_hash: bytes = b""
     #: The scores of all retrievers together, which order the candidates.
     fused: float = 0.0
-    #: The same in absolute terms, which is shown.
-    absolute: float = 0.0
+    #: What a score of this question means at most.
+    scale: float = 1.0
     #: Share of it that age leaves.
     decay: float = 1.0
     #: What it counts: less for a list of links.
@@ -99,26 +109,28 @@ class Candidate:
     @property
     def score(self) -> float:
         """Return the score that the hit is shown with."""
-        return round(self.absolute * self.decay * self.weight, DECIMALS)
+        x = self.fused * self.decay * self.weight * self.scale
+        share = x / (x + HALF_WAY)
+        return round(HOLDS_ALL + (1 - HOLDS_ALL) * share if self.is_full else HOLDS_ALL * share, DECIMALS)
 
     @property
     def relevance(self) -> float:
-        """Return what orders candidates with the same share of ids, the higher the better."""
-        # What holds everything is ahead by as much as there can be, unless age takes that from it.
-        value = self.fused + self.is_full if self.rerank is None else self.rerank
+        """Return what orders candidates, the higher the better."""
+        value = self.fused if self.rerank is None else self.rerank
         return round(value * self.decay * self.weight, DECIMALS)
 
     @property
-    def order(self) -> tuple[float, bool, float, str, int, int]:
+    def order(self) -> tuple[bool, bool, float, str, int, int]:
         """Return the sort key: best first, what was reranked before the rest, ties by path and line."""
         is_behind = self.rerank is None
-        return -self.exact, is_behind, -self.relevance, self.path, self.start_line, self.chunk_id
+        is_second = not (is_behind or self.has_id)
+        return is_behind, is_second, -self.relevance, self.path, self.start_line, self.chunk_id
 
     def stand_for(self, other: Candidate) -> None:
         """Take the place of a candidate that says the same, if that is the better one."""
         if other.order < self.order:
-            self.exact, self.fused, self.is_full = other.exact, other.fused, other.is_full
-            self.absolute, self.decay, self.weight = other.absolute, other.decay, other.weight
+            self.fused, self.is_full = other.fused, other.is_full
+            self.decay, self.weight = other.decay, other.weight
 
 
 class Found:
@@ -136,7 +148,7 @@ class Found:
         """Take the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how named)."""
         best = max((hit.strength for hit in keyword), default=0.0) or 1.0
         self.hits = {hit.chunk_id: hit for hit in keyword}
-        #: bm25 over the best bm25 of the question, 0 … 1.
+        #: The sum of each over the best of the question, 0 … 1.
         self.shares = {hit.chunk_id: round(hit.strength / best, DECIMALS) for hit in keyword}
         #: 1 is the best.
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
@@ -161,25 +173,21 @@ class Found:
         """Return the best `k` of `chunk_ids`, and what ties with the last of them."""
         if len(chunk_ids) <= k:
             return chunk_ids
-        # As `Candidate.relevance`, before age and weights.
-        ranks = []
-        for chunk_id in chunk_ids:
-            hit = self.hits.get(chunk_id)
-            ranks.append((hit.exact, fused[chunk_id] + hit.is_full) if hit else (0.0, fused[chunk_id]))
-        lowest = sorted(ranks, reverse=True)[k - 1]
-        return [chunk_id for chunk_id, rank in zip(chunk_ids, ranks, strict=True) if rank >= lowest]
+        lowest = sorted((fused[chunk_id] for chunk_id in chunk_ids), reverse=True)[k - 1]
+        return [chunk_id for chunk_id in chunk_ids if fused[chunk_id] >= lowest]
 
-    def candidates(self, chunk_ids: Iterable[int], fused: Mapping[int, float]) -> list[Candidate]:
+    def candidates(
+        self, chunk_ids: Iterable[int], fused: Mapping[int, float], scale: float
+    ) -> list[Candidate]:
         """Make candidates of some chunks, with what orders them."""
         made = []
         for chunk_id in chunk_ids:
-            candidate = Candidate(chunk_id=chunk_id, fused=fused[chunk_id])
+            candidate = Candidate(chunk_id=chunk_id, fused=fused[chunk_id], scale=scale)
             if hit := self.hits.get(chunk_id):
-                candidate.bm25, candidate.keyword = -hit.strength, self.shares[chunk_id]
+                candidate.sum, candidate.keyword = hit.strength, self.shares[chunk_id]
                 candidate.keyword_rank = self.keyword_ranks[chunk_id]
-                # 1 is for what holds everything, and a score is shown with three decimals.
-                coverage = 1.0 if hit.is_full else round(min(hit.coverage, NEARLY), DECIMALS)
-                candidate.coverage, candidate.exact, candidate.is_full = coverage, hit.exact, hit.is_full
+                candidate.coverage = 1.0 if hit.is_full else round(hit.coverage, DECIMALS)
+                candidate.is_full, candidate.has_id = hit.is_full, hit.has_id
             candidate.cosine = self.cosines.get(chunk_id)
             candidate.vector_rank = self.vector_ranks.get(chunk_id, 0)
             candidate.late, candidate.late_share = self.late.get(chunk_id, (None, 0.0))
@@ -189,13 +197,14 @@ class Found:
 
 
 class Fusion:
-    """Scores of all retrievers together, given which of them were asked.
+    """Scores of all retrievers together, given which of them were asked: one that was not has no weight.
 
-    `is_name`: the question as a whole names a file. A retriever that was not asked has no weight, so what
-    holds everything scores 1 when there is no vector.
+    `is_name`: the question as a whole may name a file. `quality`: that of the keyword hits.
     """
 
-    def __init__(self, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool) -> None:
+    def __init__(
+        self, settings: Hybrid, *, keyword: bool, vector: bool, is_name: bool, quality: float = 1.0
+    ) -> None:
         text_weight = settings.text_weight if keyword else 0.0
         vector_weight = settings.vector_weight if vector else 0.0
         if text_weight + vector_weight <= 0:
@@ -203,8 +212,9 @@ class Fusion:
         self._text_weight, self._vector_weight = text_weight, vector_weight
         self._whole = (text_weight + vector_weight) or 1.0
         self._is_rrf = settings.fusion == "rrf"
-        self._has_keyword = keyword
-        self._boosts = WHOLE_BOOST if is_name else BOOST
+        self._is_name = is_name
+        #: What a score of this question means at most.
+        self.scale = (text_weight * quality + vector_weight) / self._whole
 
     def fused(self, found: Found) -> dict[int, float]:
         """Return for each chunk id what orders the candidates, 0 … 1."""
@@ -227,23 +237,10 @@ class Fusion:
                     share = LATE_WEIGHT * (share + vector_weight * late[chunk_id][1])
                 fused = text_weight * shares.get(chunk_id, 0.0) + share
             fused /= whole
-            if chunk_id in named:
-                fused += self._boosts[named[chunk_id]] * (1.0 - fused)
+            if tier := named.get(chunk_id):
+                fused += WHOLE_LIFT[tier] if self._is_name else LIFT[tier] * (1.0 - fused)
             scores[chunk_id] = round(fused, DECIMALS)
         return scores
-
-    def appraise(self, candidates: Iterable[Candidate]) -> None:
-        """Set the same in absolute terms, which is shown."""
-        for each in candidates:
-            whole, meaning = self._whole, self._vector_weight * max(0.0, each.cosine or 0.0)
-            if each.late is not None:
-                whole += (2 * LATE_WEIGHT - 1) * self._vector_weight
-                meaning = LATE_WEIGHT * (meaning + self._vector_weight * each.late)
-            absolute = (self._text_weight * each.coverage + meaning) / whole
-            absolute += self._boosts.get(each.named, 0.0) * (1.0 - absolute)
-            if self._has_keyword and not each.is_full:
-                absolute = min(absolute, NEARLY)
-            each.absolute = round(absolute, DECIMALS)
 
 
 def apply_decay(candidates: Iterable[Candidate], now: float, half_life_days: float) -> None:

@@ -1,34 +1,36 @@
-"""Find chunks by the words of a question, and rank them by our own measure.
+"""Find chunks by the words of a question, and rank them by one sum.
 
 The retriever is an OR of the terms: one absent word must not hide every note. Each term is looked up alone,
-the rarest first, so that it is known which chunk holds what. What a term is worth is its rarity
+the rarest first, so that it is known which chunk holds what. Over the terms t of the question
 
-    idf = ln(1 + (N - df + 1/2) / (df + 1/2))        N chunks, df of them with the term
+    sum  =  lift( S weight(t) idf(t) fit(t, chunk) )  +  0.7 S weight(t) idf'(t) fit(t, name)  +  0.1 top full
 
-(Robertson and Sparck Jones, kept above zero; FTS5's own is cut to 0.000001 for a word in half of the chunks,
-which made small memories rank by chance), times how often and in how long a chunk it stands, as FTS5's bm25
-sees it (k1 1.2, b 0.75). Before that comes what is covered:
+    fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
+    idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
+            the chunks, which made small memories rank by chance); idf' and fit are those of the name
+            documents, the best of a file counts
+    weight  1 for the word as typed and its plain inflections, an id as it is spelled, a quoted phrase; 1/3
+            for what shares a stem alone, an irregular form, a synonym, a piece or beginning that stands in
+            for what is nowhere
+    lift    to the best chunk that holds a part of the same terms and no other: more words are never behind
+    full    1 where every term is held with weight 1; top is the best sum of the question
 
-    1. of the ids and quoted phrases of the question, how much
-    2. everything, or not
-    3. what has the rarest term before what lacks it and has one other, or nothing that the first has not,
-       however often that stands there
-
-Measured on questions over conversations, notes and abstracts: the rarest term before all others lost
-0.02-0.12 of recall at six, coverage of idf mass as a half of the score 0.04 on abstracts; these three lose
-nothing. Other forms of a word count a third, a term that is nowhere gives way to its fallbacks.
+Then what holds an id that one file alone has comes before what lacks it, and what holds such a word before
+what lacks it and has two others at most.
+docs/search.md has what each part is worth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
-from itertools import groupby, islice
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from memline.shared.search.postings import MAX_CHUNKS, Postings, Scores
-from memline.shared.search.query import Question, Term, any_of, quoted, related
+from memline.shared.search.lifts import alone_first, lift
+from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
+from memline.shared.search.query import Question, Term, any_of, as_typed, inflections, quoted, related
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold
 from memline.shared.values import field, value
@@ -36,35 +38,43 @@ from memline.shared.values import field, value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Terms of a question that are searched. 12 measured as good as all; 8 lost a hundredth.
-MAX_TERMS = 12
+#: Terms of a question that are searched, the rarest.
+MAX_TERMS = 24
 
-#: What another form, a synonym or a fallback counts next to the term itself; 1/4 and 1/2 found less.
+#: What counts less than the word itself; 1/4 and 1/2 found less.
 FORM_WEIGHT = 1 / 3
 
-#: Chunks that the rarest terms find before commoner ones only score what is found: a chunk with nothing but
-#: the commonest words of a question is not among its best, and bm25() takes 1.6 µs a chunk. Abstracts lost
-#: 0.001 of recall with 300 and nothing with 500.
+#: What the name of a file weighs beside a chunk of it.
+NAME_WEIGHT = 0.7
+
+#: What holds everything is lifted by this share of the best sum.
+FULL_LIFT = 0.1
+
+#: Chunks that may hold a word which one file alone has.
+ALONE_CHUNKS = 50
+
+#: Rows that the rarest terms find before commoner ones only score what is found: a chunk with nothing but the
+#: commonest words of a question is not among its best, and bm25() takes 1.6 µs a chunk. Abstracts lost 0.001
+#: of recall with 300 and nothing with 500.
 FOUND_ENOUGH = 500
 
-#: Best chunks that a common term scores then.
+#: Best rows that a common term scores then.
 SCORED = 400
+
+#: Files that a question names best whose chunks are candidates.
+NAMED = 50
+
+#: Best hits for which chunks with more of the words are looked for where not all were scored, and of each how
+#: many: a list of as many is right.
+CHECKED, MORE_WORDS = 10, 50
 
 #: Chunks with the tokens of an id that are read to see whether it is spelled so.
 SPELLED = 64
 
-#: The most that FTS5's bm25 gives for one term, over its idf: k1 + 1.
-_MOST = 2.2
-
-#: FTS5 takes this for the idf of a term in half of the chunks or more.
-_LEAST_IDF = 1e-6
-
 _ANY = (
-    "SELECT 1 FROM chunks_fts JOIN chunks ON chunks.id = chunks_fts.rowid WHERE chunks_fts MATCH ?"
+    "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
     " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
 )
-# The first number of FTS5's averages record is that of its rows; counting them takes 10 ms a million.
-_AVERAGES = "SELECT block FROM chunks_fts_data WHERE id = 1"
 _SPELLINGS = (
     "SELECT chunks.id, text, heading, path FROM chunks JOIN files ON files.id = chunks.file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
@@ -72,20 +82,23 @@ _SPELLINGS = (
 _MATCHING = (
     "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
 )
+_FILES_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+_FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
+_CHUNKS_OF_FILES = "SELECT id, ordinal FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
 class KeywordHit(NamedTuple):
-    """A chunk with a term of the question."""
+    """A chunk with a term of the question, in it or in the name of its file."""
 
     chunk_id: int
-    #: Share of the idf mass of all ids and quoted phrases that it holds.
-    exact: float
-    #: Share of the idf mass of the whole question that it holds; other forms count a third.
+    #: Share of the idf mass of the question that the chunk holds, by weight.
     coverage: float
     #: Whether it holds every term itself.
     is_full: bool
-    #: bm25 with our idf, a third rule's lift included; orders the hits of one question.
+    #: The sum.
     strength: float
+    #: Whether it holds an id that one file alone has.
+    has_id: bool = False
 
 
 @value
@@ -93,6 +106,8 @@ class KeywordHits:
     """The hits of the keyword retriever, best first, and what it searched."""
 
     hits: Sequence[KeywordHit] = ()
+    #: The best sum as a share of what it and all idf of the question are together, 0 … 1.
+    quality: float = 0.0
     #: MATCH expression of all terms and forms; empty when none was found.
     match: str = ""
     #: The terms in it, without repetition.
@@ -110,6 +125,8 @@ class _Way(NamedTuple):
     weight: float
     #: Chunks that hold it.
     df: int
+    #: The word and its inflections, where some of these chunks hold another word of the same stem.
+    typed: str = ""
 
 
 class _Lookup(NamedTuple):
@@ -125,6 +142,10 @@ class _Lookup(NamedTuple):
         return self.ways[0].df
 
 
+#: What each term of a question says of rows: by row the weight with which the term is held.
+_Held = list[dict[int, float]]
+
+
 def by_keyword(
     connection: Connection,
     question: Question,
@@ -138,19 +159,22 @@ def by_keyword(
     """
     postings = postings or Postings()
     postings.follow(connection)
-    return _KeywordSearch(connection, files, postings).run(question.terms, limit)
+    return _KeywordSearch(connection, files, postings, limit).run(question.terms)
 
 
 class _KeywordSearch:
     """The state of one keyword search."""
 
-    def __init__(self, connection: Connection, files: str | None, postings: Postings) -> None:
+    def __init__(self, connection: Connection, files: str | None, postings: Postings, limit: int) -> None:
         self._connection = connection
         self._files = files
         self._postings = postings
-        self._total = _rows(connection)
+        self._limit = limit
+        #: The chunks that every term has scored; None for all that hold one.
+        self._scored: Collection[int] | None = None
 
-    def run(self, terms: Sequence[Term], limit: int) -> KeywordHits:
+    def run(self, terms: Sequence[Term]) -> KeywordHits:
+        total = self._postings.rows(self._connection, CHUNKS)
         missing: list[Term] = []
         found: list[tuple[Term, list[_Way]]] = []
         idfs: list[float] = []
@@ -163,23 +187,25 @@ class _KeywordSearch:
                 missing.append(term)
             if ways:
                 found.append((term, ways))
-            idf = _idf(self._total, ways[0].df if ways else 0)
+            idf = _idf(total, ways[0].df if is_there else 0)
             if term.typed:
                 idfs.append(idf)
             if term.is_word:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
-        lookups = [_Lookup(term, ways, _idf(self._total, ways[0].df) / mass) for term, ways in found]
+        lookups = [_Lookup(term, ways, _idf(total, ways[0].df) / mass) for term, ways in found]
         # The rarest first; sorting keeps the order of the question among equals.
         chosen = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        strength, held = self._score(chosen, limit)
-        hits = self._cover(chosen, strength, held, is_all=len(chosen) == len(lookups) and not missing)
+        own, held = self._sums(CHUNKS, chosen)
+        hits = self._join(chosen, own, held, is_all=len(chosen) == len(lookups) and not missing)
+        top = max((hit.strength for hit in hits), default=0.0)
         kept = {id(lookup.term) for lookup in chosen}
         return KeywordHits(
-            hits=sorted(hits, key=_order)[:limit],
+            hits=hits[: self._limit],
+            quality=top / (top + mass),
             match=any_of(dict.fromkeys(way.match for lookup in chosen for way in lookup.ways)),
             terms=tuple(term for term in terms if id(term) in kept),
-            missing=_names(missing, terms),
+            missing=as_typed(missing, terms),
             rarity=rarity,
         )
 
@@ -188,134 +214,179 @@ class _KeywordSearch:
         ways = [way for match in (term.match, *term.spellings) if (way := self._way(match, 1.0))]
         is_there = bool(ways)
         if with_forms:
+            inflected = inflections(term.label)
+            if ways and ways[0].match == term.match and term.label.isalpha():
+                typed = any_of(map(quoted, inflected))
+                count = self._count(CHUNKS.typed, typed)
+                if count < ways[0].df:
+                    is_there = count > 0 or len(ways) > 1
+                    weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
+                    ways[0] = ways[0]._replace(weight=weight, typed=typed)
             for other, is_form in related(term.label).items():
-                if other not in words and (way := self._way(quoted(other), FORM_WEIGHT)):
+                # To the stemmer `try` and `tried` are two words.
+                weight = 1.0 if other in inflected else FORM_WEIGHT
+                if other not in words and (way := self._way(quoted(other), weight)):
                     ways.append(way)
                     is_there = is_there or is_form
+        in_names = (
+            0 if ways or not term.is_asked else self._postings.count(self._connection, NAMES.name, term.match)
+        )
+        if in_names:
+            # CJK text of a path is among the pairs of its name alone.
+            return [_Way(term.match, 1.0, in_names)], True
         if not ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
         return ways, is_there
 
     def _way(self, match: str, weight: float) -> _Way | None:
-        df = self._postings.count(self._connection, match)
-        if df and self._files is not None:
-            # What is rare is known from all notes; whether it is there, from those that are searched.
-            df = df if self._connection.execute(_ANY, (match, self._files)).fetchone() else 0
+        df = self._count(CHUNKS.name, match)
         return _Way(match, weight, df) if df else None
 
-    def _score(
-        self, lookups: Sequence[_Lookup], limit: int
-    ) -> tuple[dict[int, float], list[dict[int, float]]]:
-        """Sum up what the terms say of each chunk, the rarest first.
+    def _count(self, table: str, match: str) -> int:
+        """Count the chunks with a phrase; 0 where it is in none of those that are searched."""
+        df = self._postings.count(self._connection, table, match)
+        if df and self._files is not None:
+            # What is rare is known from all notes; whether it is there, from those that are searched.
+            df = df if self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() else 0
+        return df
 
-        Returns the best chunks with their sum, and for each term the chunks that hold it, with the weight of
-        the way it is found. Only sums are kept for all chunks: there are thousands.
+    def _sums(
+        self, table: Table, lookups: Sequence[_Lookup], among: list[int] | None = None
+    ) -> tuple[dict[int, float], _Held]:
+        """Sum up what the terms say of each row, the rarest first; `among`: of these alone.
+
+        Returns the rows with their sum, and for each term the rows that hold it.
         """
-        strength: dict[int, float] = {}
-        held: list[dict[int, float]] = []
+        total = self._postings.rows(self._connection, table)
+        sums: dict[int, float] = {}
+        held: _Held = []
         rows_read = 0
-        among: list[int] | None = None
         for lookup in lookups:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Once: what is scored only gains by it, so that the best stay the best.
-                among = sorted(_strongest(SCORED, strength, strength))
+                among = sorted(_strongest(SCORED, sums, sums))
+                if table is CHUNKS:
+                    self._scored = among
             holders: dict[int, float] = {}
             for way in reversed(lookup.ways):
-                if among is None and self._are_many(way, lookup):
-                    scores = self._best(way, max(SCORED, limit), strength)
-                    rows_read += way.df
+                df, typed = way.df, way.typed
+                if table is not CHUNKS:
+                    # A day of the question is looked for in the path and the headings of a chunk.
+                    is_asked = lookup.term.is_asked
+                    df = self._postings.count(self._connection, table.name, way.match) if is_asked else 0
+                    typed = ""
+                    if not df:
+                        continue
+                fits: Fits
+                if among is None and self._are_many(way, lookup, df):
+                    fits = self._best(table, way.match, typed, sums)
+                    rows_read += df
+                    if table is CHUNKS:
+                        self._scored = ()
                 else:
-                    scores = self._postings.scores(
-                        self._connection, way.match, files=self._files, among=among
+                    fits = self._postings.fits(
+                        self._connection, table, way.match, typed=typed, files=self._files, among=among
                     )
-                worth = way.weight * _idf(self._total, way.df) / self._fts_idf(way.df)
-                own = {chunk_id: -worth * bm25 for chunk_id, bm25 in scores}
-                rows_read += len(own)
-                # Forms first, the term itself last: the greater weight stays.
-                holders |= dict.fromkeys(own, way.weight)
-                if strength:
-                    for chunk_id, score in own.items():
-                        strength[chunk_id] = strength.get(chunk_id, 0.0) + score
+                worth = way.weight * _idf(total, df)
+                if typed:
+                    both = list(fits)
+                    scores = {row: worth * (fit if fit > 0 else -fit * FORM_WEIGHT) for row, fit in both}
+                    weights = {row: 1.0 if fit > 0 else holders.get(row, FORM_WEIGHT) for row, fit in both}
                 else:
-                    strength = own
-            if lookup.term.literal:
+                    scores = {row: worth * fit for row, fit in fits}
+                    weights = dict.fromkeys(scores, way.weight)
+                rows_read += len(scores)
+                # Forms first, the term itself last: the greater weight stays.
+                holders |= weights
+                if sums:
+                    for row, score in scores.items():
+                        sums[row] = sums.get(row, 0.0) + score
+                else:
+                    sums = scores
+            if lookup.term.literal and table is CHUNKS:
                 holders |= dict.fromkeys(holders.keys() - self._spelled(lookup.term, holders), FORM_WEIGHT)
             held.append(holders)
-        if len(strength) > limit:
-            # What may be lifted is not among the best by its sum alone.
-            certain = [holders for holders, lookup in zip(held, lookups, strict=True) if lookup.term.is_exact]
-            kept = set(_strongest(limit, strength, strength))
-            for holders in (*held[:1], *certain):
-                kept.update(_strongest(limit, holders, strength))
-            strength = {chunk_id: strength[chunk_id] for chunk_id in kept}
-        return strength, held
+        return sums, held
 
-    def _are_many(self, way: _Way, lookup: _Lookup) -> bool:
-        """Tell whether the best chunks of a way are enough: with it the search for chunks ends.
+    def _are_many(self, way: _Way, lookup: _Lookup, df: int) -> bool:
+        """Tell whether the best rows of a way are enough: with it the search for rows ends.
 
         Of forms, which come before it, and of ids, all are needed.
         """
-        is_last = way is lookup.ways[0] and lookup.term.literal is None
-        return is_last and self._files is None and way.df > MAX_CHUNKS
+        return df > MAX_ROWS and self._files is None and way is lookup.ways[0] and lookup.term.literal is None
 
-    def _best(self, way: _Way, count: int, found: Collection[int]) -> Scores:
-        """Score what was found before, and the best of all others: no other chunk is a hit by this alone."""
-        scores = dict(self._postings.best(self._connection, way.match, count))
+    def _best(self, table: Table, match: str, typed: str, found: Collection[int]) -> Fits:
+        """Score what was found before, and the best of all others: no other row is a hit by this alone."""
+        fits = dict(self._postings.best(self._connection, table, match, typed, max(SCORED, self._limit)))
         if found:
             among = sorted(found)
-            scores |= self._postings.scores(self._connection, way.match, files=None, among=among)
-        return scores.items()
+            fits |= self._postings.fits(self._connection, table, match, typed=typed, among=among)
+        return fits.items()
 
-    def _cover(
-        self,
-        lookups: Sequence[_Lookup],
-        strength: dict[int, float],
-        held: list[dict[int, float]],
-        *,
-        is_all: bool,
+    def _join(
+        self, lookups: Sequence[_Lookup], own: dict[int, float], held: _Held, *, is_all: bool
     ) -> list[KeywordHit]:
-        """Make hits of the best chunks: what they cover; `is_all`: nothing but `lookups` was asked for."""
-        exact_mass = math.fsum(lookup.mass for lookup in lookups if lookup.term.is_exact) or 1.0
+        """Make hits of the best chunks, best first; `is_all`: nothing but `lookups` was asked for."""
+        names = self._names(lookups)
+        pool = set(_strongest(self._limit, own, own))
+        # What may be lifted is not among the best by its sum alone.
+        for holders, lookup in zip(held, lookups, strict=True):
+            if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
+                pool.update(_strongest(self._limit, holders, own))
+        if names:
+            best = json_ids(nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id)))
+            for chunk_id, ordinal in self._connection.execute(_CHUNKS_OF_FILES, (best,)):
+                if chunk_id in own or not ordinal:
+                    pool.add(chunk_id)
+                    own.setdefault(chunk_id, 0.0)
+        if self._scored is not None:
+            ranked = sorted(pool, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:CHECKED]
+            pool |= self._with_more_words(ranked, lookups, held)
+            again, theirs = self._sums(CHUNKS, lookups, sorted(pool.difference(self._scored)))
+            own |= again
+            held = [mine | added for mine, added in zip(held, theirs, strict=True)]
+        own = {chunk_id: own[chunk_id] for chunk_id in sorted(pool)}
         # Many chunks hold the same terms in the same ways.
-        ways = list(zip(*(map(holders.get, strength) for holders in held), strict=True))
-        covers = {way: self._cover_of(way, lookups, exact_mass) for way in set(ways)}
+        ways = list(zip(*(map(holders.get, own) for holders in held), strict=True)) or [()] * len(own)
+        covers = {way: _cover_of(way, lookups) for way in set(ways)}
+        cover = {chunk_id: covers[way] for chunk_id, way in zip(own, ways, strict=True)}
+        own = lift(own, {chunk_id: parts for chunk_id, (_, parts, _) in cover.items()})
+        file_of = dict(self._connection.execute(_FILES_OF_CHUNKS, (json_ids(own),)))
+        sums = {each: score + NAME_WEIGHT * names.get(file_of[each], 0.0) for each, score in own.items()}
+        masks = {chunk_id: mask for chunk_id, (mask, _, _) in cover.items()}
+        alone = _alone(lookups, held, file_of)
+        sums = alone_first(sums, masks, *alone)
+        top = max(sums.values(), default=0.0)
         # A day in words is a hint: a note that says it otherwise holds everything all the same.
         full = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
-        masks = {chunk_id: covers[way][0] for chunk_id, way in zip(strength, ways, strict=True)}
-        least = _least(strength, masks)
         hits = []
-        for (chunk_id, own), way in zip(strength.items(), ways, strict=True):
-            mask, exact, coverage = covers[way]
-            lifted = least.get(mask)
-            if lifted is not None:
-                # A little more than the other, and in the order of their own strength.
-                own = max(own, lifted + 1e-4 * own)
-            hits.append(KeywordHit(chunk_id, exact, coverage, is_all and mask & full == full, own))
-        return hits
+        for chunk_id, strength in sums.items():
+            mask, _, coverage = cover[chunk_id]
+            is_full = is_all and mask & full == full
+            strength += FULL_LIFT * top * is_full
+            hits.append(KeywordHit(chunk_id, coverage, is_full, strength, bool(mask & alone[1])))
+        return sorted(hits, key=lambda hit: (-hit.strength, hit.chunk_id))
 
-    def _cover_of(
-        self, way: Sequence[float | None], lookups: Sequence[_Lookup], exact_mass: float
-    ) -> tuple[int, float, float]:
-        """Return the set of terms that are held themselves, and the shares of ids and of all that are held.
+    def _names(self, lookups: Sequence[_Lookup]) -> dict[int, float]:
+        """Score the files whose names hold a term, each by the best of its name documents."""
+        sums, _ = self._sums(NAMES, lookups)
+        best = _strongest(SCORED, sums, sums)
+        names: dict[int, float] = {}
+        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
+            names[file_id] = max(sums[row], names.get(file_id, 0.0))
+        return names
 
-        `way`: for each of `lookups` the weight with which it is held; None where it is not.
-        """
-        coverage = exact = 0.0
-        mask = 0
-        for number, (weight, (term, _, mass)) in enumerate(zip(way, lookups, strict=True)):
-            if weight is None:
-                continue
-            if term.is_asked:
-                coverage += weight * mass
-            if weight == 1.0:
-                mask |= 1 << number
-                if term.is_exact:
-                    exact += mass / exact_mass
-        return mask, round(exact, 6), min(1.0, coverage)
-
-    def _fts_idf(self, df: int) -> float:
-        """Compute what FTS5 has multiplied its bm25 with: its idf, times k1 + 1."""
-        return _MOST * max(_LEAST_IDF, math.log((self._total - df + 0.5) / (df + 0.5)))
+    def _with_more_words(self, chunk_ids: Sequence[int], lookups: Sequence[_Lookup], held: _Held) -> set[int]:
+        """Find chunks with the terms that one of these chunks holds, and another one."""
+        found: set[int] = set()
+        matches = [lookup.ways[0].match for lookup in lookups]
+        for mask in {tuple(chunk_id in holders for holders in held) for chunk_id in chunk_ids}:
+            inside = [f"({match})" for match, is_held in zip(matches, mask, strict=True) if is_held]
+            others = [match for match, is_held in zip(matches, mask, strict=True) if not is_held]
+            if inside and others:
+                match = " AND ".join([*inside, f"({any_of(others)})"])
+                found.update(self._postings.few(self._connection, CHUNKS, match, self._files, MORE_WORDS))
+        return found
 
     def _spelled(self, term: Term, holders: dict[int, float]) -> set[int]:
         """Return which of the chunks with the tokens of an id hold it as it is spelled."""
@@ -325,29 +396,42 @@ class _KeywordSearch:
         return {row[0] for row in rows if any(map(term.literal.search, map(fold, row[1:])))}
 
 
-def _strongest(count: int, chunk_ids: Collection[int], strength: dict[int, float]) -> list[int]:
-    """Return the best chunks, the first ones among equals."""
-    if len(chunk_ids) > 20 * count:
-        return nlargest(count, chunk_ids, key=strength.__getitem__)
+def _strongest(count: int, rows: Collection[int], sums: Mapping[int, float]) -> list[int]:
+    """Return the best rows, the first ones among equals."""
+    if len(rows) > 20 * count:
+        return nlargest(count, rows, key=sums.__getitem__)
     # The same in C: a third of the time for a few times as many as are wanted.
-    return sorted(chunk_ids, key=strength.__getitem__, reverse=True)[:count]
+    return sorted(rows, key=sums.__getitem__, reverse=True)[:count]
 
 
-def _least(strength: dict[int, float], masks: dict[int, int]) -> dict[int, float]:
-    """Return, for each set of terms with the rarest (bit 0), the best strength of what it is lifted over.
+def _cover_of(way: Sequence[float | None], lookups: Sequence[_Lookup]) -> tuple[int, int, float]:
+    """Return the set of terms that are held with weight 1, the same with those held by less, and the share.
 
-    That lacks the rarest and holds a part of the set, or a single other term.
+    `way`: for each of `lookups` the weight with which it is held; None where it is not.
     """
-    best: dict[int, float] = {}
-    for chunk_id, mask in masks.items():
-        if not mask & 1 and strength[chunk_id] > best.get(mask, 0.0):
-            best[mask] = strength[chunk_id]
-    single = max((top for mask, top in best.items() if not mask & (mask - 1)), default=0.0)
-    return {
-        mask: max([single, *(top for part, top in best.items() if part & mask == part)])
-        for mask in set(masks.values())
-        if mask & 1
-    }
+    coverage = 0.0
+    mask = parts = 0
+    for number, (weight, lookup) in enumerate(zip(way, lookups, strict=True)):
+        if weight is None:
+            continue
+        if lookup.term.is_asked:
+            coverage += weight * lookup.mass
+        parts |= 1 << MAX_TERMS + number
+        if weight == 1.0:
+            mask |= 1 << number
+    return mask, parts | mask, min(1.0, coverage)
+
+
+def _alone(lookups: Sequence[_Lookup], held: _Held, file_of: Mapping[int, int]) -> tuple[int, int]:
+    """Return the set of terms that one file alone has, and those of them that are ids."""
+    alone = ids = 0
+    for number, (holders, lookup) in enumerate(zip(held, lookups, strict=True)):
+        if not (lookup.term.is_exact or lookup.term.is_word) or lookup.df > ALONE_CHUNKS:
+            continue
+        if len({file_of.get(chunk_id, 0) for chunk_id, weight in holders.items() if weight == 1.0}) == 1:
+            alone |= 1 << number
+            ids |= lookup.term.is_exact << number
+    return alone, ids
 
 
 def matched_terms(
@@ -362,37 +446,5 @@ def matched_terms(
     return matched
 
 
-def _order(hit: KeywordHit) -> tuple[float, bool, float, int]:
-    return -hit.exact, not hit.is_full, -hit.strength, hit.chunk_id
-
-
 def _idf(total: int, df: int) -> float:
     return math.log(1 + (total - df + 0.5) / (df + 0.5))
-
-
-def _rows(connection: Connection) -> int:
-    """Return the number of chunks in the full-text index, as FTS5 counts them."""
-    row = connection.execute(_AVERAGES).fetchone()
-    number = 0
-    # A varint of SQLite: seven bits a byte, the highest bit says that more follow.
-    for byte in row[0] if row else b"":
-        number = number << 7 | byte & 0x7F
-        if byte < 0x80:
-            break
-    return number
-
-
-def _names(missing: Iterable[Term], terms: Sequence[Term]) -> tuple[str, ...]:
-    """Write what is missing as it was typed; of a run of CJK characters the part that is nowhere."""
-    absent = {id(term) for term in missing}
-    names: dict[str, None] = {}
-    for is_absent, group in groupby(terms, key=lambda term: (id(term) in absent, term.typed)):
-        run = list(group)
-        if not is_absent[0] or not is_absent[1]:
-            continue
-        if not run[0].match.startswith("{grams}"):
-            names[run[0].typed] = None
-        elif len(run) > 1 or len(run[0].typed) <= 2:
-            # One pair alone may only be where two words meet.
-            names[run[0].label + "".join(term.label[-1] for term in run[1:])] = None
-    return tuple(names)

@@ -1,11 +1,12 @@
-"""Keep what FTS5 says of phrases: how many chunks hold one, and the bm25 of each.
+"""Keep what FTS5 says of phrases: how many rows hold one, and how well each of them fits it.
 
-Questions share their common words, and computing bm25 takes 1.5 us a chunk. A long-lived process keeps what
-was computed until the full-text index changes; a one-shot command for its one question.
+Questions share their common words, and computing bm25 takes 1.5 us a row. A long-lived process keeps what was
+computed until the full-text index changes; a one-shot command for its one question.
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -14,63 +15,84 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver
 from memline.shared.search.vector_backends import json_ids
+from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: bm25() weights of text, heading, path and grams. Headings and paths repeat in every chunk of a file:
-#: left out they lost 0.005-0.02 of recall at six, at full weight a little less.
-WEIGHTS = (1.0, 0.7, 0.7, 1.0)
-
-#: Scores that are kept, 16 bytes each; of a phrase that was used least recently they go first.
+#: Fits that are kept, 16 bytes each; of a phrase that was used least recently they go first.
 MAX_SCORES = 2_000_000
 
-#: Chunks of a phrase above which its scores are not kept, but for the best.
-MAX_CHUNKS = 50_000
+#: Rows of a phrase above which its fits are not kept, but for the best.
+MAX_ROWS = 50_000
 
 #: Phrases whose count is kept, 200 bytes each.
 MAX_PHRASES = 20_000
 
-#: The time a phrase is asked for from which on all its chunks are scored, and not only those in question:
-#: that takes ten times as long, once.
+#: The time a phrase is asked for from which on all its rows are scored, and not only those in question: that
+#: takes ten times as long, once.
 OFTEN = 2
 
-_COUNT = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
-_SCORED = "SELECT rowid, bm25(chunks_fts, ?, ?, ?, ?) FROM chunks_fts WHERE chunks_fts MATCH ?"
-_BEST = f"{_SCORED} ORDER BY 2, 1 LIMIT ?"
-# The plus sign: the words first, then the filter; the other way round each chunk is a query of its own.
-_IN_FILES = " AND +rowid IN (SELECT id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?)))"
-_IN_CHUNKS = " AND +rowid IN (SELECT value FROM json_each(?))"
+#: FTS5 takes this for the idf of a term in half of the rows or more.
+_LEAST_IDF = 1e-6
 
-#: (chunk id, bm25), the lower the better; in the order of ids.
-Scores = Iterable[tuple[int, float]]
+#: FTS5's k1 + 1.
+_MOST = 2.2
+
+#: Of a word whose stem others share, how many times as many rows are read as are wanted.
+SPARE = 2
+
+
+@value
+class Table:
+    """A full-text index: weights of its columns, the same words as typed, how to list rows of files."""
+
+    name: str
+    weights: tuple[float, ...]
+    typed: str = ""
+    of_files: str
+
+
+#: Headings and paths repeat in every chunk of a file: left out they lost 0.005-0.02 of recall at six, at full
+#: weight a little less.
+CHUNKS = Table(
+    name="chunks_fts",
+    weights=(1.0, 0.7, 0.7, 1.0),
+    typed="forms_fts",
+    of_files="SELECT id FROM chunks WHERE file_id IN",
+)
+NAMES = Table(name="names_fts", weights=(1.0, 1.0), of_files="SELECT id FROM names WHERE file_id IN")
+
+#: (row id, fit), in the order of ids. The fit is bm25 without its idf, 0 … 1; negative where only the stem of
+#: the phrase is in the row.
+Fits = Iterable[tuple[int, float]]
 
 
 class _Packed:
-    """Scores in an eighth of the memory of a dictionary."""
+    """Fits in an eighth of the memory of a dictionary."""
 
     def __init__(self, rows: Sequence[tuple[int, float]]) -> None:
         self._ids = array("q", [row[0] for row in rows])
-        self._scores = array("d", [row[1] for row in rows])
+        self._fits = array("d", [row[1] for row in rows])
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def all(self) -> Scores:
-        return zip(self._ids, self._scores, strict=True)
+    def all(self) -> Fits:
+        return zip(self._ids, self._fits, strict=True)
 
-    def among(self, chunk_ids: Sequence[int]) -> Scores:
-        """Return those of `chunk_ids`, which ascend."""
-        if len(self._ids) < 4 * len(chunk_ids):
-            scores = dict(self.all())
-            return [(each, scores[each]) for each in chunk_ids if each in scores]
+    def among(self, ids: Sequence[int]) -> Fits:
+        """Return those of `ids`, which ascend."""
+        if len(self._ids) < 4 * len(ids):
+            fits = dict(self.all())
+            return [(each, fits[each]) for each in ids if each in fits]
         found, place, end = [], 0, len(self._ids)
-        for each in chunk_ids:
+        for each in ids:
             place = bisect_left(self._ids, each, place)
             if place == end:
                 break
             if self._ids[place] == each:
-                found.append((each, self._scores[place]))
+                found.append((each, self._fits[place]))
         return found
 
 
@@ -81,11 +103,12 @@ class Postings:
         #: `data_version` of the connection, and what of the index it was.
         self._version: int | None = None
         self._state: object = None
-        self._counts: dict[str, int] = {}
-        #: By phrase, and how many of its best chunks; 0: all.
-        self._scores: dict[tuple[str, int], _Packed] = {}
+        #: By table and phrase; the empty phrase for all rows.
+        self._counts: dict[tuple[str, str], int] = {}
+        #: By table, phrase, typed forms, and how many of the best; 0: all.
+        self._fits: dict[tuple[str, str, str, int], _Packed] = {}
         self._kept = 0
-        self._asked: Counter[str] = Counter()
+        self._asked: Counter[tuple[str, str, str, int]] = Counter()
 
     def follow(self, connection: Connection) -> None:
         """Forget everything if the full-text index has changed; first in each read transaction.
@@ -101,66 +124,126 @@ class Postings:
             self._forget()
             self._state = state
 
-    def count(self, connection: Connection, match: str) -> int:
-        """Count the chunks that hold a phrase."""
-        found = self._counts.get(match)
+    def rows(self, connection: Connection, table: Table) -> int:
+        """Count the rows of a table, as FTS5 does: counting them takes 10 ms a million."""
+        found = self._counts.get((table.name, ""))
+        if found is None:
+            row = connection.execute(f"SELECT block FROM {table.name}_data WHERE id = 1").fetchone()
+            found = 0
+            # A varint of SQLite: seven bits a byte, the highest bit says that more follow.
+            for byte in row[0] if row else b"":
+                found = found << 7 | byte & 0x7F
+                if byte < 0x80:
+                    break
+            self._counts[table.name, ""] = found
+        return found
+
+    def count(self, connection: Connection, table: str, match: str) -> int:
+        """Count the rows that hold a phrase."""
+        found = self._counts.get((table, match))
         if found is None:
             if len(self._counts) >= MAX_PHRASES:
                 self._forget()
-            found = self._counts[match] = int(connection.execute(_COUNT, (match,)).fetchone()[0])
+            statement = f"SELECT count(*) FROM {table} WHERE {table} MATCH ?"
+            found = self._counts[table, match] = int(connection.execute(statement, (match,)).fetchone()[0])
         return found
 
-    def scores(
-        self, connection: Connection, match: str, *, files: str | None, among: list[int] | None
-    ) -> Scores:
-        """Yield the chunks that hold a phrase, with its bm25.
+    def fits(
+        self,
+        connection: Connection,
+        table: Table,
+        match: str,
+        *,
+        typed: str = "",
+        files: str | None = None,
+        among: list[int] | None = None,
+    ) -> Fits:
+        """Yield the rows that hold a phrase, with how well it fits them.
 
-        `files`: a JSON array of the file ids to stay in. `among`: chunk ids to stay among, ascending. None
-        for all.
+        `typed`: its forms, where some rows hold another word of the same stem. `files`: a JSON array of the
+        file ids to stay in. `among`: row ids to stay among, ascending. None for all.
         """
+        size = self.count(connection, table.name, match)
         if files is not None:
-            return self._read(connection, match, files, among)
-        known = self._scores.get((match, 0))
+            return self._read(connection, table, match, typed, size, files=files, among=among)
+        key = table.name, match, typed, 0
+        known = self._fits.get(key)
         if known is None:
-            self._asked[match] += 1
-            size = self.count(connection, match)
-            if among is not None and (self._asked[match] < OFTEN or size > MAX_CHUNKS):
-                return self._read(connection, match, None, among)
-            rows = self._read(connection, match, None, None)
-            if size > MAX_CHUNKS:
+            self._asked[key] += 1
+            if among is not None and (self._asked[key] < OFTEN or size > MAX_ROWS):
+                return self._read(connection, table, match, typed, size, among=among)
+            rows = self._read(connection, table, match, typed, size)
+            if size > MAX_ROWS:
                 return rows
             known = _Packed(rows)
-        self._keep((match, 0), known)
+        self._keep(key, known)
         return known.all() if among is None else known.among(among)
 
-    def best(self, connection: Connection, match: str, count: int) -> Scores:
-        """Yield the best chunks that hold a phrase, the first of equals, with its bm25."""
-        known = self._scores.get((match, count))
+    def best(self, connection: Connection, table: Table, match: str, typed: str, count: int) -> Fits:
+        """Yield the rows that a phrase fits best, the first of equals."""
+        key = table.name, match, typed, count
+        known = self._fits.get(key)
         if known is None:
-            known = _Packed(sorted(connection.execute(_BEST, (*WEIGHTS, match, count))))
-        self._keep((match, count), known)
+            size = self.count(connection, table.name, match)
+            order = f" ORDER BY 2, 1 LIMIT {SPARE * count if typed else count}"
+            known = _Packed(sorted(self._read(connection, table, match, typed, size, order=order)))
+        self._keep(key, known)
         return known.all()
 
-    def _keep(self, key: tuple[str, int], scores: _Packed) -> None:
-        if self._scores.pop(key, None) is None:
-            self._kept += len(scores)
+    def few(
+        self, connection: Connection, table: Table, match: str, files: str | None, count: int
+    ) -> list[int]:
+        """Return the best rows of an expression of several phrases."""
+        rows = self._read(connection, table, match, "", 0, files=files, order=f" ORDER BY 2, 1 LIMIT {count}")
+        return [row for row, _ in rows]
+
+    def _keep(self, key: tuple[str, str, str, int], fits: _Packed) -> None:
+        if self._fits.pop(key, None) is None:
+            self._kept += len(fits)
         # The last one was used last.
-        self._scores[key] = scores
+        self._fits[key] = fits
         while self._kept > MAX_SCORES:
-            self._kept -= len(self._scores.pop(next(iter(self._scores))))
+            self._kept -= len(self._fits.pop(next(iter(self._fits))))
 
     def _read(
-        self, connection: Connection, match: str, files: str | None, among: Iterable[int] | None
+        self,
+        connection: Connection,
+        table: Table,
+        match: str,
+        typed: str,
+        size: int,
+        *,
+        files: str | None = None,
+        among: Iterable[int] | None = None,
+        order: str = "",
     ) -> list[tuple[int, float]]:
-        statement, values = _SCORED, [*WEIGHTS, match]
+        where, values = "", []
+        # The plus sign: the words first, then the filter; the other way round each row is a query of its own.
         if files is not None:
-            statement, values = statement + _IN_FILES, [*values, files]
+            where, values = f" AND +rowid IN ({table.of_files} (SELECT value FROM json_each(?)))", [files]
         if among is not None:
-            statement, values = statement + _IN_CHUNKS, [*values, json_ids(among)]
-        return connection.execute(statement, values).fetchall()
+            where, values = (
+                where + " AND +rowid IN (SELECT value FROM json_each(?))",
+                [*values, json_ids(among)],
+            )
+        bm25 = f"bm25({table.name}, {', '.join(map(str, table.weights))})"
+        statement = f"SELECT rowid, {bm25} FROM {table.name} WHERE {table.name} MATCH ?{where}{order}"
+        rows = connection.execute(statement, (match, *values)).fetchall()
+        total = self.rows(connection, table)
+        scale = -1.0 / (_MOST * max(_LEAST_IDF, math.log((total - size + 0.5) / (size + 0.5))))
+        if not typed:
+            return [(row, bm25 * scale) for row, bm25 in rows]
+        if order:
+            where, values = (
+                " AND +rowid IN (SELECT value FROM json_each(?))",
+                [json_ids(row for row, _ in rows)],
+            )
+        statement = f"SELECT rowid FROM {table.typed} WHERE {table.typed} MATCH ?{where}"
+        exact = {row for (row,) in connection.execute(statement, (typed, *values))}
+        return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]
 
     def _forget(self) -> None:
         self._counts.clear()
-        self._scores.clear()
+        self._fits.clear()
         self._asked.clear()
         self._kept = 0

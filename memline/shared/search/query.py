@@ -11,9 +11,9 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from unicodedata import normalize
 
 from memline.shared.search.dates import days_in
@@ -122,6 +122,22 @@ def _as_typed(terms: Iterable[Term], original: str) -> tuple[Term, ...]:
     return tuple(replace(term, typed=spelled.get(term.typed, term.typed)) for term in terms)
 
 
+def as_typed(missing: Iterable[Term], terms: Sequence[Term]) -> tuple[str, ...]:
+    """Write what is missing as it was typed; of a run of CJK characters the part that is nowhere."""
+    absent = {id(term) for term in missing}
+    names: dict[str, None] = {}
+    for is_absent, group in groupby(terms, key=lambda term: (id(term) in absent, term.typed)):
+        run = list(group)
+        if not is_absent[0] or not is_absent[1]:
+            continue
+        if not run[0].match.startswith("{grams}"):
+            names[run[0].typed] = None
+        elif len(run) > 1 or len(run[0].typed) <= 2:
+            # One pair alone may only be where two words meet.
+            names[run[0].label + "".join(term.label[-1] for term in run[1:])] = None
+    return tuple(names)
+
+
 def clean(raw: str) -> str:
     """Compose `raw`, drop control characters and lone surrogates, and cut it to MAX_CHARS."""
     text = raw[:MAX_CHARS]
@@ -143,7 +159,7 @@ def any_of(matches: Iterable[str]) -> str:
 def related(word: str) -> dict[str, bool]:
     """Return other forms and synonyms of a lower-case word, with whether it is a form; none for most."""
     groups = _related_words()
-    for form in _plain_forms(word):
+    for form in _bases(word):
         if form in groups:
             return {other: is_form for other, is_form in groups[form].items() if other != word}
     return {}
@@ -164,18 +180,67 @@ def _related_words() -> dict[str, dict[str, bool]]:
     return table
 
 
-def _plain_forms(word: str) -> list[str]:
-    """List `word` and what it may be an ordinary ending of: walks, walked, walking, making, studies."""
-    forms = [word]
-    if word.endswith("ies") and len(word) > 4:
-        forms.append(word[:-3] + "y")
-    for ending in ("ing", "ed", "es", "s"):
+#: One vowel between consonants: `car` and `hop` double the last, `hope` and `care` lose their e.
+_SHORT = re.compile("[^aeiouy]*[aeiouy][^aeiouywx]")
+_HISSES = ("s", "x", "z", "ch", "sh")
+
+
+def _bases(word: str) -> list[str]:
+    """List `word` and what it may be the plural, the past or the -ing of."""
+    bases = [word]
+    if len(word) < 4 or word in _uninflected():
+        return bases
+    if word.endswith("ies"):
+        bases += [word[:-3] + "y", word[:-1]]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        bases.append(word[:-1])
+        if word.endswith("es") and word[:-2].endswith((*_HISSES, "o")):
+            bases.append(word[:-2])
+    for ending in ("ed", "ing"):
         stem = word.removesuffix(ending)
-        if stem != word and len(stem) >= 3:
-            forms += [stem, stem + "e"]
-            if stem[-1] == stem[-2]:
-                forms.append(stem[:-1])
-    return forms
+        if stem == word or not re.search("[aeiouy]", stem):
+            continue
+        if stem.endswith("e"):
+            bases.append(stem + "e" * (ending == "ed"))
+        elif _SHORT.fullmatch(stem):
+            bases.append(stem + "e")
+        else:
+            bases += [stem, stem + "e"]
+            if stem[-1] == stem[-2:-1]:
+                bases.append(stem[:-1])
+            if ending == "ed" and stem.endswith("i"):
+                bases.append(stem[:-1] + "y")
+    return bases
+
+
+def inflections(word: str) -> list[str]:
+    """List `word`, what it may be a plain inflection of, and the plain inflections of these."""
+    forms: dict[str, None] = {word: None}
+    if len(word) < 3:
+        return [word]
+    for base in _bases(word):
+        forms[base] = None
+        if base in _uninflected():
+            continue
+        last = base[-1]
+        if last == "y" and base[-2:-1] not in "aeiou":
+            more = [base[:-1] + "ies", base[:-1] + "ied", base + "ing"]
+        elif last == "e":
+            more = [base + "s", base + "d", base[:-1] + "ing", base + "ing"]
+        elif base.endswith(_HISSES):
+            more = [base + "es", base + "ed", base + "ing"]
+        else:
+            doubled = base + last if last not in "aeiouwxy" and base[-2:-1] in "aeiouy" else base
+            single = doubled if _SHORT.fullmatch(base) else base
+            more = [base + "s", *({base + "es"} if last == "o" else ())]
+            more += [stem + ending for stem in dict.fromkeys((single, doubled)) for ending in ("ed", "ing")]
+        forms.update(dict.fromkeys(form for form in more if form not in _uninflected()))
+    return list(forms)
+
+
+@cache
+def _uninflected() -> frozenset[str]:
+    return frozenset(word_lists()["uninflected"].split())
 
 
 def _take_quoted(text: str, terms: dict[str, Term]) -> str:

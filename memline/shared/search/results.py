@@ -51,7 +51,7 @@ class Hit:
     path: str
     start_line: int
     end_line: int
-    #: How sure it is that this answers, 0 … 1; 1 only for what itself holds everything that was asked.
+    #: How well this answers, 0 … 1; from 0.9 on it holds everything that was asked itself.
     score: float
     #: Cosine; 0 without a vector.
     vector_score: float
@@ -59,8 +59,10 @@ class Hit:
     text_score: float
     snippet: str
     source: str
-    #: The headings above the lines, `A > B`; a title in the front matter is the topmost.
+    #: The title of the page and the headings above the lines, `A > B`.
     heading: str = ""
+    #: The other files where the same text stands.
+    also_in: tuple[str, ...] = ()
     #: Words of the snippet that the question matched, as they stand there.
     matched: tuple[str, ...] = ()
     #: Every contribution to the score, as JSON; None when it was not asked for.
@@ -84,6 +86,7 @@ class Hit:
             "source": self.source,
             "citation": self.citation,
             "heading": self.heading,
+            "alsoIn": list(self.also_in),
             "matched": list(self.matched),
         }
         return plain if self.explanation is None else {**plain, "explain": self.explanation}

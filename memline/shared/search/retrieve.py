@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
@@ -51,8 +50,17 @@ _TIER_WORDS = {0: "", retrievers.STEM: "stem", retrievers.NAME: "name", retrieve
 
 _DETAILS = (
     "SELECT chunks.id, chunks.text, files.path, files.source, chunks.start_line, chunks.end_line,"
-    " files.mtime_ns, files.day, chunks.heading FROM chunks JOIN files ON files.id = chunks.file_id"
+    " files.mtime_ns, files.day, chunks.heading, chunks.text_hash,"
+    " ifnull((SELECT title FROM names WHERE names.file_id = files.id AND title <> ''), '')"
+    " FROM chunks JOIN files ON files.id = chunks.file_id"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
+)
+# CROSS JOIN: the few that are given first.
+_COPIES = (
+    "SELECT mine.id, path FROM chunks AS mine CROSS JOIN chunks AS other"
+    " ON other.text_hash = mine.text_hash AND other.file_id <> mine.file_id"
+    " JOIN files ON files.id = other.file_id WHERE mine.id IN (SELECT value FROM json_each(?1))"
+    " AND (?2 IS NULL OR other.file_id IN (SELECT value FROM json_each(?2)))"
 )
 
 
@@ -193,6 +201,8 @@ class _Search:
     texts: dict[int, str] = field(default_factory=dict)
     #: Looks up the candidates behind those that `ranked` returned, in their order.
     rest: Callable[[], list[Candidate]] = list
+    #: SHA-256 of the texts that stand in the list.
+    shown: set[bytes] = field(default_factory=set)
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
@@ -225,7 +235,8 @@ class _Search:
             found.cosines.update((chunk_id, round(cosine, DECIMALS)) for chunk_id, cosine in cosines.items())
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
-        fuse = Fusion(hybrid, keyword=has_keyword, vector=backend is not None, is_name=question.is_name)
+        asked = {"keyword": has_keyword, "vector": backend is not None, "is_name": question.is_name}
+        fuse = Fusion(hybrid, **asked, quality=self.keyword.quality)
         return self._rerank(found, fuse, notes_first=notes_first)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
@@ -278,18 +289,18 @@ class _Search:
         wanted = max(2 * self.settings.max_results, MMR_POOL)
         if not decay.enabled:
             # Age changes nothing, so the file of what is far behind need not be looked up.
-            first = among = found.top_k(among, fused, wanted)
+            first = found.top_k(among, fused, wanted)
             if not mmr.enabled:
                 first = found.top_k(among, fused, max(2 * self.settings.max_results, WEIGHED))
-        candidates = found.candidates(first, fused)
-        self._look_up(candidates, fuse)
+        candidates = found.candidates(first, fused, fuse.scale)
+        self._look_up(candidates)
         if decay.enabled:
             fusion.apply_decay(candidates, self.now, decay.half_life_days)
         if len(first) < len(among):
             known = set(first)
             rest = [chunk_id for chunk_id in among if chunk_id not in known]
-            self.rest = lambda: self._in_order(found.candidates(rest, fused), fuse)
-        ranked = sorted(candidates, key=lambda candidate: candidate.order)
+            self.rest = lambda: self._in_order(found.candidates(rest, fused, fuse.scale))
+        ranked = self._once(sorted(candidates, key=lambda candidate: candidate.order))
         ranked = weigh(ranked, self.texts, notes_first=notes_first)
         self.steps.end("fusion")
         if self.reranker is not None:
@@ -306,10 +317,8 @@ class _Search:
         texts = {each.chunk_id: self.texts[each.chunk_id] for each in best}
         marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
-        windows = [
-            f"{each.heading}\n{snippets.snippet(texts[each.chunk_id], marks[each.chunk_id], weights)}".strip()
-            for each in best
-        ]
+        parts = (snippets.snippet(text, marks[chunk_id], weights) for chunk_id, text in texts.items())
+        windows = [f"{each.heading}\n{part}".strip() for each, part in zip(best, parts, strict=True)]
         try:
             scores = reranker.scores(self.question.text, windows)
         except ProviderError as error:
@@ -323,19 +332,26 @@ class _Search:
             self.troubles.append(_trouble("not_reranked", read, hint))
         return [*sorted(best, key=lambda each: each.order), *ranked[RERANKED:]]
 
-    def _in_order(self, candidates: Sequence[Candidate], fuse: Fusion) -> list[Candidate]:
-        self._look_up(candidates, fuse)
-        return sorted(candidates, key=lambda candidate: candidate.order)
+    def _in_order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        self._look_up(candidates)
+        return self._once(sorted(candidates, key=lambda candidate: candidate.order))
 
-    def _look_up(self, candidates: Sequence[Candidate], fuse: Fusion) -> None:
+    def _once(self, ranked: Sequence[Candidate]) -> list[Candidate]:
+        """Leave out what says just the same as one before it."""
+        first = {each.text_hash: each for each in reversed(ranked) if each.text_hash not in self.shown}
+        self.shown.update(first)
+        return [each for each in ranked if first.get(each.text_hash) is each]
+
+    def _look_up(self, candidates: Sequence[Candidate]) -> None:
         """Fill in what is shown of candidates, and read their texts."""
-        fuse.appraise(candidates)
         by_id = {candidate.chunk_id: candidate for candidate in candidates}
         for chunk_id, text, *details in self.connection.execute(_DETAILS, (json_ids(by_id),)):
             self.texts[chunk_id] = text
             each = by_id[chunk_id]
             each.path, each.source, each.start_line, each.end_line, *details = details
-            each.mtime_ns, each.day, each.heading = details
+            each.mtime_ns, each.day, each.heading, each.text_hash, title = details
+            if title and each.heading.partition(" > ")[0] != title:
+                each.heading = f"{title} > {each.heading}" if each.heading else title
 
     def hits(self, ranked: Sequence[Candidate], *, explain: bool, max_tokens: int) -> tuple[Hit, ...]:
         """Make hits of the best candidates, with the part of their text that answers."""
@@ -350,30 +366,30 @@ class _Search:
         marks = self.index.marker.marks(self.keyword, texts)
         weights = snippets.rarity(marks)
         terms = matched_terms(self.connection, self.keyword, list(texts)) if explain else {}
-        # What orders the hits is relative to this question; what is shown is not. It never rises down the
-        # list, so that sorting by it changes nothing. MMR and a reranker have orders of their own.
-        shown = [each.score for each in bests]
-        if not self.settings.hybrid.mmr.enabled and bests[:1] and bests[0].rerank is None:
-            shown = list(accumulate(shown, min))
-        parts = [
-            snippets.snippet(each.text, marks[each.best.chunk_id], weights, self._by_meaning(each))
-            for each in chosen
-        ]
+        parts = []
+        for each in chosen:
+            text, in_text, skipped = snippets.without_front_matter(each.text, marks[each.best.chunk_id])
+            parts.append(snippets.snippet(text, in_text, weights, self._by_meaning(each)[skipped:]))
+        copies: dict[int, set[str]] = {}
+        files = None if self.files is None else json_ids(self.files)
+        for chunk_id, path in self.connection.execute(_COPIES, (json_ids(texts), files)):
+            copies.setdefault(chunk_id, set()).add(path)
         return tuple(
             Hit(
                 path=best.path,
                 start_line=passage.start_line,
                 end_line=passage.end_line,
-                score=score,
+                score=best.score,
                 vector_score=best.cosine or 0.0,
                 text_score=best.coverage,
                 snippet=part,
                 source=best.source,
                 heading=best.heading,
+                also_in=tuple(sorted(copies.get(best.chunk_id, ()))),
                 matched=snippets.matched(passage.text, marks[best.chunk_id], part),
                 explanation=self._explanation(best, terms[best.chunk_id]) if explain else None,
             )
-            for passage, best, score, part in zip(chosen, bests, shown, parts, strict=True)
+            for passage, best, part in zip(chosen, bests, parts, strict=True)
         )
 
     def _by_meaning(self, passage: Passage) -> list[Evidence]:
@@ -391,8 +407,7 @@ class _Search:
     def _explanation(self, candidate: Candidate, terms: list[str]) -> dict[str, Any]:
         return {
             "terms": terms,
-            "bm25": candidate.bm25,
-            "exact": candidate.exact,
+            "sum": candidate.sum,
             "coverage": candidate.coverage,
             "keyword": candidate.keyword,
             "keywordRank": candidate.keyword_rank,

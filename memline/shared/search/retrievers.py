@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from memline.shared.index import driver
 from memline.shared.search.query import Question
 from memline.shared.search.vector_backends import VectorBackend, json_ids
-from memline.shared.sources.folding import path_key
+from memline.shared.sources.front_matter import name_key
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+# A dated note may carry a title behind its day.
 _NAMED = (
-    "SELECT id, path, names FROM files WHERE ifnull(folded, path) LIKE ? ESCAPE '\\'"
-    " OR names <> '' AND instr(char(10) || names || char(10), char(10) || ? || char(10))"
+    "SELECT file_id, path, key FROM names JOIN files ON files.id = file_id"
+    " WHERE key IN (?1, ?2) OR key GLOB ?3 || '-*' AND ?3 <> ''"
 )
 _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
@@ -34,6 +35,8 @@ _VECTORS_OF_CHUNKS = (
     " ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 #: Links that are kept, 100 bytes each.
 MAX_LINKS = 100_000
@@ -114,12 +117,11 @@ def by_name(
     """Return (chunk id, PATH or NAME or STEM) of the files that the question names, in the order of lines."""
     tiers: dict[int, int] = {}
     for name in question.names:
-        wanted = _slug(name)
-        # `_` is any character: `deploy notes` is deploy-notes.md and deploy_notes.md.
-        pattern = "%" + re.sub(r"([\\%])", r"\\\1", wanted).replace("-", "_") + "%"
-        for file_id, path, names in connection.execute(_NAMED, (pattern, wanted)):
-            # A title or an alias names a note as its file does.
-            if tier := _tier(wanted, _slug(path)) or STEM * (wanted in names.split("\n")):
+        wanted = name_key(name.removeprefix("./"))
+        last = wanted.rpartition("/")[2]
+        day = wanted if _DAY.fullmatch(wanted) else ""
+        for file_id, path, key in connection.execute(_NAMED, (wanted, last.rpartition(".")[0] or last, day)):
+            if tier := _tier(wanted, name_key(path)) or STEM * (key == wanted or bool(day)):
                 tiers[file_id] = max(tier, tiers.get(file_id, 0))
     if files is not None:
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}
@@ -127,17 +129,7 @@ def by_name(
     return [(chunk_id, tiers[file_id]) for chunk_id, file_id in rows]
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[\s_-]+", "-", path_key(name.strip().removeprefix("./")))
-
-
 def _tier(wanted: str, path: str) -> int:
-    name = path.rpartition("/")[2]
-    stem = name.rpartition(".")[0] or name
     if "/" in wanted:
         return PATH if f"/{path}".endswith((f"/{wanted}", f"/{wanted}.md")) else 0
-    if wanted == name:
-        return NAME
-    # A dated note may carry a title behind its day.
-    is_day = re.fullmatch(r"\d{4}-\d{2}-\d{2}", wanted)
-    return STEM if wanted == stem or (is_day and stem.startswith(f"{wanted}-")) else 0
+    return NAME if wanted == path.rpartition("/")[2] else 0

@@ -19,6 +19,7 @@ from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER
 from memline.shared.search.keyword import KeywordHits
 from memline.shared.sources.folding import fold_with_places
+from memline.shared.sources.markdown import front_matter_end
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ KEY_LETTERS = 5
 
 #: Lines of a chunk above which only lines with a match may begin a snippet: bounds the work.
 MANY_LINES = 80
+
+#: More lines than a front matter has.
+_FRONT_LINES = 200
+
+#: What a line says of tokens of the question.
+Evidence = Iterable[tuple[Hashable, float]]
 
 _ON, _OFF = "\x02", "\x03"
 _TABLE = (
@@ -123,11 +130,31 @@ def rarity(marks_of: Mapping[int, Sequence[Mark]]) -> dict[str, float]:
     return {word: math.log1p(len(marks_of) / count) for word, count in holders.items()}
 
 
+def without_front_matter(text: str, in_text: Sequence[Mark]) -> tuple[str, Sequence[Mark], int]:
+    """Leave out the front matter of a text, unless it is all of it or a matched word stands only there.
+
+    Returns the rest of both, and how many lines were left out.
+    """
+    lines = front_matter_end(text.split("\n", _FRONT_LINES))
+    parts = text.split("\n", lines)
+    if not lines or not parts[-1].strip():
+        return text, in_text, 0
+    begin = len(text) - len(parts[-1])
+    below = [
+        Mark(start=mark.start - begin, end=mark.end - begin, key=mark.key)
+        for mark in in_text
+        if mark.start >= begin
+    ]
+    if {mark.key for mark in in_text} - {mark.key for mark in below}:
+        return text, in_text, 0
+    return parts[-1], below, lines
+
+
 def snippet(
     text: str,
     in_text: Sequence[Mark],
     weights: Mapping[str, float],
-    by_meaning: Sequence[Iterable[tuple[Hashable, float]]] = (),
+    by_meaning: Sequence[Evidence] = (),
 ) -> str:
     """Return the lines of `text` with most evidence; its beginning when nothing in it matched.
 

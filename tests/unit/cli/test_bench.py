@@ -84,10 +84,9 @@ def test_the_hits_can_be_written_for_another_scorer(labelled: tuple[str, str], t
     assert cli.run(["bench", "retrieval", *labelled, "--run", str(run)]) == 0
 
     first = json.loads(run.read_text(encoding="utf-8").splitlines()[0])
-    assert first == {
-        "query_id": "q1",
-        "results": [{"path": "docs/birds.md", "startLine": 1, "endLine": 1, "score": 1.0}],
-    }
+    (hit,) = first["results"]
+    assert (first["query_id"], hit["path"], hit["startLine"], hit["endLine"]) == ("q1", "docs/birds.md", 1, 1)
+    assert 0.9 <= hit["score"] < 1
 
 
 def test_nothing_is_left_behind(labelled: tuple[str, str], home: Path) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from memline.shared.config.schema import Hybrid
 from memline.shared.search.fusion import (
-    NEARLY,
+    HOLDS_ALL,
     Candidate,
     Found,
     Fusion,
@@ -12,47 +12,56 @@ from memline.shared.search.fusion import (
     diversify,
 )
 from memline.shared.search.keyword import KeywordHit
-from memline.shared.search.retrievers import NAME, PATH
+from memline.shared.search.retrievers import NAME, PATH, STEM
 
 BOTH = {"keyword": True, "vector": True, "is_name": False}
 
 
 def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: bool = False) -> KeywordHit:
-    return KeywordHit(chunk_id, exact=0.0, coverage=coverage, is_full=full, strength=strength)
+    return KeywordHit(chunk_id, coverage=coverage, is_full=full, strength=strength)
 
 
 def fused(found: Found, settings: Hybrid, **options: bool) -> tuple[float, float]:
     """What orders the chunk with the id 1, and what is shown."""
     fusion = Fusion(settings, **{**BOTH, **options})
-    [candidate] = found.candidates([1], fusion.fused(found))
-    fusion.appraise([candidate])
-    return candidate.fused, candidate.absolute
+    [candidate] = found.candidates([1], fusion.fused(found), fusion.scale)
+    return candidate.fused, candidate.score
 
 
 def test_keyword_shares_are_relative_to_the_best_and_coverage_is_not() -> None:
     found = Found([keyword_hit(1, 4.0), keyword_hit(2, 2.0, coverage=0.25)], [], [])
 
-    first, second = found.candidates([1, 2], {1: 1.0, 2: 0.5})
+    first, second = found.candidates([1, 2], {1: 1.0, 2: 0.5}, 1.0)
 
     assert [first.keyword, second.keyword] == [1.0, 0.5]
     assert [first.coverage, second.coverage] == [0.5, 0.25]
     assert [first.keyword_rank, second.keyword_rank] == [1, 2]
 
 
-def test_only_what_holds_everything_counts_one() -> None:
+def test_what_holds_everything_scores_nine_tenths_or_more_and_the_rest_less() -> None:
     full = Found([keyword_hit(1, 4.0, coverage=1.0, full=True)], [], [])
     nearly = Found([keyword_hit(1, 4.0, coverage=1.0)], [], [])
 
-    assert fused(full, Hybrid(), vector=False) == (1.0, 1.0)
-    assert fused(nearly, Hybrid(), vector=False) == (1.0, NEARLY)
-    assert f"{NEARLY:.3f}" == "0.999"
+    assert fused(full, Hybrid(), vector=False) == (1.0, round(HOLDS_ALL + 0.1 * 2 / 3, 6))
+    assert fused(nearly, Hybrid(), vector=False) == (1.0, 0.6)
+
+
+def test_a_score_rises_strictly_with_what_orders_and_with_nothing_else() -> None:
+    for is_full in (False, True):
+        sums = [0.001 * step for step in range(1, 1400)]
+        scores = [Candidate(fused=each, is_full=is_full, scale=0.4).score for each in sums]
+        assert scores == sorted(set(scores))
+        assert all((HOLDS_ALL <= score < 0.9995) if is_full else (0 < score < HOLDS_ALL) for score in scores)
+    far = Candidate(fused=0.5, path="z.md", start_line=900, chunk_id=7, keyword_rank=40)
+    assert far.score == Candidate(fused=0.5).score
+    assert Candidate(fused=0.8, decay=0.5, weight=0.5).score == Candidate(fused=0.2).score
 
 
 def test_weighted_adds_shares() -> None:
     found = Found([keyword_hit(2, 5.0), keyword_hit(1, 3.0, coverage=0.2)], [(1, 0.4)], [])
 
-    assert fused(found, Hybrid()) == (0.5, 0.3)
-    assert fused(found, Hybrid(vector_weight=0.75, text_weight=0.25)) == (0.45, 0.35)
+    assert fused(found, Hybrid())[0] == 0.5
+    assert fused(found, Hybrid(vector_weight=0.75, text_weight=0.25))[0] == 0.45
 
 
 def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
@@ -62,28 +71,20 @@ def test_rrf_gives_one_to_the_first_hit_of_both_retrievers() -> None:
     assert fused(Found([keyword_hit(1, 2.0)], [(2, 0.1)], []), rrf)[0] == 0.5
 
 
-def test_a_named_file_is_boosted_and_is_first_when_the_question_is_only_its_name() -> None:
+def test_a_named_file_is_lifted_and_more_when_the_question_is_only_its_name() -> None:
     assert fused(Found([], [], [(1, NAME)]), Hybrid(), vector=False)[0] == 0.6
     assert fused(Found([], [], [(1, PATH)]), Hybrid(), vector=False, is_name=True)[0] == 1.0
+    both = Found([keyword_hit(1, 3.0), keyword_hit(2, 4.0)], [], [(1, STEM)])
+    assert fused(both, Hybrid(), vector=False, is_name=True)[0] == 1.05
 
 
 def test_the_best_come_with_what_ties_with_the_last_of_them() -> None:
-    hits = [keyword_hit(1, 4.0, full=True), keyword_hit(2, 8.0), keyword_hit(3, 6.0), keyword_hit(4, 6.0)]
+    hits = [keyword_hit(1, 8.0), keyword_hit(2, 7.0), keyword_hit(3, 6.0), keyword_hit(4, 6.0)]
     found = Found([*hits, keyword_hit(5, 1.0)], [], [])
     scores = Fusion(Hybrid(), keyword=True, vector=False, is_name=False).fused(found)
 
     assert found.top_k([1, 2, 3, 4, 5], scores, 1) == [1]
     assert found.top_k([1, 2, 3, 4, 5], scores, 3) == [1, 2, 3, 4]
-
-
-def test_ids_come_first_then_what_holds_everything_then_the_score() -> None:
-    strong = Candidate(chunk_id=1, fused=0.9)
-    full = Candidate(chunk_id=2, fused=0.4, is_full=True)
-    with_id = Candidate(chunk_id=3, fused=0.1, exact=1.0)
-
-    ranked = sorted([strong, full, with_id], key=lambda candidate: candidate.order)
-
-    assert [each.chunk_id for each in ranked] == [3, 2, 1]
 
 
 def test_only_weak_hits_of_the_vector_retriever_alone_are_cut() -> None:
@@ -104,9 +105,9 @@ NOW = datetime(2026, 3, 12, 15, tzinfo=UTC).timestamp()
 
 
 def decayed(path: str, *, source: str = "memory", mtime: float = 0.0) -> float:
-    candidate = Candidate(chunk_id=1, path=path, source=source, mtime_ns=int(mtime * 1e9), absolute=1.0)
+    candidate = Candidate(chunk_id=1, path=path, source=source, mtime_ns=int(mtime * 1e9), fused=1.0)
     apply_decay([candidate], NOW, 30)
-    return candidate.score
+    return candidate.relevance
 
 
 def test_a_dated_note_loses_half_in_a_half_life() -> None:

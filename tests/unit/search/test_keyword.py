@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from memline.shared.config.schema import Query
 from memline.shared.search import keyword
-from memline.shared.search.query import analyse
+from memline.shared.search.postings import CHUNKS, Postings
+from memline.shared.search.query import analyse, inflections
 from memline.shared.search.reader import SearchIndex
+from memline.shared.search.results import SearchRequest
+from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 
 
@@ -152,7 +158,7 @@ def test_the_beginning_of_a_word_finds_it_when_nothing_else_does(notes: Notes, i
 
 
 def test_of_many_terms_the_rarest_are_kept(notes: Notes, index: SearchIndex) -> None:
-    common = " ".join(f"common{n}" for n in range(20))
+    common = " ".join(f"common{n}" for n in range(40))
     for n in range(5):
         notes.add(f"memory/{n}.md", common)
     notes.add("memory/rare.md", "quokka")
@@ -283,7 +289,7 @@ def test_the_number_of_chunks_is_read_as_fts5_counts_them(notes: Notes, index: S
     notes.remove("memory/7.md")
 
     with index.snapshot() as connection:
-        assert keyword._rows(connection) == 199
+        assert Postings().rows(connection, CHUNKS) == 199
 
 
 def test_common_words_only_score_what_rare_ones_found(
@@ -307,3 +313,129 @@ def test_email_and_e_mail_find_each_other(notes: Notes, index: SearchIndex, ques
 
     assert set(paths(index, question)) == {"memory/one.md", "memory/two.md"}
     assert missing(index, question) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("severance", "several"),
+        ("import", "important"),
+        ("university", "universe"),
+        ("news", "new"),
+        ("new", "news"),
+        ("regression", "regress"),
+        ("emulator", "emulate"),
+        ("general", "generate"),
+        ("organization", "organ"),
+    ],
+)
+def test_what_shares_only_its_stem_counts_a_third_and_the_word_is_missing(
+    notes: Notes, index: SearchIndex, asked: str, written: str
+) -> None:
+    notes.add("memory/stem.md", f"{written}, {written} and {written}")
+    notes.add("memory/other.md", "Nothing of the kind is here.")
+
+    alone = retrieve(index, SearchRequest(query=asked), Query())
+    notes.add("memory/word.md", f"A long note about many other things, and in it once, late, a {asked}.")
+    both = retrieve(index, SearchRequest(query=asked), Query())
+
+    assert alone.missing == (asked,)
+    assert [hit.path for hit in alone.hits] == ["memory/stem.md"]
+    assert alone.hits[0].score <= 0.5
+    assert [hit.path for hit in both.hits] == ["memory/word.md", "memory/stem.md"]
+    assert both.missing == ()
+    assert both.hits[0].score >= 0.9 > 0.5 >= both.hits[1].score
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"),
+    [
+        ("import", "imported"),
+        ("imports", "importing"),
+        ("planning", "plans"),
+        ("hope", "hoping"),
+        ("studies", "study"),
+        ("tried", "try"),
+        ("boxes", "box"),
+        ("cancel", "cancelled"),
+        ("agreed", "agree"),
+        ("using", "used"),
+        ("Universities", "university"),
+    ],
+)
+def test_plain_inflections_count_as_the_word_itself(
+    notes: Notes, index: SearchIndex, asked: str, written: str
+) -> None:
+    notes.add("memory/form.md", f"It was {written} then.")
+
+    answer = retrieve(index, SearchRequest(query=asked), Query())
+
+    assert answer.missing == ()
+    assert answer.hits[0].score >= 0.9
+    assert inflections("car") == ["car", "cars", "carred", "carring"], "not those of care"
+
+
+@pytest.mark.parametrize("count", [24, 74, 1_024])
+def test_what_holds_more_of_the_words_is_never_behind(
+    notes: Notes, index: SearchIndex, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(count)
+    asked = ["kestrel", "lantern", "harbour", "quokka"]
+    texts: dict[str, list[str]] = {}
+    for number in range(count):
+        words = chance.choices([*asked, "bread", "butter", "walk"], k=chance.choice((2, 4, 30)))
+        texts[f"memory/{number}.md"] = [*words, f"n{number}"]
+        notes.add(f"memory/{number}.md", " ".join(texts[f"memory/{number}.md"]))
+    monkeypatch.setattr(keyword, "SCORED", 60)
+
+    for size in (1, 2, 3, 4):
+        question = " ".join(chance.sample(asked, size))
+        hits = retrieve(index, SearchRequest(query=question, max_results=20), Query()).hits
+        held = [set(question.split()) & set(texts[hit.path]) for hit in hits]
+        assert all(not (first < later) for at, first in enumerate(held) for later in held[at:])
+        # Nor is what holds more left out.
+        more = [
+            set(question.split()) & set(words)
+            for path, words in texts.items()
+            if path not in {hit.path for hit in hits}
+        ]
+        assert all(not (first < other) for first in held for other in more)
+
+
+def test_the_page_with_the_title_comes_before_pages_that_repeat_its_words(
+    notes: Notes, index: SearchIndex
+) -> None:
+    for number in range(6):
+        notes.add(f"memory/{number}.md", f"The sidebar, the sidebar: hide the sidebar, sidebar {number}.")
+    notes.add("memory/Sidebar.md", "Press the button on the left to make more room.")
+    notes.add("memory/x1.md", "---\ntitle: Restore drill\naliases: [Fire alarm]\n---\nEvery second Tuesday.")
+    notes.add("memory/x2.md", "# 金银价格\n\n" + "words\n" * 3)
+    notes.add("memory/x3.md", "See [[Fire alarm]] and the fire alarm, a fire alarm.")
+
+    assert paths(index, "how to hide the sidebar")[0] != "memory/x1.md"
+    assert paths(index, "Sidebar")[0] == "memory/Sidebar.md"
+    assert paths(index, "restore drill")[0] == "memory/x1.md"
+    assert paths(index, "金银")[0] == "memory/x2.md"
+
+
+def test_a_name_finds_its_file_though_no_chunk_holds_a_word_of_it(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/金银价格.md", "nothing of it")
+    notes.add("memory/other.md", "nothing of it either")
+
+    assert paths(index, "价格") == ["memory/金银价格.md"]
+
+
+def test_names_follow_their_file(notes: Notes, index: SearchIndex) -> None:
+    connection = notes.writer.connection
+    notes.add("memory/a.md", "# Kestrel\n\ntext")
+    notes.add("memory/a.md", "# Quokka\n\ntext")
+    rows = connection.execute("SELECT key, title, text FROM names ORDER BY id").fetchall()
+    notes.remove("memory/a.md")
+
+    assert rows == [("a", "Quokka", "a Quokka"), ("quokka", "", None)]
+    assert connection.execute("SELECT count(*) FROM names").fetchone() == (0,)
+    for table in ("names_fts", "forms_fts", "chunks_fts"):
+        assert connection.execute(
+            f"SELECT count(*) FROM {table} WHERE {table} MATCH 'quokka'"
+        ).fetchone() == (0,)
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")

@@ -61,7 +61,8 @@ def test_a_text_that_now_stands_in_two_notes_is_found_in_both_by_its_vector(
 
     def found() -> list[str]:
         request = SearchRequest(query="kestrel")
-        return [hit.path for hit in retrieve(index, request, by_meaning, embed_query=notes.vector).hits]
+        hits = retrieve(index, request, by_meaning, embed_query=notes.vector).hits
+        return [path for hit in hits for path in (hit.path, *hit.also_in)]
 
     assert found() == ["memory/a.md"]
     notes.add("memory/b.md", "kestrel")
@@ -103,7 +104,7 @@ def test_what_is_kept_is_bounded_and_answers_stay_the_same(
     notes.embed()
     right = [asked(opened(long_lived=True), notes, question) for question in QUESTIONS]
     monkeypatch.setattr(postings, "MAX_SCORES", 40)
-    monkeypatch.setattr(postings, "MAX_CHUNKS", 20)
+    monkeypatch.setattr(postings, "MAX_ROWS", 20)
     monkeypatch.setattr(postings, "MAX_PHRASES", 4)
     monkeypatch.setattr(retrievers, "MAX_LINKS", 10)
     index = opened(long_lived=True)
@@ -111,7 +112,7 @@ def test_what_is_kept_is_bounded_and_answers_stay_the_same(
     for _ in range(3):
         assert [asked(index, notes, question) for question in QUESTIONS] == right
         assert index.postings._kept <= 40
-        assert len(index.postings._counts) <= 4
+        assert len(index.postings._counts) <= 4 + 2
 
 
 def test_common_words_score_only_what_rare_ones_found(
@@ -120,7 +121,7 @@ def test_common_words_score_only_what_rare_ones_found(
     monkeypatch.setattr("memline.shared.search.keyword.FOUND_ENOUGH", 3)
     monkeypatch.setattr("memline.shared.search.keyword.SCORED", 5)
     for number in range(40):
-        rare = "quokka lantern" if number % 6 == 0 else ""
+        rare = f"quokka lantern n{number}" if number % 6 == 0 else ""
         notes.add(f"memory/{number}.md", f"{rare} " + "redis timeout " * (1 + number % 3))
     index = opened(long_lived=True)
     question = "quokka lantern redis timeout"
@@ -158,7 +159,7 @@ def test_of_a_very_common_word_the_best_chunks_are_enough(
 
     def found(most: int) -> list[keyword.KeywordHits]:
         for module in (keyword, postings):
-            monkeypatch.setattr(module, "MAX_CHUNKS", most)
+            monkeypatch.setattr(module, "MAX_ROWS", most)
         with opened(long_lived=True).snapshot() as reader:
             kept = postings.Postings()
             return [by_keyword(reader, analyse(each), None, limit, kept) for each in questions * 2]
