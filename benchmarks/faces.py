@@ -36,7 +36,7 @@ _DIRECT = """
 import json, sys, threading, time
 from pathlib import Path
 from memline.shared.config.load import Options, load
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.findings.answerer import Answerer
 config, home, workspace, clients = sys.argv[1:5]
 questions = json.load(sys.stdin)

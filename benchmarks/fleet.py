@@ -53,7 +53,7 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
     from memline.producers.ask import ask_fleet
     from memline.shared.findings.answerer import Answerer
     from memline.shared.queue.replies import QueryClient
-    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.request import SearchRequest
 
     took: dict[str, list[float]] = {"direct": [], "queue": [], "kept client": []}
     with (

@@ -36,7 +36,7 @@ from pathlib import Path
 from memline.shared.config.load import Options, load
 from memline.shared.index.rows import Chunk, FileRow
 from memline.shared.scheduling.questions import QueryEmbedder
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index_writer import IndexWriter
 vector, asked = bytes.fromhex(sys.argv[4]), json.loads(sys.argv[5])

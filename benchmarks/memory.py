@@ -17,7 +17,7 @@ _ASK = """
 from pathlib import Path
 from memline.shared.config.load import Options, load
 from memline.shared.scheduling.questions import QueryEmbedder
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.findings.answerer import Answerer
 QueryEmbedder.embed = lambda self, text, active, state: bytes.fromhex({vector!r})
 options = Options(config=Path(sys.argv[1]), home=Path(sys.argv[2]), workspace=Path(sys.argv[3]))

@@ -32,7 +32,7 @@ import json, sys, time
 from pathlib import Path
 from memline.shared.config.schema import Query
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
 index, asked = SearchIndex(Path(sys.argv[1]), long_lived=True), json.loads(sys.argv[2])
 plain = (

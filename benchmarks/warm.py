@@ -26,7 +26,7 @@ def search(bench: Bench) -> list[Figure]:
     from memline.shared.findings.answerer import Answerer
     from memline.shared.index import driver
     from memline.shared.scheduling.questions import QueryEmbedder
-    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.request import SearchRequest
 
     place = bench.vector_place(10_000, 5)
     asked = questions(_QUESTIONS)

@@ -12,7 +12,7 @@ from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexCorrupt, IndexFault, IndexMissing, IndexOfAnother, QueueError
 from memline.shared.index import driver, forgotten, ledger
 from memline.shared.scheduling.limits import Limits, minute_limits
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memline.shared.finding import Finding, Trouble, worst
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 from memline.shared.values import value
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, IndexMissing, PathNotAllowed
 from memline.shared.finding import Finding, Trouble
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 
 if TYPE_CHECKING:
     from memline.producers.backends import Backend, IndexReport

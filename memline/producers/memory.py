@@ -16,7 +16,8 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchOptions, SearchRequest, search_request
+from memline.shared.search.results import Answer
 from memline.shared.values import value
 
 if TYPE_CHECKING:
@@ -75,6 +76,29 @@ def _awaitable(
     return awaited
 
 
+@value
+class AskOptions(SearchOptions):
+    """The options of `Memory.search`."""
+
+    #: One that is not private does not see the long-term note; None: the owner asks.
+    chat: Chat | None = None
+
+
+def _taking(
+    options: Callable[P, AskOptions],
+) -> Callable[[Callable[[Memory, str, AskOptions], T]], Callable[Concatenate[Memory, str, P], T]]:
+    """Give a method the options as keyword arguments, for type checkers as well."""
+
+    def give(method: Callable[[Memory, str, AskOptions], T]) -> Callable[Concatenate[Memory, str, P], T]:
+        def asks(self: Memory, query: str, /, *args: P.args, **given: P.kwargs) -> T:
+            return method(self, query, options(*args, **given))
+
+        asks.__doc__ = method.__doc__
+        return asks
+
+    return give
+
+
 class Memory:
     """The memory of one agent. Safe to use from several threads.
 
@@ -128,39 +152,17 @@ class Memory:
         """Close the index and free the vectors; the next call opens them again."""
         self._backend.close()
 
-    def search(
-        self,
-        query: str,
-        *,
-        max_results: int | None = None,
-        min_score: float | None = None,
-        source: str = "",
-        path: str = "",
-        since: str = "",
-        until: str = "",
-        explain: bool = False,
-        chat: Chat | None = None,
-    ) -> Answer:
+    @_taking(AskOptions)
+    def search(self, query: str, options: AskOptions) -> Answer:
         """Find what the notes say about `query`: hits with citations, best first.
 
-        `source` is memory or sessions, `path` a glob, `since` and `until` a date or an age (`30d`); empty
-        limits nothing. In a `chat` that is not private the long-term note is left out. With `sync.onSearch`
-        changed files are brought into the keyword index first; their vectors are left to `index`. Raises
-        IndexFaults, and ConfigError for a bad date.
+        The options are those of `memline search`, such as `max_results`, `path` and `since`. In a `chat` that
+        is not private the long-term note is left out. With `sync.onSearch` changed files are brought into the
+        keyword index first; their vectors are left to `index`. Raises IndexFaults, and ConfigError for a bad
+        date.
         """
-        return self.ask(
-            SearchRequest(
-                query=query,
-                max_results=max_results,
-                min_score=min_score,
-                source="" if source == "all" else source,
-                path_glob=path,
-                since=since,
-                until=until,
-                explain=explain,
-                private=sees_private(self.settings, chat),
-            )
-        )
+        given = {name: getattr(options, name) for name in SearchOptions.__annotations__}
+        return self.ask(search_request(query, private=sees_private(self.settings, options.chat), **given))
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""

@@ -11,7 +11,7 @@ from memline.shared.index.driver import reading
 from memline.shared.queue.broker import actor
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sync.freshness import is_fresh
 from memline.shared.sync.plan import make_plan, read_index_state

@@ -22,7 +22,7 @@ from memline.shared.errors import IndexElsewhere, IndexFault, QueueError
 from memline.shared.index import meta
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import hosts, redis_client
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.redis_server import RedisServer
 from tests.support.workspace import Place, note, remote

@@ -28,7 +28,7 @@ import time
 from memline.shared.config.load import Options, load
 from memline.shared.queue import replies
 from memline.shared.queue.replies import QueryClient
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 
 url = load(Options()).settings.queue.address
 # On a loaded machine a worker may take a question later, and it is asked here without another way out.

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
+from memline.producers.calls.arguments import answers
 from memline.producers.http import auth, server
 from tests.support.http_api import serving
 from tests.support.workspace import Place, until
@@ -39,7 +39,7 @@ def refused(response: httpx.Response, status: int) -> str:
     """What an error says; every error has the same shape."""
     assert response.status_code == status, response.text
     body = response.json()
-    validate(body, ANSWERS["error"])
+    validate(body, answers()["error"])
     return f"{body['error']} | {body['hint']}"
 
 
@@ -47,7 +47,7 @@ def test_a_search_by_url_and_by_body_is_the_same(client: httpx.Client) -> None:
     by_url = client.get("/search", params={"query": "invoices", "maxResults": 3, "source": "all"})
     by_body = client.post("/search", json={"query": "invoices", "maxResults": 3, "corpus": "all"})
 
-    validate(by_url.json(), ANSWERS["search"])
+    validate(by_url.json(), answers()["search"])
     assert by_url.json() == by_body.json()
     assert by_url.json()["results"][0]["citation"] == "MEMORY.md#L1-L3"
     assert by_url.headers["cache-control"] == "no-store"
@@ -57,9 +57,9 @@ def test_lines_status_and_context_have_their_shapes(client: httpx.Client) -> Non
     client.get("/search", params={"query": "x"})
 
     for path, params, shape in (
-        ("/get", {"path": "MEMORY.md#L3"}, ANSWERS["get"]),
-        ("/status", {}, ANSWERS["status"]),
-        ("/context", {"private": "true"}, ANSWERS["context"]),
+        ("/get", {"path": "MEMORY.md#L3"}, answers()["get"]),
+        ("/status", {}, answers()["status"]),
+        ("/context", {"private": "true"}, answers()["context"]),
     ):
         answer = client.get(path, params=params)
         assert answer.status_code == 200
@@ -129,7 +129,7 @@ def test_a_question_of_any_characters_is_answered(client: httpx.Client) -> None:
     for query in ("\ud800", "\0", '"', "(" * 500, "💥", "x" * 60_000):
         answer = client.post("/search", content=json.dumps({"query": query}), headers=JSON)
         assert answer.status_code == 200, query[:10]
-        validate(answer.json(), ANSWERS["search"])
+        validate(answer.json(), answers()["search"])
 
 
 JSON = {"content-type": "application/json"}
@@ -242,7 +242,7 @@ def test_an_entry_is_added_only_where_that_is_allowed(notes: Place, client: http
 
     with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as writer:
         added = writer.post("/append", json={"text": "Ada prefers tea."}).json()
-        validate(added, ANSWERS["append"])
+        validate(added, answers()["append"])
         hits = writer.get("/search", params={"query": "tea"}).json()["results"]
 
     assert hits[0]["path"] == added["path"]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
+from memline.producers.calls.arguments import answers
 from memline.shared.index_writer import IndexWriter
 from tests.support.http_api import serving
 from tests.support.index_rows import MODEL_A, file_row, make_job
@@ -53,7 +53,7 @@ def listed(client: httpx.Client, token: str, **params: Any) -> list[str]:
     answer = client.get("/jobs", params=params, headers=bearer(token))
     assert answer.status_code == 200, answer.text
     for job in answer.json()["jobs"]:
-        validate(job, ANSWERS["job"])
+        validate(job, answers()["job"])
     return sorted(job["agentId"] for job in answer.json()["jobs"])
 
 
@@ -77,13 +77,13 @@ def test_a_job_is_shown_paused_resumed_and_cancelled(client: httpx.Client, ids: 
     ]
     again = client.post(f"{path}/cancel", headers=bearer(WORK))
 
-    validate(shown, ANSWERS["job"])
+    validate(shown, answers()["job"])
     assert (shown["id"], shown["files"], shown["texts"]["left"]) == (ids["work"], {"done": 1, "total": 2}, 1)
     assert [state["state"] for state in states] == ["paused", "running", "cancelled"]
     by = [(each["event"], each["by"]) for each in states[-1]["history"][1:]]
     assert by == [(event, "tokens.work") for event in ("paused", "resumed", "cancelled")]
     assert again.status_code == 409
-    validate(again.json(), ANSWERS["error"])
+    validate(again.json(), answers()["error"])
     assert "is cancelled" in again.json()["error"]
 
 
@@ -91,7 +91,7 @@ def test_a_reindex_without_a_queue_is_refused_with_what_to_do(client: httpx.Clie
     refused = client.post("/jobs", json={"force": True}, headers=bearer(ALL))
 
     assert refused.status_code == 503
-    validate(refused.json(), ANSWERS["error"])
+    validate(refused.json(), answers()["error"])
     assert "queue.url" in refused.text
 
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
+from memline.producers.calls.arguments import answers
 from memline.producers.http import auth
 from tests.support.http_api import serving
 from tests.support.workspace import Place
@@ -29,7 +29,7 @@ def refused(response: httpx.Response, status: int) -> str:
     """What an error says; every error has the same shape."""
     assert response.status_code == status, response.text
     body = response.json()
-    validate(body, ANSWERS["error"])
+    validate(body, answers()["error"])
     return f"{body['error']} | {body['hint']}"
 
 
@@ -102,6 +102,6 @@ def test_the_overview_is_of_the_agents_that_a_token_opens(notes: Place) -> None:
 
     assert 'memline_index_up{agent="work"} 1.0' in metrics.text
     for overview in (whole, part):
-        validate(overview, ANSWERS["overview"])
+        validate(overview, answers()["overview"])
     assert [agent["agentId"] for agent in whole["agents"]] == ["main", "work"]
     assert [agent["agentId"] for agent in part["agents"]] == ["work"]

@@ -17,7 +17,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
-from memline.producers.agents.calls import ANSWERS
+from memline.producers.calls.arguments import answers
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.workspace import Place
 
@@ -73,17 +73,17 @@ def test_a_client_lists_the_tools_searches_and_reads_on(notes: Place) -> None:
 
         found = await call(client, "memory_search", query="how do we keep invoices")
         assert not found.is_error
-        validate(found.structured_content, ANSWERS["search"])
+        validate(found.structured_content, answers()["search"])
         assert json.loads(words(found)) == found.structured_content
         hit = found.structured_content["results"][0]
         assert hit["citation"] == "MEMORY.md#L1-L3"
 
         read = await call(client, "memory_get", path=hit["citation"])
-        validate(read.structured_content, ANSWERS["get"])
+        validate(read.structured_content, answers()["get"])
         assert read.structured_content["text"].endswith("whole cents.")
 
         status = await call(client, "memory_status")
-        validate(status.structured_content, ANSWERS["status"])
+        validate(status.structured_content, answers()["status"])
         assert status.structured_content["files"] == 2
 
     talk(notes, conversation)
@@ -119,7 +119,7 @@ def test_several_citations_are_read_at_once_and_one_that_is_refused_keeps_none_b
     async def conversation(client: Client) -> None:
         cited = ["MEMORY.md#L3", "memory/2026-02-10.md", "../../etc/passwd", "memory/gone.md"]
         read = await call(client, "memory_get", paths=cited)
-        validate(read.structured_content, ANSWERS["get"])
+        validate(read.structured_content, answers()["get"])
         excerpts = read.structured_content["excerpts"]
         assert [each["text"] for each in excerpts[:2]] == [
             "Invoices are whole cents.",
@@ -172,7 +172,7 @@ def test_an_agent_that_may_write_has_one_tool_more(notes: Place) -> None:
         assert not tools["memory_append"].annotations.read_only_hint
         await call(client, "memory_search", query="tea")
         added = await call(client, "memory_append", text="Ada prefers tea.")
-        validate(added.structured_content, ANSWERS["append"])
+        validate(added.structured_content, answers()["append"])
         found = await call(client, "memory_search", query="tea")
         assert found.structured_content["results"][0]["path"] == added.structured_content["path"]
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
-from memline.producers.agents.calls import ANSWERS
+from memline.producers.calls.arguments import answers
 from tests.support.http_api import serving
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import Place
@@ -56,7 +56,7 @@ def test_a_client_searches_reads_and_gets_hints_for_errors(place: Place) -> None
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert names == ["memory_search", "memory_get", "memory_status"]
         found = await call(client, "memory_search", query="cents")
-        validate(found.structured_content, ANSWERS["search"])
+        validate(found.structured_content, answers()["search"])
         read = await call(client, "memory_get", path=found.structured_content["results"][0]["citation"])
         assert "whole cents" in read.structured_content["text"]
         wrong = await call(client, "memory_search", query="cents", agent="work")

@@ -16,7 +16,7 @@ from memline.shared.queue import redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.messages import RunQuery, decode
 from memline.shared.queue.replies import QueryClient, Replies
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
 
 QUESTION = SearchRequest(query="apples")

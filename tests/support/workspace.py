@@ -20,7 +20,8 @@ from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.index import driver
 from memline.shared.index.accounts import AccountFile
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 from tests.support import process
 from tests.support.process import Ran
 

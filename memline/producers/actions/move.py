@@ -27,7 +27,6 @@ from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, Queu
 from memline.shared.index import copies, meta
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import faults, open_writer, reading_if_any, transaction
-from memline.shared.logs import Log
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.heartbeat import is_served
 from memline.shared.scheduling import leases
@@ -35,8 +34,6 @@ from memline.shared.words import counted
 
 #: Seconds between two looks at what is in flight.
 LOOK_EVERY_S = 0.2
-
-_LOG = Log("audit")
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
@@ -103,7 +100,6 @@ def leave(
         if found != hosts.AgentHost(host=host, next=to):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
     (saved,) = back_up([agent], folder)
-    _LOG.info("audit.agent_left", agent=agent.agent, index_host=host, to=to)
     return saved
 
 
@@ -128,7 +124,6 @@ def stay(settings: Settings, agent: AgentSettings) -> bool:
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {found.host} now")
         if moving:
             _clear(agent)
-    _LOG.info("audit.agent_stays", agent=agent.agent, index_host=host)
     return True
 
 
@@ -164,7 +159,6 @@ def arrive(
         if now != hosts.AgentHost(host=host):
             raise IndexElsewhere(f"the agent {agent.agent} is served by the index host {now.host} now")
         _clear(agent)
-    _LOG.info("audit.agent_arrived", agent=agent.agent, index_host=host)
     return backups_at(agent.index_path, [agent], agent)[0]
 
 

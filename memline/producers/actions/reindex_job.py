@@ -13,13 +13,10 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
 from memline.shared.index import jobs, vectors
 from memline.shared.index_writer import IndexWriter
-from memline.shared.logs import Log
 from memline.shared.queue.broker import serve_agent
 from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.sync.plan import plan_of
-
-_LOG = Log("audit")
 
 #: What an operator may do with a job.
 VERBS = ("pause", "resume", "cancel")
@@ -52,7 +49,6 @@ def start(
             with writer.session() as (connection, _):
                 writer.begin_run()
                 resumed = jobs.take_up_cancelled(connection, job)
-        _LOG.info("audit.reindex", agent=settings.agent, job=job.token, by=by)
         fleet.wake(settings.agent)
         missing = fleet.missing_queue()
     body = {"agentId": settings.agent, "id": job.token, "files": len(files), "takenUp": resumed}
@@ -82,7 +78,6 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
         after = jobs.by_id(connection, job.job.id)
         body |= {"changed": is_changed, "state": after.state if after else ""}
     if is_changed:
-        _LOG.info(f"audit.{verb}", agent=settings.agent, job=job.job.token, by=by)
         if verb == "cancel" and url:
             body["messages"] = cancel_jobs(url, settings.agent, [job.job.token])
         _wake(settings, url)
@@ -103,7 +98,6 @@ def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None)
             batches = open_batches.cancel_idle(connection, now)
         tokens = [job.token for job in opened]
         messages = cancel_jobs(url, settings.agent, tokens) if url and tokens else 0
-        _LOG.info("audit.cancel", agent=settings.agent, jobs=tokens, by=jobs.asker())
     counts = {"vectors": texts, "batches": batches, "messages": messages, "files": files}
     return {"agentId": settings.agent, "ids": tokens, **counts}
 

@@ -44,9 +44,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memline.producers.agents.calls import CALLS, INSTRUCTIONS, Call, input_schema, parse_texts
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.calls.arguments import answers, input_schema, parse_texts
+from memline.producers.calls.memory_calls import CONTEXT, INSTRUCTIONS, MEMORY_CALLS
+from memline.producers.calls.rows import Call
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
@@ -140,14 +142,15 @@ class MemoryServer(MCPServer[Any]):
 def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[Any]:
     """Make an MCP server of these tools; memory_append is among them when some agent may write."""
     writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
-    calls = (call for call in CALLS.values() if call.is_tool and (writes or not call.writes))
+    calls = [call for call in MEMORY_CALLS if call.tool and (writes or not call.audit)]
+    schemas = answers()
     made = MemoryServer(
         "memline",
         title="Memline memory",
         description="Long-term memory of an agent, with citations",
         instructions=INSTRUCTIONS,
         version=own_version(),
-        tools=[_tool(call, tools, caller_of, pool) for call in calls],
+        tools=[_tool(call, schemas[call.answer], tools, caller_of, pool) for call in calls],
         log_level="WARNING",
         subscriptions=False,
     )
@@ -155,7 +158,7 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[
     async def session_context(context: Context[Any, Any], **arguments: str) -> str:
         try:
             caller = caller_of(context.request_context.request)
-            given = parse_texts(CALLS["context"].parameters, arguments)
+            given = parse_texts(CONTEXT.takes_json, arguments)
             answer = await pool.run(partial(tools.context, caller, given))
         except BadRequest as error:
             raise MCPError(INVALID_PARAMS, _error_text(error.message, error.hint)) from error
@@ -170,8 +173,8 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[
             description="What to know when a session starts: the daily logs of today and yesterday."
             " private: true adds MEMORY.md, for a session with the owner alone.",
             arguments=[
-                PromptArgument(name=each.name, description=each.schema["description"], required=each.required)
-                for each in CALLS["context"].parameters
+                PromptArgument(name=each.name, description=each.description, required=each.is_required)
+                for each in CONTEXT.takes_json
             ],
             fn=session_context,
             context_kwarg="context",
@@ -372,21 +375,23 @@ def _lowlevel(made: MCPServer[Any]) -> Server[Any]:
         ) from error
 
 
-def _tool(call: Call, tools: MemoryTools, caller_of: CallerOf, pool: Pool) -> MemoryTool:
+def _tool(
+    call: Call, answer: dict[str, Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool
+) -> MemoryTool:
     return MemoryTool(
         fn=getattr(tools, call.name),
         name=f"memory_{call.name}",
-        title=call.title,
-        description=call.text,
-        parameters=input_schema(call.parameters),
+        title=call.title.removesuffix("."),
+        description=" ".join(call.tool.split()),
+        parameters=input_schema(call.takes_json),
         # The schema alone: the SDK neither checks the arguments nor shapes the answer.
-        fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=call.answer),
+        fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=answer),
         is_async=False,
         context_kwarg=None,
         annotations=ToolAnnotations(
-            read_only_hint=not call.writes,
+            read_only_hint=not call.audit,
             destructive_hint=False,
-            idempotent_hint=not call.writes,
+            idempotent_hint=not call.audit,
             open_world_hint=False,
         ),
         caller_of=caller_of,

@@ -1,6 +1,6 @@
 """Let agents use their memory: `Memory` for callers that may not be trusted, in JSON.
 
-Every call names its caller, checks its parameters against `calls.toml`, and answers with
+Every call names its caller, checks its parameters against the table, and answers with
 JSON of one shape for MCP and HTTP. A problem that a caller cannot solve by another call (no index, memory
 switched off, a chat that may not) is an answer with `warning` and `action`; a call that is wrong is an error.
 """
@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.agents.calls import CALLS, read
+from memline.producers.actions.perform import audited
 from memline.producers.agents.session_context import session_context
+from memline.producers.calls.arguments import by_key, read
+from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, SEARCH, STATUS
 from memline.producers.memory import Memory, sees_private
 from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
@@ -33,8 +35,8 @@ from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent, of_error, of_troubles
 from memline.shared.index import driver
 from memline.shared.search.agent_view import Chat, agent_view, chat_of, gets_citations, may_use_memory
-from memline.shared.search.filters import day_bounds
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest, day_bounds, search_request
+from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 from memline.shared.values import replace, value
 
@@ -42,9 +44,6 @@ if TYPE_CHECKING:
     from memline.producers.reports.metrics import FleetCollector
 
 Json = dict[str, Any]
-
-#: The parameters of a search that have another name in a request.
-_OPTIONS = {"maxResults": "max_results", "minScore": "min_score", "path": "path_glob"}
 
 
 @value
@@ -114,7 +113,7 @@ class MemoryTools:
         """Answer `memory_search`. Raises BadRequest."""
         memory = self.memory(caller.agent)
         settings, chat = memory.settings, chat_for(memory.settings, caller.session_key)
-        request = self._request(read(CALLS["search"].parameters, arguments))
+        request = self._request(read(SEARCH.takes_json, arguments))
         if (denied := denied_answer(settings, chat)) is not None:
             return denied
         try:
@@ -131,7 +130,7 @@ class MemoryTools:
         Raises BadRequest, PathNotAllowed for every file outside the memory, and AccessDenied. Of several
         paths one that is refused keeps none of the others back.
         """
-        values = read(CALLS["get"].parameters, arguments)
+        values = read(GET.takes_json, arguments)
         memory, chat = self._allowed(caller)
         several = values.get("paths", [])
         if ("path" in values) == bool(several):
@@ -160,25 +159,27 @@ class MemoryTools:
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""
         memory = self.memory(caller.agent)
-        read(CALLS["status"].parameters, arguments)
+        read(STATUS.takes_json, arguments)
         chat_for(memory.settings, caller.session_key)
         summary = memory.status().summary
         return self._typed(memory.settings, summary)
 
     def append(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_append`. Raises BadRequest, and AccessDenied while `append.enabled` is off."""
-        values = read(CALLS["append"].parameters, arguments)
+        values = read(APPEND.takes_json, arguments)
         memory, chat = self._allowed(caller)
         if not memory.settings.memory.append.enabled:
             raise AccessDenied(
                 "this agent may not write notes (memorySearch.append.enabled is false)",
                 hint="tell the user; they can set memorySearch.append.enabled to true",
             )
-        return memory.append(**values, chat=chat).to_json()
+        with audited(APPEND, caller.session_key or caller.agent) as line:
+            line["agent"] = caller.agent
+            return memory.append(**values, chat=chat).to_json()
 
     def context(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Return what an agent reads when a session starts. Raises BadRequest and AccessDenied."""
-        values = read(CALLS["context"].parameters, arguments)
+        values = read(CONTEXT.takes_json, arguments)
         memory, chat = self._allowed(caller)
         return session_context(
             memory.settings, chat, is_private=values.get("private", False), clock=self._clock
@@ -213,10 +214,7 @@ class MemoryTools:
                     pass
 
     def _request(self, values: Mapping[str, Any]) -> SearchRequest:
-        options = {_OPTIONS.get(name, name): each for name, each in values.items()}
-        if options.get("source") == "all":
-            del options["source"]
-        request = SearchRequest(**options)
+        request = search_request(**by_key(SEARCH, values))
         try:
             day_bounds(request, self._clock.now())
         except ConfigError as error:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
+from memline.producers.cli.table_commands import asks, note
 from memline.shared.errors import ConfigError
 from memline.shared.words import counted
 
@@ -17,7 +19,7 @@ def agent(invocation: Invocation) -> None:
     """Show which index host of the fleet serves which agent, and move agents between them."""
 
 
-@command("memline agent ls", "memline agent ls --json", parent=agent, name="ls", json=True)
+@asks(CALLS["agent ls"], parent=agent)
 def list_agents(invocation: Invocation, as_json: bool) -> None:
     """List the agents of this configuration and of the fleet, with the index host that serves each."""
     from memline.producers.actions.move import listed
@@ -32,34 +34,15 @@ def list_agents(invocation: Invocation, as_json: bool) -> None:
     print_result(found, as_json, lines)
 
 
-@command(
-    "memline agent move work --to index-2 --backup /mnt/usb     # on the host that serves it",
-    "memline agent move work --to index-2 --backup /mnt/usb     # then on index-2, with the copied files",
-    "memline agent move work --to index-1                       # on index-1 again, to undo the first",
-    parent=agent,
-    json=True,
-)
-@click.argument("name", metavar="ID")
-@click.option("--to", "host", required=True, metavar="HOST", help="The index host that is to serve it.")
-@click.option(
-    "--backup",
-    "folder",
-    metavar="PATH",
-    type=click.Path(path_type=Path),
-    help="Folder for the index, or with it on the new host.",
-)
-def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_json: bool) -> None:
-    """Move an agent to another index host: run it on the old host first, then on the new one.
-
-    On the old host it waits for what is in flight, backs the index up into PATH and says what to copy and to
-    run. On HOST it puts the index in place. Nothing is embedded again. Interrupted, run it again.
-    """
+@asks(CALLS["agent move"], parent=agent)
+def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json: bool) -> None:
+    """Move an agent away from this index host, to it, or undo that."""
     import re
 
     from memline.producers.actions import move as moving
     from memline.shared.config.installation import HOST_NAME
 
-    settings = invocation.settings
+    settings, host, folder = invocation.settings, to, Path(backup) if backup else None
     if not settings.queue.url or not settings.queue.host:
         raise ConfigError(
             "agents move between index hosts of a fleet, and this one has no name",
@@ -69,6 +52,7 @@ def move(invocation: Invocation, name: str, host: str, folder: Path | None, as_j
         raise ConfigError(f"{host[:80]!r} is not a valid name of an index host", hint="memline agent ls")
     chosen = invocation.agent(name)
     again = shlex.join(["memline", "agent", "move", name, "--to", host, "--backup", str(folder or "PATH")])
+    note(agent=name, host=settings.queue.host, to=host)
     if host != settings.queue.host:
         if folder is None:
             raise click.UsageError("name a folder for the index: --backup PATH")

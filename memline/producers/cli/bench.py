@@ -124,7 +124,7 @@ def _answers(
     from memline.producers.memory import Memory
     from memline.shared.config.schema import Experimental, ExtraPath, Settings
     from memline.shared.errors import MemlineError
-    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.request import SearchRequest
 
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import click
+from memline.producers.calls.table import CALLS
+from memline.producers.cli.options import Invocation, echo, print_json
+from memline.producers.cli.table_commands import act_on, asks
+from memline.producers.reports.session_list import SET_UP, flushes
 
-from memline.producers.cli.options import Invocation, command, echo, print_json
-from memline.producers.reports.session_list import SET_UP, flushes, outcome
-from memline.shared.flush import state as flush_state
 
-
-@command("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl", json=True)
-@click.option("--now", "session", metavar="SESSION", help="Flush this session now, whatever its size.")
-def flush(invocation: Invocation, session: str | None, as_json: bool) -> int:
-    """Show how close sessions are to a memory flush, and the outcome of the last one.
-
-    A flush is one silent request to a chat model before a session is compacted; its answer is appended to
-    today's daily note. `memline up` and `memline watch` start it; see docs/flush.md.
-    """
+@asks(CALLS["flush"])
+def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | None:
+    """Print how close sessions are to a flush, or flush one now."""
     if session is not None:
-        name = session if session.endswith(".jsonl") else f"{session}.jsonl"
-        from memline.producers.watching.flush_sessions import (
-            flush_now,  # It imports dramatiq, for nothing when listing.
+        return act_on(
+            invocation, CALLS["flush"], as_json, agents=[invocation.agent()], session=session, here=True
         )
-
-        done = flush_now(invocation.agent(), name)
-        if as_json:
-            print_json({"session": name, **outcome(done)})
-        else:
-            echo(f"{done.outcome}: {done.reason}")
-        return 1 if done.outcome in (flush_state.FAILED, flush_state.SKIPPED) else 0
     report = [flushes(settings) for settings in invocation.agents()]
     if as_json:
         print_json(report)

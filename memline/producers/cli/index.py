@@ -8,18 +8,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import (
     Invocation,
     advise,
-    command,
     echo,
     once_a_minute,
     one_line,
     print_json,
     printable,
 )
+from memline.producers.cli.table_commands import asks
 from memline.shared.config.agents import USUAL
 from memline.shared.config.workspaces import ONLY
 from memline.shared.values import replace
@@ -37,20 +36,7 @@ _SHOWN_BYTES = 2_000_000
 NAMED_PATHS = 3
 
 
-@command(
-    "memline --workspace ~/notes index",
-    "memline index --json",
-    "memline index --force          # split every file again; vectors are kept",
-    "memline index --re-embed       # pay for every vector again",
-    json=True,
-)
-@click.option("--force", is_flag=True, help="Read and split every file again; known vectors are kept.")
-@click.option("--re-embed", is_flag=True, help="Forget all vectors and embed every text again.")
-@click.option("--new-agent", is_flag=True, help="Make an index for an agent that has none, beside others.")
-@click.option(
-    "--adopt", metavar="DIR", help="Take over the index of this folder: it was moved to the workspace."
-)
-@click.option("--verbose", is_flag=True, help="Name the files that are added, changed and removed.")
+@asks(CALLS["index"])
 def index(
     invocation: Invocation,
     force: bool,
@@ -60,10 +46,7 @@ def index(
     verbose: bool,
     as_json: bool,
 ) -> int | None:
-    """Bring the index up to date with the files and wait until every vector is ready or failed.
-
-    Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.
-    """
+    """Bring the index of every agent up to date, and say what came of it."""
     if new_agent:
         invocation = Invocation(options=replace(invocation.options, new_agent=True))
     if adopt is not None:

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import (
     Invocation,
     advise,
-    command,
     confirm,
     echo,
     once_a_minute,
     print_result,
 )
+from memline.producers.cli.table_commands import asks
 from memline.shared.errors import ConfigError
 from memline.shared.words import counted
 
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from memline.producers.bridges.import_openclaw import Taken
 
 
-@command("memline backup ~/backups/memline", "memline backup /mnt/usb/memline --agent main --json", json=True)
-@click.argument("folder", metavar="PATH", type=click.Path(path_type=Path))
-def backup(invocation: Invocation, folder: Path, as_json: bool) -> None:
-    """Write the index of every agent into the folder PATH, while everything runs.
-
-    Each agent has a file there, <agent>.sqlite, whole and readable by its owner alone. Notes are not in it:
-    they are your files (memline export takes them along).
-    """
+@asks(CALLS["backup"])
+def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
+    """Copy the index of every agent into a folder."""
     from memline.producers.actions.backup import back_up
 
-    saved = back_up(invocation.agents(), folder)
+    saved = back_up(invocation.agents(), Path(folder))
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
         f" {counted(each.vectors, 'vector')}"
@@ -45,23 +39,17 @@ def backup(invocation: Invocation, folder: Path, as_json: bool) -> None:
     print_result([each.to_json() for each in saved], as_json, lines)
 
 
-@command("memline restore ~/backups/memline", "memline restore main.sqlite --agent main --yes", json=True)
-@click.argument("path", metavar="PATH", type=click.Path(exists=True, path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def restore(invocation: Invocation, path: Path, yes: bool, as_json: bool) -> int | None:
-    """Put a backup in the place of the index, while everything runs.
-
-    PATH is a folder that memline backup has written, or one file of it. A damaged or foreign file changes
-    nothing. Vectors paid for since the backup are kept.
-    """
+@asks(CALLS["restore"])
+def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int | None:
+    """Put a backup in the place of the index."""
     from memline.producers.actions import backup as backups
 
-    found = backups.backups_at(path, invocation.agents(), invocation.agent())
+    found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
         counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
         counts += f" {counted(each.vectors, 'vector')}"
         echo(f"{each.agent}: {counts} from {each.path}", err=True)
-    if not confirm("Put this in the place of the present index?", is_answered=yes):
+    if not confirm(CALLS["restore"].asks, is_answered=yes):
         return 1
     restored = [backups.restore(each, invocation.agent(each.agent)) for each in found]
     lines = (
@@ -78,61 +66,31 @@ def restore(invocation: Invocation, path: Path, yes: bool, as_json: bool) -> int
 MAX_NAMED = 10
 
 
-@command(
-    "memline export notes.memline",
-    "memline export vectors.memline --what vectors --agent main",
-    name="export",
-    json=True,
-)
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
-    "--what",
-    type=click.Choice(["all", "notes", "vectors", "cache"]),
-    default="all",
-    help="Notes, vectors that chunks need, cached vectors, or all of these.  [default: all]",
-)
-def export_command(invocation: Invocation, path: Path, what: str, as_json: bool) -> None:
-    """Write an agent's notes and vectors into one file, for another machine.
-
-    Killed and run again it goes on. The file is for its owner alone and holds no key.
-    """
+@asks(CALLS["export"])
+def export_command(invocation: Invocation, path: str, what: str | None, as_json: bool) -> None:
+    """Write an agent's notes and vectors into one file."""
     from memline.producers.bridges.export import export
 
     say = once_a_minute()
     moved = export(
         invocation.agent(),
-        path,
-        what=what,
+        Path(path),
+        what=what or "all",
         on_progress=lambda done: say(f"{counted(done, 'vector')} written"),
     )
     print_result(moved.to_json(), as_json, _export_lines(moved))
 
 
-@command(
-    "memline import notes.memline",
-    "memline import openclaw          # the index that OpenClaw has of the same notes",
-    "memline import openclaw ~/.openclaw --agent main",
-    name="import",
-    json=True,
-)
-@click.argument("source", metavar="FILE|openclaw")
-@click.argument("state_dir", metavar="[STATE_DIR]", required=False, type=click.Path(path_type=Path))
-def import_command(invocation: Invocation, source: str, state_dir: Path | None, as_json: bool) -> None:
-    """Take over notes and vectors of a file that memline export wrote, or the index of OpenClaw.
-
-    A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
-    written, none is overwritten. Vectors serve every text that is the same, without a request.
-
-    `openclaw` takes the chunks and vectors of notes that have not changed since OpenClaw indexed them, from
-    STATE_DIR or its usual one. Its files stay untouched.
-    """
+@asks(CALLS["import"])
+def import_command(invocation: Invocation, source: str, state_dir: str | None, as_json: bool) -> None:
+    """Take over the notes and vectors of a file, or the index of OpenClaw."""
     say = once_a_minute()
     if source == "openclaw":
         from memline.producers.bridges.import_openclaw import take_over_all
 
         taken = take_over_all(
             invocation.enabled_agents(),
-            state_dir.expanduser().absolute() if state_dir else None,
+            Path(state_dir).expanduser().absolute() if state_dir else None,
             prices=invocation.settings.prices,
             on_progress=lambda done: say(counted(done, "file")),
         )
@@ -209,21 +167,7 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
 MAX_SHOWN = 80
 
 
-@command(
-    "memline forget 'memory/2026-02-10.md#L5-L7'",
-    "memline forget memory/old.md --keep-note --yes",
-    "memline forget --query 'door code' --dry-run",
-    "memline forget --before 2025-01-01 --backup ~/attic",
-    json=True,
-)
-@click.argument("path", required=False)
-@click.option("--query", help="Each line that holds all these words, in any form.")
-@click.option("--session", metavar="KEY", help="A session, by its key or the name of its transcript.")
-@click.option("--before", metavar="DATE", help="Dated notes and sessions before this day (2025-01-01, 90d).")
-@click.option("--dry-run", is_flag=True, help="Only list what would be forgotten.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--keep-note", is_flag=True, help="Leave the notes as they are; only Memline forgets.")
-@click.option("--backup", metavar="DIR", type=click.Path(path_type=Path), help="Copy the notes there first.")
+@asks(CALLS["forget"])
 def forget(
     invocation: Invocation,
     path: str | None,
@@ -233,15 +177,10 @@ def forget(
     dry_run: bool,
     yes: bool,
     keep_note: bool,
-    backup: Path | None,
+    backup: str | None,
     as_json: bool,
 ) -> int | None:
-    """Forget lines of notes, or sessions, for good.
-
-    It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it. The lines
-    go out of the note, the index, its vectors and cache, the batches at the provider and every file of
-    Memline's home; what stays in a kept note or a transcript is not read again.
-    """
+    """Forget what a path, words, a session or a day names, once it is confirmed."""
     from memline.producers.actions import forget_targets as resolve
     from memline.producers.actions.forget import forget as do_forget
     from memline.shared.words import counted
@@ -281,10 +220,14 @@ def forget(
         print_result({"agentId": agent.agent, "wouldForget": [str(each) for each in targets]}, as_json, ())
         return None
     where = "Memline (the notes stay)" if keep_note else "the notes and Memline"
-    if not confirm(f"Forget this in {where} for good?", is_answered=yes):
+    if not confirm(CALLS["forget"].asks.format(where=where), is_answered=yes):
         return 1
     done = do_forget(
-        agent, targets, keep_note=keep_note, backup=backup, queue_address=invocation.settings.queue.address
+        agent,
+        targets,
+        keep_note=keep_note,
+        backup=Path(backup) if backup else None,
+        queue_address=invocation.settings.queue.address,
     )
     counts = ((done.lines, "line"), (done.chunks, "chunk"), (done.vectors, "vector"))
     lines = [

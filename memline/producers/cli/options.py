@@ -266,6 +266,20 @@ def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:
         echo(line)
 
 
+def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a list as a table: as wide as the terminal, and not folded for a pipe."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        # Text: names of models and words of a provider are no markup.
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console(width=None if Console().is_terminal else 200).print(table)
+
+
 @contextmanager
 def stop_event() -> Iterator[threading.Event]:
     """Give an event that SIGINT and SIGTERM set; a second signal changes nothing, a third ends the process.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
-from memline.shared.config.schema import FALLBACKS
+from memline.producers.cli.table_commands import add_actions, asks
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -36,25 +37,6 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
         mode["state"] != "closed" for provider in report["providers"] for mode in provider["modes"]
     ),
 }
-
-_STATE = click.option(
-    "--state",
-    type=click.Choice(["dead", "delayed", "waiting"]),
-    default="dead",
-    help="Dead, to be retried, or waiting for a worker.  [default: dead]",
-)
-_QUEUE = click.option("--queue", default="", help="Messages of this queue.")
-_GROUP = click.option("--group", default="", help="Dead messages with this error: a group of `queue dead`.")
-_MATCH = click.option("--match", default="", help="Glob over queue, index host, actor, agent, error and id.")
-_IDS = click.option("--id", "ids", multiple=True, help="Only messages of these ids.")
-
-#: What is paused and resumed.
-_PROVIDER = click.option(
-    "--provider", type=click.Choice(FALLBACKS[:-1]), help="Only this one.  [default: all]"
-)
-_MODE = click.option(
-    "--mode", type=click.Choice(["requests", "batch"]), help="Only this mode.  [default: both]"
-)
 
 
 @command(
@@ -115,18 +97,8 @@ def queue(
     return 1 if met else None
 
 
-@command(
-    "memline queue dead",
-    "memline queue dead --group 3fa2c1d8",
-    "memline queue dead --match '*disk*' --json",
-    parent=queue,
-    json=True,
-)
-@_QUEUE
-@_GROUP
-@_MATCH
-@click.option("--limit", type=click.IntRange(min=1), help=f"Of each group.  [default: {SHOWN}; as JSON all]")
-def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str) -> None:
+@asks(CALLS["queue dead"], parent=queue)
+def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str | None) -> None:
     """List messages that failed, by their last error: the largest group first, in a group the oldest."""
     from memline.shared.queue import message_list
 
@@ -154,26 +126,17 @@ def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str)
         echo("No dead messages.")
 
 
-@command(
-    "memline queue messages",
-    "memline queue messages --state waiting --queue chunk",
-    "memline queue messages --state delayed --json",
-    parent=queue,
-    json=True,
-)
-@_STATE
-@_QUEUE
-@click.option("--limit", type=click.IntRange(1, 500), default=PAGE, show_default=True, help="Of a page.")
-@click.option("--after", "cursor", default="", help="Where the page before said that the next one begins.")
-def messages(invocation: Invocation, limit: int, cursor: str, as_json: bool, **where: str) -> None:
+@asks(CALLS["queue messages"], parent=queue)
+def messages(
+    invocation: Invocation, limit: int | None, cursor: str | None, as_json: bool, **where: str | None
+) -> None:
     """Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones."""
     from memline.shared.queue import message_list
 
-    page = message_list.page(*_meant(invocation, **where), cursor=cursor, limit=limit)
+    url, meant = _meant(invocation, **where)
+    page = message_list.page(url, meant, cursor=cursor or "", limit=limit or PAGE)
     counts = {queue: count for queue, count in page.counts.items() if count}
-    lines = [", ".join(f"{queue}: {count} {where['state']}" for queue, count in counts.items())] * bool(
-        counts
-    )
+    lines = [", ".join(f"{queue}: {count} {meant.state}" for queue, count in counts.items())] * bool(counts)
     for each in page.messages:
         lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
     print_result(
@@ -183,51 +146,10 @@ def messages(invocation: Invocation, limit: int, cursor: str, as_json: bool, **w
             "after": page.cursor or None,
         },
         as_json,
-        lines or [f"No {where['state']} messages here."],
+        lines or [f"No {meant.state} messages here."],
     )
     if page.cursor and not as_json:
         echo(f"There are more: --after {page.cursor}", err=True)
-
-
-@command(
-    "memline queue requeue",
-    "memline queue requeue --group 3fa2c1d8",
-    "memline queue requeue --state delayed --queue store",
-    parent=queue,
-    json=True,
-)
-@click.option("--state", type=click.Choice(["dead", "delayed"]), default="dead", help="[default: dead]")
-@_QUEUE
-@_GROUP
-@_MATCH
-@_IDS
-def requeue(invocation: Invocation, as_json: bool, **where: Any) -> None:
-    """Put dead messages back on their queues. Safe: every actor may run twice."""
-    count = _change("requeue", invocation, **where)
-    print_result({"requeued": count}, as_json, [f"{counted(count, 'message')} put back on the queues."])
-
-
-@command(
-    "memline queue drop --group 3fa2c1d8",
-    "memline queue drop --match '*unknown agent*'",
-    "memline queue drop --state waiting --queue chunk",
-    parent=queue,
-    json=True,
-)
-@_STATE
-@_QUEUE
-@_GROUP
-@_MATCH
-@_IDS
-def drop(invocation: Invocation, as_json: bool, **where: Any) -> None:
-    """Remove dead messages for good, or with --state others. What they were about is in the rows.
-
-    Name which: with --match '*' all of them.
-    """
-    if not any(where[name] for name in ("queue", "group", "match", "ids")):
-        raise click.UsageError("name the messages: --group, --id, --queue or --match GLOB")
-    count = _change("drop", invocation, **where)
-    print_result({"dropped": count}, as_json, [f"{counted(count, 'message')} removed."])
 
 
 def _meant(invocation: Invocation, **where: Any) -> tuple[str, Filter]:
@@ -235,16 +157,8 @@ def _meant(invocation: Invocation, **where: Any) -> tuple[str, Filter]:
     from memline.producers.reports.fleet_state import queue_url
     from memline.shared.queue.message_list import Filter
 
-    return queue_url(invocation.settings), Filter(agent=invocation.options.agent or "", **where)
-
-
-def _change(verb: str, invocation: Invocation, **where: Any) -> int:
-    """Requeue or drop the messages that the options mean; returns how many were still there."""
-    from memline.shared.queue import message_list
-
-    url, meant = _meant(invocation, **where)
-    change = message_list.requeue if verb == "requeue" else message_list.drop
-    return change(url, meant.state, [(each.queue, each.id) for each in message_list.listed(url, meant)])
+    given = {name: each for name, each in where.items() if each is not None}
+    return queue_url(invocation.settings), Filter(agent=invocation.options.agent or "", **given)
 
 
 def _line(each: StoredMessage) -> str:
@@ -257,98 +171,7 @@ def _line(each: StoredMessage) -> str:
     return f"{each.id}  {each.queue}/{each.actor}  {each.agent}  {''.join(each.paths[:1])}{more}  {when}"
 
 
-@command("memline queue drain build-7:4211", parent=queue, json=True)
-@click.argument("worker", metavar="HOST:PID")
-def drain(invocation: Invocation, worker: str, as_json: bool) -> None:
-    """Ask a worker process to take no more messages, finish those in hand, and end with status 0.
-
-    A supervisor may start another one in its place; docs/fleet.md has more.
-    """
-    from memline.producers.reports.fleet_state import queue_url
-    from memline.shared.queue import heartbeat
-
-    found = heartbeat.drain(queue_url(invocation.settings), worker)
-    what = f"{'+'.join(found.queues)} worker {found.host}:{found.pid}"
-    print_result(
-        {"draining": found.to_json()}, as_json, [f"The {what} finishes what it has taken, and ends."]
-    )
-
-
-@command(
-    "memline queue pause",
-    "memline queue pause --agent work",
-    "memline queue pause --provider openai --mode batch",
-    parent=queue,
-    json=True,
-)
-@_PROVIDER
-@_MODE
-def pause(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
-    """Send no more texts to the provider until `resume`; running requests end, files stay searchable.
-
-    With --mode batch no new batches are made and texts are sent in requests; open batches are still
-    collected.
-    """
-    _set_paused(invocation, provider, mode, True, as_json)
-
-
-@command(
-    "memline queue resume",
-    "memline queue resume --mode batch",
-    "memline queue resume --provider gemini",
-    parent=queue,
-    json=True,
-)
-@_PROVIDER
-@_MODE
-def resume(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> None:
-    """Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
-
-    Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
-    again, not to its fallback, and a time that it said to wait is not waited for.
-    """
-    _set_paused(invocation, provider, mode, False, as_json)
-
-
-@command(
-    "memline queue probe",
-    "memline queue probe --provider openai --mode batch",
-    parent=queue,
-    json=True,
-)
-@_PROVIDER
-@_MODE
-def probe(invocation: Invocation, provider: str | None, mode: str | None, as_json: bool) -> int | None:
-    """Try a provider that stopped with one request now, without waiting for the end of its cooldown.
-
-    If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open.
-    """
-    from memline.producers.reports import breakers
-
-    done = []
-    for settings in invocation.agents():
-        probed = breakers.probe(settings, provider=provider or "", mode=mode or "")
-        if probed:
-            _wake(invocation, settings.agent)
-        done.append({"agentId": settings.agent, "probed": probed})
-    lines = [
-        f"{each['agentId']}: {', '.join(each['probed']) or 'no breaker is open'}"
-        + ": asked again with the next text" * bool(each["probed"])
-        for each in done
-    ]
-    print_result(done, as_json, lines)
-    return None if any(each["probed"] for each in done) else 1
-
-
-def _wake(invocation: Invocation, agent: str) -> None:
-    """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
-    if url := invocation.settings.queue.address if invocation.settings.queue.url else "":
-        from memline.shared.queue.fleet_workers import wake
-
-        wake(url, agent)
-
-
-@command("memline queue providers", "memline queue providers --agent work --json", parent=queue, json=True)
+@asks(CALLS["queue providers"], parent=queue)
 def providers(invocation: Invocation, as_json: bool) -> None:
     """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
     from memline.producers.reports import provider_accounts as reports
@@ -368,28 +191,6 @@ def providers(invocation: Invocation, as_json: bool) -> None:
             *(f"    {mode['mode']}: {mode['reason']}" for mode in each["modes"] if mode["reason"]),
         ]
     print_result(found, as_json, lines or ["No provider has been asked yet."])
-
-
-def _set_paused(
-    invocation: Invocation, provider: str | None, mode: str | None, is_paused: bool, as_json: bool
-) -> None:
-    from memline.producers.reports import breakers
-
-    change = breakers.pause if is_paused else breakers.resume
-    done = [
-        {
-            "agentId": settings.agent,
-            "paused": is_paused,
-            "provider": provider,
-            "mode": mode,
-            "breakers": change(settings, provider=provider or "", mode=mode or ""),
-        }
-        for settings in invocation.agents()
-    ]
-    what = {"requests": "embedding by requests", "batch": "embedding by batches", None: "embedding"}[mode]
-    what += f" with {provider}" if provider else ""
-    state = "is paused" if is_paused else "goes on"
-    print_result(done, as_json, (f"{each['agentId']}: {what} {state}." for each in done))
 
 
 def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
@@ -441,3 +242,6 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"Spent by all agents: {text}"
     for provider in report["providers"]:
         yield f"Provider {provider['name']} ({provider['agentId']}): {provider['state']}"
+
+
+add_actions(queue, CALLS.values())

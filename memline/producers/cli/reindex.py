@@ -7,84 +7,61 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memline.producers.cli.jobs import change_job, complete_job, list_jobs, show_job
-from memline.producers.cli.options import Invocation, command, echo, print_result
+from memline.producers.calls.table import CALLS
+from memline.producers.cli.jobs import list_jobs, show_job
+from memline.producers.cli.options import Invocation, print_result
+from memline.producers.cli.table_commands import act_on, asks
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.producers.reports.estimate import Estimate
 
 
-@command(
-    "memline reindex --plan",
-    "memline reindex --plan --force --json",
-    "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline reindex --agent main",
-    "memline reindex --status",
-    "memline reindex --status 5f3a",
-    "memline reindex --list",
-    "memline reindex --cancel",
-    json=True,
-)
-@click.option("--force", is_flag=True, help="All files, not only those that changed.")
-@click.option(
-    "--plan", "what", flag_value="plan", help="Only say what it would do: files, texts, tokens, cost."
-)
-@click.option("--list", "what", flag_value="list", help="Only list jobs, as `memline jobs ls` does.")
-@click.option("--status", "what", flag_value="status", help="Only say how far it is, and the time left.")
-@click.option("--cancel", "what", flag_value="cancel", help="Send nothing more of it; what is indexed stays.")
-@click.argument("job", required=False, shell_complete=complete_job)
+@asks(CALLS["reindex"])
 def reindex(
-    invocation: Invocation, force: bool, what: str | None, job: str | None, as_json: bool
+    invocation: Invocation,
+    force: bool,
+    plan: bool,
+    list: bool,
+    status: bool,
+    cancel: bool,
+    job: str | None,
+    as_json: bool,
 ) -> int | None:
-    """Ask for a reindex, print the id of its job and return; JOB names one for --status and --cancel.
-
-    A job is a row of the index: the fleet goes on with it after any restart, also of an emptied Redis. Its
-    texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
-    index` does the work and waits for it. `memline jobs` pauses, resumes and shows jobs; after --cancel,
-    `memline reindex` or `memline index` goes on with what is missing.
-    """
-    agents, url = invocation.enabled_agents(), invocation.settings.queue.address
-    if job is not None and what not in ("status", "cancel"):
+    """Ask for a reindex of every agent, or do what an option says instead."""
+    agents, url = tuple(invocation.enabled_agents()), invocation.settings.queue.address
+    context = click.get_current_context()
+    if plan + list + status + cancel > 1:
+        raise click.UsageError("--plan, --list, --status and --cancel exclude each other")
+    if job is not None and not (status or cancel):
         raise click.UsageError("JOB goes with --status or --cancel")
+    if job is not None and cancel:
+        return act_on(invocation, CALLS["jobs cancel"], as_json, job=job)
     if job is not None:
-        if what == "cancel":
-            return change_job(invocation, job, "cancel", as_json)
-        show_job(invocation, job, as_json)
-        return None
-    if what == "list":
-        list_jobs(invocation, as_json=as_json)
-        return None
-    if what == "plan":
+        context.invoke(show_job, job=job, as_json=as_json)
+    elif list:
+        context.invoke(list_jobs, as_json=as_json)
+    elif plan:
         from memline.producers.reports.estimate import estimate
 
         plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
         lines = (line for plan in plans for line in _plan_lines(plan))
         print_result([plan.to_json() for plan in plans], as_json, lines)
-        return None
-    from memline.producers.actions import reindex_job as jobs
-    from memline.shared.errors import QueueError
+    elif status or cancel:
+        from memline.producers.actions import reindex_job
+        from memline.producers.actions.perform import audited
+        from memline.shared.index.jobs import asker as this_user
 
-    if what == "status":
-        states = [jobs.progress(settings, invocation.settings.prices) for settings in agents]
-        print_result(states, as_json, (line for each in states for line in _progress_lines(each)))
-    elif what == "cancel":
-        cancelled = [jobs.cancel_all(settings, url) for settings in agents]
-        print_result(cancelled, as_json, (line for each in cancelled for line in _cancelled_lines(each)))
-    elif not url:
-        hint = f"memline index{' --force' if force else ''}"
-        raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
+        if status:
+            states = [reindex_job.progress(settings, invocation.settings.prices) for settings in agents]
+            print_result(states, as_json, (line for each in states for line in _progress_lines(each)))
+        else:
+            with audited(CALLS["jobs cancel"], this_user()) as line:
+                cancelled = [reindex_job.cancel_all(settings, url) for settings in agents]
+                line["jobs"] = ", ".join(job for each in cancelled for job in each["ids"])
+            print_result(cancelled, as_json, (line for each in cancelled for line in _cancelled_lines(each)))
     else:
-        started = []
-        for settings in agents:
-            made = jobs.start(settings, url, force=force)
-            started.append(made)
-            if not as_json:
-                resumed = f", {made['takenUp']} cancelled texts are wanted again" if made["takenUp"] else ""
-                echo(f"{made['agentId']}: job {made['id']} reads {made['files']} files{resumed}.")
-                echo(f"  memline reindex --status {made['id']} says how far it is.")
-            if made["warning"]:
-                echo(f"{made['agentId']}: {made['warning']} (try: memline fleet)", err=True)
-        print_result(started, as_json, ())
+        return act_on(invocation, CALLS["reindex"], as_json, agents=agents, force=force)
     return None
 
 

@@ -7,71 +7,37 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.options import Invocation, advise, command, echo, print_json
+from memline.producers.calls.memory_calls import SEARCH
+from memline.producers.cli.options import Invocation, advise, echo, print_json
+from memline.producers.cli.table_commands import asks
 from memline.shared import traces
 
+#: A second way to say the question, for one that begins with a dash.
+_QUERY = click.option(
+    "--query", "query_option", metavar="QUERY", help="The question; wins over the argument."
+)
 
-@command(
-    "memline search 'why did we choose redis'",
-    "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
-    "memline search 'deploy' --max-results 3 --json",
-    "memline search 'deploy' --full --explain",
-    "memline search 'deploy' --format files | xargs less",
-    "vim -q <(memline search 'deploy' --format vimgrep)",
-    json=True,
-)
-@click.argument("query", required=False)
-@click.option("--query", "query_option", metavar="QUERY", help="The question; wins over the argument.")
-@click.option("-n", "--max-results", type=click.IntRange(min=1), help="Hits at most.  [default: 6]")
-@click.option(
-    "--min-score",
-    type=click.FloatRange(0, 1),
-    help="Cosine below which a hit without any matching word is left out.  [default: 0.35]",
-)
-@click.option("--source", type=click.Choice(["memory", "sessions", "all"]), help="Only this source.")
-@click.option("--path", "path_glob", metavar="GLOB", help="Only files that match, e.g. 'memory/**'.")
-@click.option("--since", metavar="D", help="Only notes from this day on: 2026-02-10, 30d, 2w.")
-@click.option("--until", metavar="D", help="Only notes up to this day.")
-@click.option(
-    "--session-key",
-    metavar="KEY",
-    help="Show what an agent gets in this session: citations, budget, memory.scope, no MEMORY.md in groups.",
-)
-@click.option("--full", is_flag=True, help="Show whole snippets, not their best lines.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "jsonl", "files", "vimgrep"]),
-    help="Text for a reader, or for another program: JSON, a hit a line, paths, path:line:column:text.",
-)
-@click.option("--explain", is_flag=True, help="Show how each score came about.")
+
+@asks(SEARCH)
+@_QUERY
 def search(
     invocation: Invocation,
     query: str | None,
     query_option: str | None,
-    max_results: int | None,
-    min_score: float | None,
-    source: str | None,
-    path_glob: str | None,
-    since: str | None,
-    until: str | None,
     session_key: str | None,
     full: bool,
-    form: str | None,
-    explain: bool,
+    format: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Answer a question from the notes, with file and line citations.
-
-    Files that changed are brought into the keyword index first (sync.onSearch).
-    """
+    """Print the answer to a question; `options` are those of `SearchOptions`."""
     from memline.producers.memory import Memory, sees_private
-    from memline.shared.search.results import SearchRequest
+    from memline.shared.search.request import search_request
 
     question = query_option if query_option is not None else query
     if question is None:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
-    form = form or ("json" if as_json else "text")
+    form = format or ("json" if as_json else "text")
     if as_json and form != "json":
         raise click.UsageError(f"--json and --format {form} exclude each other")
     settings = invocation.agent()
@@ -86,17 +52,7 @@ def search(
         from memline.producers.agents.tools import chat_for
 
         chat = chat_for(settings, session_key)
-    request = SearchRequest(
-        query=question,
-        max_results=max_results,
-        min_score=min_score,
-        source="" if source is None or source == "all" else source,
-        path_glob=path_glob or "",
-        since=since or "",
-        until=until or "",
-        explain=explain,
-        private=sees_private(settings, chat),
-    )
+    request = search_request(question, private=sees_private(settings, chat), **options)
     with traces.span("search", attributes={"memline.agent": settings.agent}):
         answer = None
         if invocation.settings.queue.url and settings.backend == "builtin":

@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.options import Invocation, command, print_json, print_result, printable
+from memline.producers.calls.memory_calls import DOCTOR, STATUS
+from memline.producers.cli.options import Invocation, print_json, print_result, printable
+from memline.producers.cli.table_commands import asks
 from memline.shared.words import counted
 
 #: Puts the options of this command line into the commands of a hint.
@@ -23,8 +25,7 @@ _MARKS = {
 }
 
 
-@command("memline doctor", "memline doctor --deep", "memline doctor --json", json=True)
-@click.option("--deep", is_flag=True, help="Ask each provider for one vector, to see that it works.")
+@asks(DOCTOR)
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
     from memline.producers.reports.doctor import examine_agent, examine_common
@@ -64,25 +65,20 @@ def told(
             yield f"     try: {printable(each['action'])}"
 
 
-@command("memline status", "memline status --deep", "memline status --index --json", json=True)
-@click.option("--deep", is_flag=True, help="Ask the provider for one vector, to see that it works.")
-@click.option(
-    "--index", "index_first", is_flag=True, help="Bring the index up to date first (implies --deep)."
-)
-@click.option("--verbose", is_flag=True, help="Name every file that is left out, and why.")
-def status(invocation: Invocation, deep: bool, index_first: bool, verbose: bool, as_json: bool) -> int | None:
+@asks(STATUS)
+def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is behind, and what is not as it should be."""
     from memline.producers.memory import Memory
     from memline.producers.reports.status import left_out_files
 
     has_failed = False
-    if index_first:
+    if index:
         from memline.producers.cli.index import index_agents
 
         has_failed = any(report.failed for report in index_agents(invocation.settings, invocation.agents()))
     reports = []
     for settings in invocation.agents():
-        report = Memory.of(invocation.settings, settings).status(deep=deep or index_first).details
+        report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
         if verbose:
             report["files"] = left_out_files(settings)
         reports.append(report)

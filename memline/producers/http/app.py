@@ -19,15 +19,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from memline.producers.agents.calls import CALLER, CALLS, Call, read
 from memline.producers.agents.mcp import http_endpoint, server
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.calls.arguments import read
+from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
+from memline.producers.calls.rows import Call
 from memline.producers.http.arguments import read_arguments
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
-from memline.producers.http.jobs import JobRoutes
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
+from memline.producers.http.table_routes import TableRoutes
 from memline.shared.config.installation import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log
@@ -83,8 +85,8 @@ class Api:
         made = server(tools, _caller_of, pool=self._pool)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
-            *(self._route(call) for call in CALLS.values()),
-            *JobRoutes(tools.settings, tools.agents, self._pool).routes,
+            *(self._route(call) for call in MEMORY_CALLS if call.http),
+            *TableRoutes(tools.settings, tools.agents, self._pool).routes,
             Route("/overview", self._overview, methods=["GET"]),
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
@@ -133,11 +135,11 @@ class Api:
 
         async def answer(request: Request) -> Response:
             example = '{"query": "what to find"}'
-            arguments = await read_arguments(request, call.parameters, example=example)
+            arguments = await read_arguments(request, call.takes_json, example=example)
             caller = _caller(request, arguments)
             return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
 
-        return Route(f"/{call.name}", answer, methods=list(call.methods))
+        return Route(call.path, answer, methods=list(call.methods))
 
     async def _overview(self, request: Request) -> Response:
         """Answer with the state of every agent that the token opens; the token for all sees the queues."""

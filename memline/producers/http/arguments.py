@@ -8,7 +8,8 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from memline.producers.agents.calls import Parameter, parse_texts
+from memline.producers.calls.arguments import parse_texts
+from memline.producers.calls.rows import Parameter
 from memline.shared.errors import BadRequest
 
 

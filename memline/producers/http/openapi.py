@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memline.producers.agents.calls import ANSWERS, CALLER, CALLS, Call, Parameter, Schema, input_schema
-from memline.producers.http.jobs import ASK, LIST, VERBS
+from memline.producers.calls.arguments import Schema, answers, input_schema
+from memline.producers.calls.memory_calls import AGENT_ID, CALLER
+from memline.producers.calls.rows import Call, Parameter
+from memline.producers.calls.table import CALLS
 
 _FAILURES = {
     "400": "A parameter is unknown, missing or not allowed.",
@@ -21,13 +23,16 @@ _FAILURES = {
     "503": "The server is busy, or took too long.",
 }
 
+#: Names of operations that are not made of the call's own.
+_IDS = {"jobs ls": "listJobs", "reindex": "askReindex"}
+
 
 def describe(version: str) -> Schema:
     """Write the whole description."""
-    paths: Schema = {
-        f"/{call.name}": {method.lower(): _operation(call, method.lower()) for method in call.methods}
-        for call in CALLS.values()
-    }
+    paths: Schema = {}
+    for call in CALLS.values():
+        for method in call.methods:
+            paths.setdefault(call.path, {})[method.lower()] = _operation(call, method.lower())
     overview = "State of all agents that the token opens, and of the queues"
     metrics = "Queues, backlog, workers and providers for Prometheus"
     text = {"type": "string"}
@@ -35,7 +40,7 @@ def describe(version: str) -> Schema:
     # In the shape of the protocol.
     mcp["responses"]["400"] = {"description": "Not a valid message of the protocol."}
     mcp["requestBody"] = {"required": True, "content": _content({"type": "object"})}
-    paths |= _jobs() | {
+    paths |= {
         "/overview": {"get": _responses("overview", overview, _content(_ref("Overview")))},
         "/metrics": {"get": _responses("metrics", metrics, _content(text, "text/plain"))},
         "/": {"get": _open("page", "Leads to the dashboard", _content(text, "text/html"))},
@@ -56,55 +61,46 @@ def describe(version: str) -> Schema:
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "schemas": {name.capitalize(): schema for name, schema in ANSWERS.items()},
+            "schemas": {name.capitalize(): schema for name, schema in answers().items()},
         },
         # On loopback without a token configured there is none to send.
         "security": [{"token": []}, {}],
     }
 
 
-def _jobs() -> Schema:
-    """Describe the routes of jobs."""
-    job = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
-    listed = {"type": "object", "properties": {"jobs": {"type": "array", "items": _ref("Job")}}}
-    listing = _responses(
-        "listJobs", "Reindexes, first imports, model changes and backfills", _content(listed)
-    )
-    listing["parameters"] = _in_query(LIST)
-    asking = _responses("askReindex", "Ask for a reindex", _content(_ref("Job")))
-    asking["requestBody"] = {"required": False, "content": _content(input_schema(ASK))}
-    showing = {**_responses("showJob", "One job", _content(_ref("Job"))), "parameters": [job]}
-    paths: Schema = {"/jobs": {"get": listing, "post": asking}, "/jobs/{job}": {"get": showing}}
-    for verb in VERBS:
-        operation = _responses(f"{verb}Job", f"{verb.capitalize()} a job", _content(_ref("Job")))
-        operation["responses"]["409"] = {
-            "description": "Its state does not allow that; it is unchanged.",
-            "content": _content(_ref("Error")),
-        }
-        paths[f"/jobs/{{job}}/{verb}"] = {"post": {**operation, "parameters": [job]}}
-    return paths
-
-
 def _in_query(parameters: Iterable[Parameter]) -> list[Schema]:
     return [
-        {"name": each.name, "in": "query", "required": each.required, "schema": each.schema}
+        {"name": each.name, "in": "query", "required": each.is_required, "schema": each.schema}
         for each in parameters
     ]
 
 
 def _operation(call: Call, method: str) -> Schema:
-    answer = call.name.capitalize()
-    takes = (*call.parameters, *CALLER)
-    operation = _responses(f"{method}{answer}", call.title, _content(_ref(answer)))
-    operation["description"] = call.text
+    verb, group = call.name.split()[-1], call.name.split()[0].removesuffix("s").capitalize()
+    operation_id = _IDS.get(
+        call.name, f"{verb}{group}" if call.run else f"{method}{call.answer.capitalize()}"
+    )
+    operation = _responses(operation_id, call.title, _content(_ref(call.answer.capitalize())))
+    operation["description"] = " ".join((call.tool or call.text or call.title).split())
+    in_path = [each for each in call.takes_json if f"{{{each.name}}}" in call.path]
+    takes = [each for each in call.takes_json if each not in in_path]
+    takes += [AGENT_ID] if call.run else CALLER
+    parameters = [
+        {"name": each.name, "in": "path", "required": True, "schema": each.schema} for each in in_path
+    ]
     if method == "get":
-        operation["parameters"] = _in_query(takes)
+        parameters += _in_query(takes)
     else:
         body = input_schema(takes)
         body["properties"] = {
-            each.name: each.schema if each.required else _or_null(each.schema) for each in takes
+            each.name: each.schema if each.is_required else _or_null(each.schema) for each in takes
         }
-        operation["requestBody"] = {"required": True, "content": _content(body)}
+        operation["requestBody"] = {"required": not call.run, "content": _content(body)}
+    if parameters:
+        operation["parameters"] = parameters
+    if call.audit and in_path:
+        what = "Its state does not allow that; it is unchanged."
+        operation["responses"]["409"] = {"description": what, "content": _content(_ref("Error"))}
     return operation
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import MemlineError
+from memline.shared.errors import JobUnknown
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
@@ -95,7 +95,7 @@ def listed(agents: Sequence[AgentSettings], *, limit: int, only_open: bool = Fal
 def named(agents: Sequence[AgentSettings], name: str) -> Job:
     """Return the batch that `name` means: its id, the beginning of it, or the provider's name of the job.
 
-    Raises MemlineError when there is none or more than one.
+    Raises JobUnknown when there is none or more than one.
     """
     matches: list[Job] = []
     known: list[str] = []
@@ -107,10 +107,10 @@ def named(agents: Sequence[AgentSettings], name: str) -> Job:
         return matches[0]
     if matches:
         names = ", ".join(job.batch.token for job in matches[:5])
-        raise MemlineError(f"{name!r} is the beginning of {len(matches)} batches: {names}", hint=_LIST)
+        raise JobUnknown(f"{name!r} is the beginning of {len(matches)} batches: {names}", hint=_LIST)
     near = get_close_matches(name, [each for each in known if each], n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
-    raise MemlineError(f"there is no batch {name!r}{meant}", hint=_LIST)
+    raise JobUnknown(f"there is no batch {name!r}{meant}", hint=_LIST)
 
 
 def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
@@ -164,3 +164,8 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
             cost = reserved_batches(file).get(batch.token)
     left = batches.texts_left(reader, batch.token)
     return Job(settings=settings, batch=batch, provider=provider, model=model, texts_left=left, cost=cost)
+
+
+def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
+    """List id and words of the batches that are known, for the completion of a word."""
+    return [(job.batch.token, f"{job.provider} {job.batch.state}") for job in listed(agents, limit=100)]

@@ -319,3 +319,8 @@ def _eta_s(job: JobReport, texts_ahead: float, rates: tuple[float, float]) -> fl
             return None
         seconds = max(seconds, amount / rate if amount else 0.0)
     return round(seconds, 1)
+
+
+def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
+    """List id and words of the jobs that are known, for the completion of a word."""
+    return [(job.id, f"{job.name} {job.state}") for job in listed(agents, prices={}, now=0.0, limit=100)]

@@ -13,11 +13,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from memline.producers.reports.session_list import SET_UP
+from memline.producers.actions.perform import Asker, Done
+from memline.producers.reports.session_list import SET_UP, outcome
 from memline.producers.watching.loop_errors import FLUSH, LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.errors import BadRequest, ConfigError, MemlineError
 from memline.shared.flush import flush_plan
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.run import run
@@ -163,3 +164,24 @@ def flush_now(settings: AgentSettings, name: str, *, url: str = "") -> SessionSt
     if done is None:
         raise MemlineError("another process has just flushed this session", hint="memline flush")
     return done
+
+
+def flush_session(asker: Asker, session: str, *, here: bool = False) -> Done:
+    """Write a session down now: `here`, or where there is a fleet by one of its workers."""
+    (settings,) = asker.agents
+    name = session if session.endswith(".jsonl") else f"{session}.jsonl"
+    if not session:
+        raise BadRequest("no session is named", hint="memline flush lists them")
+    if "/" in session:
+        raise BadRequest(f"{session[:80]!r} is not a name of a session", hint="memline flush lists them")
+    url = "" if here else asker.queue_url
+    done = flush_now(settings, name, url=url)
+    words = f"{name}: {done.outcome}: {done.reason}"
+    if url:
+        words = f"{name}: a worker of the queue flush writes it down"
+    return Done(
+        value={"session": name, **outcome(done)},
+        words=(words,),
+        audit={"agent": settings.agent, "session": name},
+        is_changed=done.outcome not in (flush_state.FAILED, flush_state.SKIPPED),
+    )

@@ -14,8 +14,7 @@ script asks for this block alone and puts it there. A single number is `{{ ui.fi
 (snapshot.py: `Snapshot.figures`). Macros are in `ui.html`, filters in rendering.py. Never mark a text as
 safe: all output is escaped, and its control characters are made visible.
 
-To add an action: an `Action` record in `ACTIONS` of the module, and in the template `{{ ui.action(...) }}`
-around its fields, which brings the double-submit token and the equal command, and is absent where the
-server is read-only. Its function gets a `View` with `form`, and returns `Done`: what to say, where to go
-next, and the fields of its audit line (None when what it calls writes one).
+To add an action: a row in the table of calls with a function and the words of its `button`, and in the
+template `{{ ui.act(form, "jobs pause", {"job": job.id}) }}`, which brings the double-submit token and the
+equal command, and is absent where the server is read-only. It leads back to the page on which it stands.
 """

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.rows import OWNER
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import status_of
 from memline.producers.web import session
@@ -145,8 +146,7 @@ class Dashboard:
         """Return the view of a browser that is logged in. Raises Redirect to the login for others."""
         access: Access | None = request.scope.get(ACCESS)
         if access is None:
-            target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            raise Redirect(f"{ROOT}/login?next={quote(target)}")
+            raise Redirect(f"{ROOT}/login?next={quote(_here(request))}")
         return View(
             site=self._site,
             access=access,
@@ -163,7 +163,8 @@ class Dashboard:
             fragment = request.headers.get(FRAGMENT, "")
             form_token = session.form_token(request.cookies)
             done = unquote(request.cookies.get(session.DONE_COOKIE, ""))
-            text = await self._pool.run(partial(self._draw, page, view, fragment, form_token, done))
+            here = _here(request)
+            text = await self._pool.run(partial(self._draw, page, view, fragment, form_token, here, done))
             if text is None:
                 raise PageMissing("there is no such part of the page")
             response = self._html(request, text, form_token)
@@ -173,25 +174,30 @@ class Dashboard:
 
         return self._guarded(show)
 
-    def _draw(self, page: Page, view: View, fragment: str, form_token: str, done: str) -> str | None:
+    def _draw(
+        self, page: Page, view: View, fragment: str, form_token: str, here: str, done: str
+    ) -> str | None:
         """Read what the page shows and render it, or one block of it. In a thread."""
-        context = {**self._frame(view, page.title, form_token), "done": done, **page.data(view)}
+        frame = self._frame(view, page.title, form_token, here)
+        context = {**frame, "done": done, **page.data(view)}
         if fragment:
             return self._renderer.fragment(page.template, fragment, context)
         return self._renderer.page(page.template, context)
 
-    def _frame(self, view: View | None, title: str, form_token: str) -> dict[str, object]:
+    def _frame(
+        self, view: View | None, title: str, form_token: str, here: str = ROOT + "/"
+    ) -> dict[str, object]:
         """Return what the layout needs; without a view, where no user is logged in."""
         pages = [
-            page
-            for page in PAGES
-            if view and page.is_in_nav and self._is_served(page) and (view.is_owner or not page.is_for_all)
+            each
+            for each in PAGES
+            if view and each.is_in_nav and self._is_served(each) and (view.is_owner or not each.is_for_all)
         ]
         return {
             "title": title,
             "nav": pages,
             "view": view,
-            "form": FormFrame(token=form_token, can_act=bool(view and view.can_act)),
+            "form": FormFrame(token=form_token, can_act=bool(view and view.can_act), here=here),
             "has_login": self.sessions.need_login,
             "done": "",
         }
@@ -201,22 +207,16 @@ class Dashboard:
             form = await _read_form(request)
             view = self._view(request, form)
             self._check_form(request, form)
-            if action.is_for_all:
+            if action.call.rights == OWNER:
                 require_owner(view)
             if not view.can_act:
                 raise AccessDenied("this server is read-only", hint="start memline serve without --read-only")
-            by = view.access.client
-            try:
-                done = await self._pool.run(partial(action.run, view))
-            except MemlineError as error:
-                _AUDIT.warning(f"audit.{action.verb}", by=by, error=error.message)
-                raise
-            if done.audit is not None:
-                _AUDIT.info(f"audit.{action.verb}", by=by, **done.audit)
+            done = await self._pool.run(partial(action.run, view))
             self._site.findings.forget()
             self.live.forget()
-            response = RedirectResponse(ROOT + done.page, 303, _HEADERS)
-            words = quote(done.words[:_DONE_CHARS])[:3_000]
+            target = ROOT + done.page if done.page else form.get("next", "")
+            response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
+            words = quote(" ".join((*done.words, *done.notes))[:_DONE_CHARS])[:3_000]
             session.put_cookie(response, session.DONE_COOKIE, words, headers=request.headers, max_age_s=60)
             return response
 
@@ -377,3 +377,8 @@ async def _read_form(request: Request) -> QueryParams:
         return QueryParams((await request.body()).decode())
     except ValueError as error:
         raise BadRequest("the body of the form is not UTF-8", hint="use the buttons of the page") from error
+
+
+def _here(request: Request) -> str:
+    """Return the address of a page, with its query."""
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")

@@ -8,16 +8,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from memline.producers.actions import reindex_job
+from memline.producers.actions.perform import Done, audited
+from memline.producers.calls.table import CALLS
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.note_page import file_url, note_url
-from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
-from memline.producers.web.rendering import ROOT
-from memline.shared.errors import BadRequest, IndexMissing, MemlineError
+from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
+from memline.producers.web.rendering import ROOT, path_of
+from memline.shared.errors import IndexMissing, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.index.ledger import FileRecord
 from memline.shared.values import replace, value
-from memline.shared.words import counted
 
 if TYPE_CHECKING:
     pass
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 PAGE = 100
 CHUNKS = 200
 
-#: What a run may do with an agent: the options of `memline index`.
-_RUNS = ("", "force", "re-embed")
+INDEX = CALLS["index"]
 
 
 @value
@@ -205,20 +204,15 @@ def _re_embed(view: View) -> Data:
 
 
 def _run(view: View) -> Done:
-    if "agent" not in view.form:
-        raise BadRequest("no agent is named", hint="choose one")
-    what = view.form.get("what", "")
-    if what not in _RUNS:
-        raise BadRequest(f"{what[:80]!r} is not a run", hint=f"one of: {', '.join(filter(None, _RUNS))}")
-    settings = view.agent(view.form["agent"])
-    if view.site.has_queue and what != "re-embed":
-        asked = reindex_job.start(settings, view.queue_url, force=what == "force", by=view.access.client)
-        reads = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
-        return Done(words=f"{reads} {asked['warning']}".strip(), page="/agents", audit=None)
-    memory = view.site.tools.memory(settings.agent)
-    view.site.runs.start(memory, force=what == "force", re_embed=what == "re-embed")
-    words = f"{settings.agent} is being indexed; what comes of it is said here."
-    return Done(words=words, page="/agents", audit={"agent": settings.agent, "what": what or "changes"})
+    """Begin a run in a thread of this process; what comes of it is said on the page of the agents."""
+    asker = view.asker(is_of_one=True)
+    (settings,) = asker.agents
+    options = view.arguments(INDEX)
+    with audited(INDEX, asker.by) as line:
+        line |= {"agent": settings.agent, **options}
+        view.site.runs.start(view.site.tools.memory(settings.agent), **options)
+    words = f"{settings.agent} is being indexed; what comes of it is said on the page of the agents."
+    return Done(value=None, words=(words,))
 
 
 PAGES = (
@@ -228,4 +222,4 @@ PAGES = (
     Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed, is_in_nav=False),
 )
 
-ACTIONS = (Action(path="/index", verb="index", run=_run),)
+ACTIONS = (Action(call=INDEX, run=_run, path=path_of(INDEX)),)

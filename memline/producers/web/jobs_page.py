@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from memline.producers.actions import reindex_job
 from memline.producers.reports import batch_jobs
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.batch_jobs import SHORT
-from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
-from memline.shared.errors import BadRequest, JobUnknown
+from memline.producers.web.page import Data, Page, PageMissing, View, command_line
+from memline.shared.errors import JobUnknown
 
 #: Jobs and batches that have ended and are shown.
 ENDED = 100
@@ -21,7 +18,7 @@ ENDED = 100
 PAGE = 100
 
 #: What can be done with a job in a state.
-_VERBS = {"running": ("pause", "cancel"), "paused": ("resume", "cancel")}
+_VERBS = {"running": ("jobs pause", "jobs cancel"), "paused": ("jobs resume", "jobs cancel")}
 
 
 def _jobs(view: View) -> Data:
@@ -56,24 +53,6 @@ def _job(view: View) -> Data:
     }
 
 
-def _change_job(verb: str, view: View) -> Done:
-    name = view.form.get("job", "")
-    if not name:
-        raise BadRequest("no job is named", hint="use the buttons of the page")
-    job = reports.named(view.agents, name)
-    done = reindex_job.change(job, verb, view.queue_url, by=view.access.client)
-    state = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}[verb]
-    if not done["changed"]:
-        words = f"{done['agentId']}: job {done['id']} was left alone, it is {done['state']}."
-    else:
-        words = f"{done['agentId']}: job {done['id']} {state}."
-        if verb == "cancel":
-            words += f" {done['vectors']} texts will not be embedded, {done['files']} files will not be read."
-    # `reindex.change` writes the audit line.
-    audit = None if done["changed"] else {"job": done["id"], "state": done["state"], "changed": False}
-    return Done(words=words, page=f"/jobs/{done['id']}", audit=audit)
-
-
 def _batches(view: View) -> Data:
     now = time.time()
     found = [job.to_json(now) for job in batch_jobs.listed(view.agents, limit=ENDED)]
@@ -104,41 +83,9 @@ def _named(view: View, name: str) -> batch_jobs.Job:
     return found
 
 
-def _cancel_batch(view: View) -> Done:
-    job = _named(view, view.form.get("batch", ""))
-    is_asked, token = batch_jobs.cancel(job, view.queue_url), job.batch.token
-    words = f"{token} will be cancelled: what it brought is kept, its other texts are sent in requests."
-    if not is_asked:
-        words = f"{token} is not cancelled: it has ended, or its rows are being stored."
-    return Done(words=words, page=f"/batches/{token}", audit=_audit(job, is_asked))
-
-
-def _collect_batch(view: View) -> Done:
-    job = _named(view, view.form.get("batch", ""))
-    is_due, token = batch_jobs.collect(job, view.queue_url), job.batch.token
-    words = f"{token} is asked about now; the batch worker stores what is finished."
-    if not is_due:
-        words = f"{token} is left alone: it has ended, or an answer about it is to come."
-    return Done(words=words, page=f"/batches/{token}", audit=_audit(job, is_due))
-
-
-def _audit(job: batch_jobs.Job, is_changed: bool) -> dict[str, object]:
-    return {"agent": job.settings.agent, "batch": job.batch.token, "changed": is_changed}
-
-
 PAGES = (
     Page(path="/jobs", title="Jobs", template="jobs.html", data=_jobs),
     Page(path="/jobs/{job}", title="Job", template="job.html", data=_job, is_in_nav=False),
     Page(path="/batches", title="Batches", template="batches.html", data=_batches),
     Page(path="/batches/{batch}", title="Batch", template="batch.html", data=_batch, is_in_nav=False),
-)
-
-_CHANGES: dict[str, Callable[[View], Done]] = {
-    verb: partial(_change_job, verb) for verb in ("pause", "resume", "cancel")
-}
-
-ACTIONS = (
-    *(Action(path=f"/jobs/{verb}", verb=verb, run=run) for verb, run in _CHANGES.items()),
-    Action(path="/batches/cancel", verb="cancel", run=_cancel_batch),
-    Action(path="/batches/collect", verb="collect", run=_collect_batch),
 )

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from memline.producers.web.page import Action, Data, Done, Page, PageMissing, View, command_line
+from memline.producers.actions.perform import Done, audited
+from memline.producers.calls.table import CALLS
+from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT
 from memline.shared.errors import BadRequest
 from memline.shared.queue import message_list
@@ -140,8 +142,9 @@ def _change(view: View, verb: str) -> Done:
         words += f" {counted(len(chosen) - count, 'other')} had been taken or removed meanwhile."
     page = f"/messages?{urlencode({**_words(where), 'group': ''})}"
     # What the messages are about stays out of the log.
-    audit = {"state": where.state, "queue": where.queue, "count": count, "asked": len(chosen)}
-    return Done(words=words, page=page, audit=audit)
+    with audited(CALLS[f"queue {verb}"], view.access.client) as line:
+        line |= {"state": where.state, "queue": where.queue, "count": count, "asked": len(chosen)}
+    return Done(value=None, words=(words,), page=page)
 
 
 PAGES = (
@@ -165,6 +168,6 @@ PAGES = (
 )
 
 ACTIONS = (
-    Action(path="/messages/requeue", verb="requeue", run=_requeue, is_for_all=True, needs_queue=True),
-    Action(path="/messages/drop", verb="drop", run=_drop, is_for_all=True, needs_queue=True),
+    Action(call=CALLS["queue requeue"], run=_requeue, path="/messages/requeue"),
+    Action(call=CALLS["queue drop"], run=_drop, path="/messages/drop"),
 )

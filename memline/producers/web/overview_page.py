@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from memline.producers.actions import reindex_job
 from memline.producers.reports.estimate import estimate
-from memline.producers.web.page import Action, Data, Done, Page, View, command_line
+from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.rendering import age, number
 from memline.producers.web.series import Chart, draw
 from memline.producers.web.snapshot import AgentFigures
-from memline.shared.errors import BadRequest
 from memline.shared.finding import OK
 from memline.shared.findings.diagnosis import merged
 from memline.shared.values import value
-from memline.shared.words import counted
 
 #: Agents of the table: those that are behind come first.
 MOST_AGENTS = 20
@@ -106,22 +103,7 @@ def _plan(view: View) -> Data:
     }
 
 
-def _reindex(view: View) -> Done:
-    if "agent" not in view.form:
-        raise BadRequest("no agent is named", hint="choose one")
-    settings = view.agent(view.form["agent"])
-    force = view.form.get("force") == "1"
-    asked = reindex_job.start(settings, view.queue_url, force=force, by=view.access.client)
-    words = f"Job {asked['id']} of {settings.agent} reads {counted(asked['files'], 'file')}."
-    if asked["warning"]:
-        words += f" {asked['warning']} (try: memline fleet)"
-    # `reindex.start` writes the audit line.
-    return Done(words=words, page="/", audit=None)
-
-
 PAGES = (
     Page(path="/", title="Overview", template="overview.html", data=_overview),
     Page(path="/reindex", title="Plan a reindex", template="reindex.html", data=_plan, is_in_nav=False),
 )
-
-ACTIONS = (Action(path="/reindex", verb="reindex", run=_reindex, needs_queue=True),)

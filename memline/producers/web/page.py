@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
+from memline.producers.actions.perform import Asker, Done, perform
 from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.arguments import by_key, parse_texts, read
+from memline.producers.calls.rows import Call
 from memline.producers.http.auth import Access
+from memline.producers.web.rendering import path_of
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.values import field, value
@@ -19,6 +23,10 @@ if TYPE_CHECKING:
     from memline.producers.web.findings import Findings
     from memline.producers.web.live import LiveFigures
     from memline.shared.config.load import Loaded
+
+
+#: Fields of every form that are not parameters of its call.
+_FRAME = ("form_token", "next", "agent")
 
 
 class Redirect(Exception):
@@ -90,6 +98,22 @@ class View:
         """Return the agent of this name, or the token's own. Raises AccessDenied and UnknownAgent."""
         return self.site.tools.memory(self.access.caller(name).agent).settings
 
+    def asker(self, *, is_of_one: bool = False) -> Asker:
+        """Return who sent a form, for the agent that it names, or for all that the token opens.
+
+        `is_of_one`: it has to name one. Raises BadRequest, AccessDenied and UnknownAgent.
+        """
+        named = self.form.get("agent", "")
+        if is_of_one and "agent" not in self.form:
+            raise BadRequest("no agent is named", hint="choose one")
+        agents = (self.agent(named),) if named or is_of_one else self.agents
+        return Asker(settings=self.site.settings, agents=agents, agent=named, by=self.access.client)
+
+    def arguments(self, call: Call) -> dict[str, Any]:
+        """Read the parameters of a call from a form, by their names in Python. Raises BadRequest."""
+        texts = {name: text for name, text in self.form.items() if text and name not in _FRAME}
+        return by_key(call, read(call.takes_json, parse_texts(call.takes_json, texts)))
+
     def number(self, name: str, default: int, *, low: int = 0, high: int = 10**9) -> int:
         """Read a whole number of the query. Raises BadRequest."""
         text = self.query.get(name, "").strip()
@@ -129,30 +153,35 @@ class FormFrame:
     #: The double-submit token.
     token: str
     can_act: bool
-
-
-@value
-class Done:
-    """What came of an action."""
-
-    #: One sentence for the reader.
-    words: str
-    #: The page to show next, below ROOT.
-    page: str
-    #: Fields of the audit line: names and counts, no text, no secret. None: what was called wrote it.
-    audit: Mapping[str, object] | None = field(default_factory=dict)
+    #: The page on which it stands, with its query: where an action leads back to.
+    here: str
 
 
 @value
 class Action:
-    """Something that a form of a page does: a POST, refused where the server is read-only."""
+    """Something that a form of a page does: a POST, refused where the server is read-only.
 
-    path: str
-    #: What it does, as on the command line; the audit line is `audit.<verb>`.
-    verb: str
+    `call` is its row in the table, which has its rights and its audit line.
+    """
+
+    call: Call
     run: Callable[[View], Done]
-    is_for_all: bool = False
-    needs_queue: bool = False
+    #: Where its form is not made by `ui.act`: its address, below ROOT.
+    path: str = ""
+
+    @property
+    def needs_queue(self) -> bool:
+        return self.call.needs_queue
+
+
+def acting(call: Call) -> Action:
+    """Make the action of a call that has a function in the table."""
+
+    def run(view: View) -> Done:
+        arguments = view.arguments(call)
+        return perform(call, view.asker(is_of_one=call.is_of_one_agent), **arguments)
+
+    return Action(call=call, run=run, path=path_of(call))
 
 
 def require_owner(view: View) -> None:

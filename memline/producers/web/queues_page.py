@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memline.producers.reports import breakers
-from memline.producers.web.page import Action, Data, Done, Page, View, command_line
+from memline.producers.web.page import Data, Page, View
 from memline.producers.web.series import Chart, draw
 from memline.producers.web.snapshot import AgentFigures
-from memline.shared.config.schema import FALLBACKS
-from memline.shared.errors import BadRequest
 from memline.shared.queue.depth import QueueDepth, rates
-from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling.health import BATCH, REQUESTS
 from memline.shared.values import value
 
@@ -77,62 +74,12 @@ def _workers(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
     alive = {role for each in workers for role in each["queues"]}
-    commands = {each["id"]: command_line("queue", "drain", _name(each)) for each in workers}
     return {
         "workers": workers,
-        "commands": commands,
         "missing": [role for role in snapshot.expected if role not in alive and role != "api"],
         "fleet_error": snapshot.fleet_error,
         "worker_failure": snapshot.fleet.worker_failure if snapshot.fleet else "",
     }
-
-
-def _name(worker: Mapping[str, Any]) -> str:
-    return f"{worker['host']}:{worker['pid']}"
-
-
-def _drain(view: View) -> Done:
-    from memline.shared.queue import heartbeat
-
-    found = heartbeat.drain(view.queue_url, view.form.get("worker", ""))
-    name = f"{found.host}:{found.pid}"
-    words = f"The {'+'.join(found.queues)} worker {name} finishes what it has taken, and ends."
-    return Done(words=words, page="/workers", audit={"worker": name, "roles": "+".join(found.queues)})
-
-
-def _pause(view: View) -> Done:
-    return _set_paused(view, is_paused=True)
-
-
-def _resume(view: View) -> Done:
-    return _set_paused(view, is_paused=False)
-
-
-def check_target(view: View) -> tuple[str, str]:
-    """Read the provider and the mode that a form means; empty for all. Raises BadRequest."""
-    provider, mode = view.form.get("provider", ""), view.form.get("mode", "")
-    if provider not in ("", *FALLBACKS):
-        raise BadRequest(f"{provider[:80]!r} is not a provider", hint=f"they are: {', '.join(FALLBACKS)}")
-    if mode not in ("", *_MODES.values()):
-        raise BadRequest(f"{mode[:80]!r} is not a mode", hint=f"the modes are: {', '.join(_MODES.values())}")
-    return provider, mode
-
-
-def _set_paused(view: View, *, is_paused: bool) -> Done:
-    """Pause or resume the provider of an agent, or of all that the token opens, in a mode or in both."""
-    provider, mode = check_target(view)
-    named = view.form.get("agent", "")
-    chosen = (view.agent(named),) if named or not view.is_owner else view.agents
-    change = breakers.pause if is_paused else breakers.resume
-    for settings in chosen:
-        change(settings, provider=provider, mode=mode)
-        if not is_paused and view.queue_url:
-            wake(view.queue_url, settings.agent)
-    what = {REQUESTS: "embedding by requests", BATCH: "embedding by batches", "": "embedding"}[mode]
-    names = ", ".join(settings.agent for settings in chosen)
-    words = f"{names}: {what} {'is paused' if is_paused else 'goes on'}."
-    page = "/providers" if view.form.get("from") == "providers" else "/queues"
-    return Done(words=words, page=page, audit={"agents": names, "mode": mode, "provider": provider})
 
 
 PAGES = (
@@ -152,10 +99,4 @@ PAGES = (
         is_for_all=True,
         needs_queue=True,
     ),
-)
-
-ACTIONS = (
-    Action(path="/queues/pause", verb="pause", run=_pause, is_for_all=True),
-    Action(path="/queues/resume", verb="resume", run=_resume, is_for_all=True),
-    Action(path="/workers/drain", verb="drain", run=_drain, is_for_all=True, needs_queue=True),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memline.producers.calls.table import CALLS
 from memline.producers.web import (
     configuration_page,
     files_page,
@@ -14,7 +15,7 @@ from memline.producers.web import (
     search_page,
     sessions_page,
 )
-from memline.producers.web.page import Action, Page
+from memline.producers.web.page import Action, Page, acting
 
 #: A module of pages has `PAGES`, and `ACTIONS` where it has some.
 MODULES = (
@@ -32,4 +33,8 @@ MODULES = (
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
 
-ACTIONS: tuple[Action, ...] = tuple(action for module in MODULES for action in getattr(module, "ACTIONS", ()))
+#: What the forms of the pages do: the actions of the table with a button, and those with a form of their own.
+ACTIONS: tuple[Action, ...] = (
+    *(acting(call) for call in CALLS.values() if call.button and call.run),
+    *(action for module in MODULES for action in getattr(module, "ACTIONS", ())),
+)

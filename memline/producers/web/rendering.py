@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from memline.producers.calls.rows import Call
+from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import DASHBOARD
 from memline.shared.words import counted, span
 
@@ -88,6 +91,25 @@ def size(count: float | None) -> str:
     return f"{count:.1f} TB"
 
 
+def path_of(call: Call) -> str:
+    """Return the address of the form of a call, below ROOT: `/jobs/pause`."""
+    return "/" + call.name.replace(" ", "/")
+
+
+def command_of(call: Call, values: Mapping[str, object]) -> str:
+    """Write the command that does what a form with these values does; `agent` among them is the one meant."""
+    words = [
+        "memline",
+        *(["--agent", str(values["agent"])] if values.get("agent") else []),
+        *call.name.split(),
+    ]
+    given = [(each, str(values[each.name])) for each in call.parameters if values.get(each.name)]
+    for each, text in given:
+        if not each.argument:
+            words += [each.option] if each.kind == "boolean" else [each.option, text]
+    return shlex.join([*words, *(text for each, text in given if each.argument)])
+
+
 class Static:
     """The static files: each has its digest in its address, so a browser may keep it for good."""
 
@@ -122,7 +144,9 @@ class Renderer:
         self._environment.filters.update(
             when=when, age=age, number=number, money=money, size=size, one_line=one_line, counted=counted
         )
-        self._environment.globals.update(root=ROOT, static=static.address)
+        self._environment.globals.update(
+            root=ROOT, static=static.address, calls=CALLS, path_of=path_of, command_of=command_of
+        )
         # As a global, so that a block that is rendered alone has the macros too.
         self._environment.globals["ui"] = self._environment.get_template("ui.html").module
 

@@ -7,18 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memline.producers.agents.tools import denied_answer
+from memline.producers.calls.arguments import by_key, parse_texts, read
+from memline.producers.calls.memory_calls import SEARCH
 from memline.producers.memory import sees_private
 from memline.producers.web.note_page import note_url
 from memline.producers.web.page import Data, Page, View, command_line
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError
 from memline.shared.search.agent_view import chat_of
-from memline.shared.search.filters import day_bounds
-from memline.shared.search.results import SearchRequest, pattern_of
+from memline.shared.search.request import SearchRequest, day_bounds, search_request
+from memline.shared.search.results import pattern_of
 from memline.shared.values import value
 
-#: Hits of a page at most.
-MOST_HITS = 50
+#: Characters of a question.
+_MAX_QUESTION = 10_000
 
 
 @value
@@ -38,25 +40,25 @@ class ShownHit:
 
 
 def _search(view: View) -> Data:
-    query = view.query.get("q", "").strip()
+    texts = {each.name: view.query.get(each.name, "").strip() for each in SEARCH.takes_json}
+    texts["query"] = view.query.get("q", "").strip()[:_MAX_QUESTION]
+    given = {name: text for name, text in texts.items() if text}
     chosen = view.query.get("agent", "") or view.access.only or view.access.default_agent
-    filters = {name: view.query.get(name, "").strip() for name in ("source", "path", "since", "until")}
     data: dict[str, object] = {
         "names": [settings.agent for settings in view.agents],
         "chosen": chosen,
-        "q": query,
-        "filters": filters,
-        "most": view.number("n", 6, low=1, high=MOST_HITS),
+        "texts": texts,
+        "filters": [each for each in SEARCH.takes_json if each.name != "query"],
         "answer": None,
         "hits": [],
         "steps": [],
         "took_ms": 0.0,
         "command": "",
     }
-    if not query:
+    if not texts["query"]:
         return data
     settings = view.agent(chosen)
-    request = _request(view, settings, query, filters)
+    request = _request(view, settings, read(SEARCH.takes_json, parse_texts(SEARCH.takes_json, given)))
     began = time.perf_counter()
     # The owner may ask in every chat; a memory that is switched off answers no one.
     may_ask = view.is_owner and settings.memory.enabled
@@ -67,25 +69,15 @@ def _search(view: View) -> Data:
         "hits": [_shown(hit, settings.agent) for hit in answer["results"]],
         "steps": list(answer.get("timings", {}).items()),
         "took_ms": (time.perf_counter() - began) * 1000,
-        "command": _command(settings.agent, query, filters, request.max_results),
+        "command": _command(settings.agent, given),
     }
 
 
-def _request(view: View, settings: AgentSettings, query: str, filters: Mapping[str, str]) -> SearchRequest:
+def _request(view: View, settings: AgentSettings, values: Mapping[str, Any]) -> SearchRequest:
     """Read the question. Raises BadRequest."""
-    if filters["source"] not in ("", "memory", "sessions"):
-        raise BadRequest("source is memory or sessions", hint="choose one, or all")
-    request = SearchRequest(
-        query=query[:10_000],
-        max_results=view.number("n", 6, low=1, high=MOST_HITS),
-        source=filters["source"],
-        path_glob=filters["path"],
-        since=filters["since"],
-        until=filters["until"],
-        explain=True,
-        # An agent's token asks as the API does for it, without the key of a session.
-        private=sees_private(settings, None if view.is_owner else chat_of("")),
-    )
+    # An agent's token asks as the API does for it, without the key of a session.
+    private = sees_private(settings, None if view.is_owner else chat_of(""))
+    request = search_request(**by_key(SEARCH, values), explain=True, private=private)
     try:
         day_bounds(request, time.time())
     except ConfigError as error:
@@ -126,12 +118,10 @@ def _parts(hit: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"{each:.4g}" if isinstance(each, float) else str(each)
 
 
-def _command(agent: str, query: str, filters: Mapping[str, str], most: int | None) -> str:
-    words = ["--agent", agent, "search", "--query", query, "--explain"]
-    for name, text in filters.items():
-        if text:
-            words += [f"--{name}", text]
-    return command_line(*words, *([] if most in (None, 6) else ["--max-results", str(most)]))
+def _command(agent: str, given: Mapping[str, str]) -> str:
+    options = {each.option: given[each.name] for each in SEARCH.takes_json if each.name in given}
+    words = [word for option in options.items() for word in option]
+    return command_line("--agent", agent, "search", *words, "--explain")
 
 
 PAGES = (Page(path="/search", title="Search", template="search.html", data=_search),)

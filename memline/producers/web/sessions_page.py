@@ -6,10 +6,8 @@ from urllib.parse import urlencode
 
 from memline.producers.reports import session_list as reports
 from memline.producers.reports.session_list import SET_UP
-from memline.producers.watching.flush_sessions import flush_now
-from memline.producers.web.page import Action, Data, Done, Page, View, command_line
+from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.rendering import ROOT
-from memline.shared.errors import BadRequest
 
 #: Transcripts, and flushes, of a page.
 PAGE = 50
@@ -49,19 +47,4 @@ def _sessions(view: View) -> Data:
     }
 
 
-def _flush(view: View) -> Done:
-    settings = view.agent(view.form.get("agent", ""))
-    name = view.form.get("session", "")
-    if not name.endswith(".jsonl"):
-        raise BadRequest("no session is named", hint="use the buttons of the page")
-    done = flush_now(settings, name, url=view.queue_url)
-    words = f"{name}: {done.outcome}: {done.reason}."
-    if view.queue_url:
-        words = f"{name}: a worker of the queue flush writes it down."
-    page = f"/sessions?{urlencode({'agent': settings.agent})}"
-    return Done(words=words, page=page, audit={"agent": settings.agent, "session": name})
-
-
 PAGES = (Page(path="/sessions", title="Sessions", template="sessions.html", data=_sessions),)
-
-ACTIONS = (Action(path="/sessions/flush", verb="flush", run=_flush),)

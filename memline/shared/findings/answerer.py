@@ -12,7 +12,8 @@ from memline.shared.embedders.choice import NONE, Choice, choose
 from memline.shared.finding import Trouble
 from memline.shared.index import identities, meta
 from memline.shared.index.driver import scalar
-from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer, Behind
 from memline.shared.search.service import MemorySearch, QuestionEmbedder
 from memline.shared.search.staleness import DiskState
 from memline.shared.values import replace

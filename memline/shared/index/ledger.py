@@ -317,9 +317,3 @@ def names_of_notes(connection: Connection) -> list[tuple[str, str]]:
     return connection.execute(
         "SELECT path, names FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
     ).fetchall()
-
-
-def session_days(connection: Connection) -> dict[int, tuple[str, str]]:
-    """Return file id -> first and last day (ISO) of the transcripts that have one."""
-    rows = connection.execute("SELECT file_id, first_day, last_day FROM transcripts WHERE first_day <> ''")
-    return {file_id: (first, last) for file_id, first, last in rows}

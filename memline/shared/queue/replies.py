@@ -16,7 +16,7 @@ from memline.shared.queue.cancel import cancel
 from memline.shared.queue.heartbeat import serving_key
 from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.redis_client import key, own_host, translated
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.values import asdict
 
 #: Seconds in which a worker that is alive takes a question: it waits inside Redis for one. Then who asks

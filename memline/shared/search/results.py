@@ -1,4 +1,4 @@
-"""Define a search request and its answer: the JSON contract of `memline search` (additive only)."""
+"""Define the answer to a search: the JSON contract of `memline search` (additive only)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,6 @@ from memline.shared.values import field, value
 
 #: `backend` of an answer and of `status` unless another program answers.
 BACKEND = "builtin"
-
-
-@value
-class SearchRequest:
-    """A question and its options; None and empty take the settings, or limit nothing."""
-
-    query: str
-    max_results: int | None = None
-    #: Cosine below which a hit of the vector retriever alone is cut.
-    min_score: float | None = None
-    #: `memory` or `sessions`.
-    source: str = ""
-    #: `*` stays within a folder, `**` does not; without a `/` it is about the file name.
-    path_glob: str = ""
-    #: A date or an age (`30d`, `2w`): the day in a note's name, else the day of its file.
-    since: str = ""
-    until: str = ""
-    explain: bool = False
-    #: False cites each chunk alone, also those that overlap.
-    merge: bool = True
-    #: False leaves private files out: the long-term note.
-    private: bool = True
 
 
 @value

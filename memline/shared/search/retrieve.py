@@ -18,13 +18,13 @@ from memline.shared.errors import ProviderError
 from memline.shared.finding import Trouble
 from memline.shared.index import identities, token_rows
 from memline.shared.search import fusion, retrievers, snippets
-from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.fusion import DECIMALS, MMR_POOL, Candidate, Found, Fusion
 from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
 from memline.shared.search.passages import WEIGHED, WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Answer, Hit, SearchRequest
+from memline.shared.search.request import SearchRequest, day_bounds, files_within, is_limited
+from memline.shared.search.results import Answer, Hit
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import field, replace, value
@@ -107,8 +107,6 @@ def retrieve(
     )
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
-    filters = (request.source, request.path_glob, request.since, request.until, sources)
-    is_limited = any(filters) or not request.private
     steps = _Steps()
     question = analyse(request.query)
     if not question.text:
@@ -129,7 +127,8 @@ def retrieve(
                 reranker = None
             steps.end("rerank")
         with index.snapshot() as connection:
-            files = files_within(connection, request, bounds, sources) if is_limited else None
+            is_some = sources or is_limited(request)
+            files = files_within(connection, request, bounds, sources) if is_some else None
             search = _Search(
                 index=index,
                 connection=connection,

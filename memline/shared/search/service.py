@@ -18,7 +18,8 @@ from memline.shared.finding import Trouble
 from memline.shared.index import identities, ledger
 from memline.shared.index.identities import IdentityRow
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 from memline.shared.search.retrieve import ModelSwitched, QueryVector, retrieve
 from memline.shared.values import replace
 

@@ -69,7 +69,7 @@ def test_all_texts_are_embedded_again_after_their_price_was_shown(
     before = sum(request.rows for request in server.requests)
 
     plan = browser.shows("/re-embed", agent="main")
-    done = browser.post("/index", agent="main", what="re-embed")
+    done = browser.post("/index", agent="main", reEmbed="1")
     until(lambda: "Indexed in" in browser.shows("/agents"), "the second run")
     again = sum(request.rows for request in server.requests) - before
     until(lambda: "Indexed in" in browser.shows("/agents"), "the end of the run")

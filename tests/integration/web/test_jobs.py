@@ -106,8 +106,8 @@ def test_jobs_and_batches_of_another_agent_are_neither_seen_nor_changed(
     assert worker.get(f"/jobs/{theirs}").status_code == worker.get(f"/batches/{'a' * 32}").status_code == 404
     for path, fields in (
         ("/jobs/cancel", {"job": theirs}),
-        ("/batches/cancel", {"batch": "a" * 32}),
-        ("/batches/collect", {"batch": "a" * 32}),
+        ("/batch/cancel", {"batch": "a" * 32}),
+        ("/batch/collect", {"batch": "a" * 32}),
     ):
         assert worker.post(path, **fields).status_code in (403, 404)
     assert state_of(notes, "main", theirs) == "running"
@@ -135,13 +135,13 @@ def test_a_batch_is_shown_with_its_price_collected_and_cancelled(
     assert "$1.2500 as it is counted" in shown
     assert "3 to come" in shown and f"memline batch collect {token}" in shown
 
-    assert "is asked about now" in text_of(browser.post("/batches/collect", batch=token))
+    assert "is asked about now" in text_of(browser.post("/batch/collect", batch=token))
     assert batch_of(notes, "main", token).due < 9e11
-    assert "will be cancelled" in text_of(browser.post("/batches/cancel", batch=token))
+    assert "will be cancelled" in text_of(browser.post("/batch/cancel", batch=token))
     assert batch_of(notes, "main", token).cancel_requested_at > 0
     verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
     assert verbs == ["audit.collect", "audit.cancel"]
-    for path in ("/jobs/cancel", "/batches/cancel"):
+    for path in ("/jobs/cancel", "/batch/cancel"):
         assert browser.post(path).status_code in (400, 404)
 
 

@@ -71,7 +71,9 @@ def test_a_search_shows_hits_with_the_parts_of_their_score_and_opens_the_note(br
     assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
 
 
-@pytest.mark.parametrize(("name", "text"), [("n", "0"), ("n", "x"), ("source", "all?"), ("since", "soon")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("maxResults", "0"), ("maxResults", "x"), ("source", "all?"), ("since", "soon")]
+)
 def test_a_wrong_filter_is_explained(browser: Browser, name: str, text: str) -> None:
     assert browser.get("/search", q="cents", **{name: text}).status_code == 400
 

@@ -54,18 +54,18 @@ def test_a_provider_shows_its_breaker_calls_and_errors_and_is_probed_and_resumed
     before = health_of(notes, "main").probe_at
     fields = {"agent": "main", "provider": "openai", "mode": "requests"}
 
-    done = browser.post("/providers/probe", **fields)
+    done = browser.post("/queue/probe", **fields)
     assert "main: openai requests: asked again" in text_of(done)
     assert health_of(notes, "main").probe_at < before
 
-    done = browser.post("/queues/pause", **fields, **{"from": "providers"})
+    done = browser.post("/queue/pause", **fields, next="/ui/providers")
     assert done.url.path == "/ui/providers" and health_of(notes, "main").manual
-    browser.post("/queues/resume", **fields, **{"from": "providers"})
+    browser.post("/queue/resume", **fields, next="/ui/providers")
     assert health_of(notes, "main").state == "closed" and not health_of(notes, "main").manual
-    assert "no breaker is open" in text_of(browser.post("/providers/probe", **fields))
-    assert browser.post("/providers/probe", **{**fields, "mode": "no"}).status_code == 400
+    assert "no breaker is open" in text_of(browser.post("/queue/probe", **fields))
+    assert browser.post("/queue/probe", **{**fields, "mode": "no"}).status_code == 400
     verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
-    assert verbs == ["audit.probe", "audit.pause", "audit.resume", "audit.probe", "audit.probe"]
+    assert verbs == ["audit.probe", "audit.pause", "audit.resume", "audit.probe"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -127,7 +127,7 @@ def test_transcripts_show_how_far_they_were_read_and_count_secrets(opened: Opene
         worker.log_in(WORK)
         assert "work.jsonl" in worker.get("/sessions").text
         assert worker.get("/sessions", agent="main").status_code == 403
-        assert worker.post("/sessions/flush", agent="main", session="main.jsonl").status_code == 403
+        assert worker.post("/flush", agent="main", now="main.jsonl").status_code == 403
 
 
 def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,14 +140,14 @@ def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytes
             state.sessions["main.jsonl"] = SessionState()
         assert "Flush now" in browser.shows("/sessions", agent="main")
 
-        done = browser.post("/sessions/flush", agent="main", session="main.jsonl")
+        done = browser.post("/flush", agent="main", now="main.jsonl")
 
     assert "main.jsonl: stored" in text_of(done), text_of(done)
     assert flush_state.read(folder).sessions["main.jsonl"].outcome == "stored"
     written = "".join(path.read_text() for path in (sessions.folder / "main" / "memory").glob("*.md"))
     assert "Oslo" in written
-    assert browser.post("/sessions/flush", agent="main", session="none.jsonl").status_code >= 400
-    assert browser.post("/sessions/flush", agent="main", session="../x").status_code == 400
+    assert browser.post("/flush", agent="main", now="none.jsonl").status_code >= 400
+    assert browser.post("/flush", agent="main", now="../x").status_code == 400
     assert len([record for record in caplog.records if record.getMessage() == "audit.flush"]) == 3
 
 
@@ -157,7 +157,7 @@ def test_where_no_flush_is_configured_it_is_said(opened: Opener, sessions: Place
     page = browser.shows("/sessions")
 
     assert "no model and no command is configured" in page and "Flush now" not in page
-    assert browser.post("/sessions/flush", agent="main", session="main.jsonl").status_code >= 400
+    assert browser.post("/flush", agent="main", now="main.jsonl").status_code >= 400
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -95,15 +95,15 @@ def test_a_pause_is_of_a_mode_and_an_agent_and_is_taken_back(
         with reading(notes.settings.agents[agent].index_path) as reader:
             return meta.get(reader, meta.PAUSED, False)
 
-    done = browser.post("/queues/pause", agent="work", mode="")
+    done = browser.post("/queue/pause", agent="work", mode="", next="/ui/queues")
     assert "work: embedding is paused." in text_of(done) and done.url.path == "/ui/queues"
     assert (paused("main"), paused("work")) == (False, True)
 
-    browser.post("/queues/resume", agent="", mode="")
+    browser.post("/queue/resume", agent="", mode="")
     assert not paused("work")
     assert len(audited(caplog, "pause")) == 1 and len(audited(caplog, "resume")) == 1
-    assert browser.post("/queues/pause", mode="no").status_code == 400
-    assert browser.post("/queues/pause", provider="no").status_code == 400
+    assert browser.post("/queue/pause", mode="no").status_code == 400
+    assert browser.post("/queue/pause", provider="no").status_code == 400
 
 
 def test_a_selection_of_dead_messages_is_requeued(
@@ -258,12 +258,12 @@ def test_a_worker_shows_what_it_works_on_and_is_drained(
     ):
         assert text in page
 
-    done = browser.post("/workers/drain", worker="worker-1")
+    done = browser.post("/queue/drain", worker="worker-1")
 
     assert "finishes what it has taken, and ends" in text_of(done)
     until(lambda: bool(embedder), "the worker's drain")
     assert len(audited(caplog, "drain")) == 1
-    assert browser.post("/workers/drain", worker="none").status_code >= 400
+    assert browser.post("/queue/drain", worker="none").status_code >= 400
 
 
 def test_pages_of_the_fleet_are_not_for_a_token_of_one_agent(browser: Browser) -> None:
@@ -271,7 +271,7 @@ def test_pages_of_the_fleet_are_not_for_a_token_of_one_agent(browser: Browser) -
         worker.log_in(WORK)
         for path in ("/queues", "/messages", "/messages/one", "/workers"):
             assert worker.get(path).status_code == 403
-        for path in ("/queues/pause", "/messages/drop", "/messages/requeue", "/workers/drain"):
+        for path in ("/queue/pause", "/messages/drop", "/messages/requeue", "/queue/drain"):
             assert worker.post(path).status_code == 403
         navigation = worker.get("/").text
         assert "/ui/messages" not in navigation and "/ui/workers" not in navigation

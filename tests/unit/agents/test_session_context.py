@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
 from memline.producers.agents.session_context import session_context
+from memline.producers.calls.arguments import answers
 from memline.shared.clock import ManualClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
@@ -41,7 +41,7 @@ def agent(workspace: Path, **defaults: Any) -> AgentSettings:
 
 def context(workspace: Path, *, private: bool = False, key: str = "", **defaults: Any) -> dict[str, Any]:
     found = session_context(agent(workspace, **defaults), chat_of(key), is_private=private, clock=CLOCK)
-    validate(found, ANSWERS["context"])
+    validate(found, answers()["context"])
     return found
 
 

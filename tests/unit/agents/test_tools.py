@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.builtin import Builtin
+from memline.producers.calls.arguments import answers
 from memline.shared.config.load import Options, load
 from memline.shared.errors import AccessDenied, BadRequest, PathNotAllowed
 from tests.support.transcripts import opening, said, sessions_folder
@@ -52,7 +52,7 @@ def made(workspace: Path, tmp_path: Path) -> Iterator[Maker]:
 def test_a_search_finds_notes_with_citations(made: Maker) -> None:
     answer = made().search(MAIN, {"query": "cents"})
 
-    validate(answer, ANSWERS["search"])
+    validate(answer, answers()["search"])
     (hit,) = answer["results"]
     assert hit["citation"] == "MEMORY.md#L1-L3"
     assert hit["snippet"].endswith("\n\nSource: MEMORY.md#L1-L3")
@@ -88,7 +88,7 @@ GROUP = Caller(agent="main", session_key="agent:main:discord:group:1")
 def test_citations_go_by_mode_and_chat(made: Maker, mode: str, caller: Caller, cited: bool) -> None:
     answer = made(memory={"citations": mode}).search(caller, {"query": "deploy"})
 
-    validate(answer, ANSWERS["search"])
+    validate(answer, answers()["search"])
     (hit,) = answer["results"]
     assert ("citation" in hit, "Source:" in hit["snippet"]) == (cited, cited)
 
@@ -106,7 +106,7 @@ def test_a_chat_out_of_scope_gets_an_answer_that_says_so_and_no_note(made: Maker
 
     answer = tools.search(GROUP, {"query": "cents"})
 
-    validate(answer, ANSWERS["search"])
+    validate(answer, answers()["search"])
     assert (answer["results"], answer["disabled"]) == ([], True)
     assert "channel=discord, chatType=group" in answer["warning"]
     assert "memory.scope" in answer["action"]
@@ -126,7 +126,7 @@ def test_an_agent_whose_memory_is_switched_off_gets_an_answer_that_says_so(made:
 
     answer = tools.search(MAIN, {"query": "cents"})
 
-    validate(answer, ANSWERS["search"])
+    validate(answer, answers()["search"])
     assert (answer["disabled"], answer["unavailable"], answer["results"]) == (True, False, [])
     assert "disabled" in answer["warning"] and answer["action"]
     with pytest.raises(AccessDenied):
@@ -140,7 +140,7 @@ def test_an_index_that_cannot_be_used_is_an_answer_with_what_to_do(made: Maker, 
 
     answer = made().search(MAIN, {"query": "cents"})
 
-    validate(answer, ANSWERS["search"])
+    validate(answer, answers()["search"])
     assert (answer["unavailable"], answer["disabled"], answer["results"]) == (True, True, [])
     assert answer["error"] == answer["warning"] == answer["findings"][0]["what"]
     assert answer["action"] == made().status(MAIN, {})["action"] and "memline index" in answer["action"]
@@ -187,7 +187,7 @@ def test_a_note_is_read_by_path_by_citation_and_by_line_number(made: Maker) -> N
     )
 
     for answer in (whole, cited, asked):
-        validate(answer, ANSWERS["get"])
+        validate(answer, answers()["get"])
     assert (whole["lines"], cited["text"], asked["text"]) == (3, "Invoices are whole cents.", "# Facts")
 
 
@@ -207,7 +207,7 @@ def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> No
 
     answer = made().get(MAIN, {"paths": ["memory/a.md", "MEMORY.md", "memory/a.md"], "lines": 500})
 
-    validate(answer, ANSWERS["get"])
+    validate(answer, answers()["get"])
     first, short, last = answer["excerpts"]
     assert sum(len(each["text"]) for each in answer["excerpts"]) <= 12_000
     assert (first["truncated"], short["truncated"], last["truncated"], answer["truncated"]) == (1, 0, 1, 1)
@@ -251,7 +251,7 @@ def test_what_was_said_is_read_around_a_hit_but_not_from_a_group(
     wide = tools.get(MAIN, {"path": hit["citation"], "around": 2})
     last = tools.get(MAIN, {"path": "sessions/s.jsonl#L14"})
 
-    validate(wide, ANSWERS["get"])
+    validate(wide, answers()["get"])
     assert "topic5" in alone["text"] and alone["from"] == hit["startLine"]
     assert alone["text"] in wide["text"]
     assert wide["text"].count("\n") == alone["text"].count("\n") + 4
@@ -299,7 +299,7 @@ def test_the_status_counts_files_and_says_how_questions_are_answered(made: Maker
 
     status = tools.status(MAIN, {})
 
-    validate(status, ANSWERS["status"])
+    validate(status, answers()["status"])
     assert (status["files"], status["mode"], status["stale"], status["append"]) == (
         2,
         "keyword",
@@ -321,7 +321,7 @@ def test_an_appended_entry_is_found_at_once_and_cited(made: Maker) -> None:
 
     added = tools.append(MAIN, {"text": "Ada prefers tea.\n# not a heading", "heading": "People"})
 
-    validate(added, ANSWERS["append"])
+    validate(added, answers()["append"])
     assert tools.search(MAIN, {"query": "Ada tea"})["results"][0]["path"] == added["path"]
     assert tools.get(MAIN, {"path": added["citation"]})["text"] == added["text"]
     assert "\\# not a heading" in added["text"]
@@ -403,7 +403,7 @@ def test_outside_private_chats_the_long_term_note_is_neither_found_nor_read(
     found = tools.search(caller, {"query": "cents"})
     none = tools.search(caller, {"query": "invoices", "path": "MEMORY.md"})
 
-    validate(none, ANSWERS["search"])
+    validate(none, answers()["search"])
     assert [hit["path"] for hit in found["results"]] == ["memory/a.md"]
     assert none["results"] == [] and "MEMORY.md is private" in none["notice"]
     for path in (

@@ -70,7 +70,7 @@ def test_a_plan_says_files_texts_and_cost_and_writes_nothing(
 def test_cancelling_says_what_was_given_up_and_how_to_resume_it(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    done = {"agentId": "main", "vectors": 9, "batches": 1, "messages": 2, "files": 40}
+    done = {"agentId": "main", "vectors": 9, "batches": 1, "messages": 2, "files": 40, "ids": ["5f3a"]}
     monkeypatch.setattr(jobs, "cancel_all", lambda *_: done)
 
     assert run(place.arguments("reindex", "--cancel")) == 0

@@ -15,7 +15,7 @@ from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNI
 from memline.shared.findings import table
 from memline.shared.findings.answerer import Answerer
 from memline.shared.findings.table import AGENT, COMMON, rows
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState
 from tests.support.index_rows import answer, fail, file_row, lease_all
 from tests.support.workspace import Place

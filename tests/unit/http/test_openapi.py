@@ -11,16 +11,16 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 from starlette.routing import Route
 
-from memline.producers.agents.calls import CALLER, CALLS, read
 from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.arguments import read
+from memline.producers.calls.memory_calls import CALLER, SEARCH
 from memline.producers.http.app import Api
 from memline.producers.http.openapi import describe
 from memline.producers.web.dashboard import Dashboard
 from memline.shared.config.installation import Serve
 from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError
-from memline.shared.search.filters import day_bounds
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest, day_bounds
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_it_describes_every_route_and_no_other(api: Api) -> None:
 def test_every_parameter_is_described_for_both_methods() -> None:
     search: dict[str, Any] = describe("1")["paths"]["/search"]
 
-    names = {each.name for each in (*CALLS["search"].parameters, *CALLER)}
+    names = {each.name for each in (*SEARCH.takes_json, *CALLER)}
     assert {each["name"] for each in search["get"]["parameters"]} == names
     body = search["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert set(body["properties"]) == names
@@ -63,7 +63,7 @@ def test_null_is_allowed_where_it_is_taken(api: Api) -> None:
     given = {"query": "x", **dict.fromkeys(set(body["properties"]) - {"query"})}
 
     checker.validate(given)
-    assert read((*CALLS["search"].parameters, *CALLER), given) == {"query": "x"}
+    assert read((*SEARCH.takes_json, *CALLER), given) == {"query": "x"}
     assert not checker.is_valid({"query": None})
     assert not checker.is_valid({"query": "x", "source": "wiki"})
 
@@ -79,7 +79,7 @@ def test_null_is_allowed_where_it_is_taken(api: Api) -> None:
     ],
 )
 def test_dates_have_the_pattern_that_is_read(text: str, is_bound: bool) -> None:
-    for each in CALLS["search"].parameters:
+    for each in SEARCH.takes_json:
         if each.name in ("since", "until"):
             assert Draft202012Validator(each.schema).is_valid(text) is is_bound
     request = SearchRequest(query="x", since=text)

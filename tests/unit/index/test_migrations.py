@@ -11,11 +11,12 @@ import pytest
 
 from memline.shared.config.schema import ACCOUNT_FILE
 from memline.shared.errors import IndexTooNew, IndexTooOld
-from memline.shared.index import accounts, driver, forgotten, identities, jobs, ledger, meta, vectors
+from memline.shared.index import accounts, driver, forgotten, identities, jobs, meta, vectors
 from memline.shared.index.chunks import TOKENIZER, text_hash
 from memline.shared.index.migrations import SCHEMA
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
+from memline.shared.search.request import session_days
 from tests.support import old_files
 from tests.support.index_rows import CAPS, MODEL_A, nearest, vector_of
 
@@ -105,7 +106,7 @@ def test_nothing_that_was_paid_or_asked_for_is_lost(old: Path) -> None:
         assert forgotten.texts_of(connection, "memory/a.md") == {text_hash("a secret")}
         assert [job.state for job in jobs.latest(connection, 9)] == ["cancelled", "paused", "running"]
         assert jobs.waiting_files(connection).keys() == {"memory/c.md"}
-        assert ledger.session_days(connection) == {5: ("2026-01-01", "2026-01-02")}
+        assert session_days(connection) == {5: ("2026-01-01", "2026-01-02")}
         assert (state.state, state.reason, state.max_rows) == ("open", "no quota", 64)
         assert is_batch_paused
         assert meta.get(connection, meta.PAUSED) is True

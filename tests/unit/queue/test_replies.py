@@ -13,7 +13,7 @@ from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.messages import RunQuery, decode
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.replies import QueryClient, Replies, WorkerRefused
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from tests.support.process import python
 from tests.unit.queue.conftest import URL
 

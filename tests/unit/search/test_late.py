@@ -9,7 +9,8 @@ from memline.shared.config.schema import Hybrid, Query
 from memline.shared.embedders import token_vectors
 from memline.shared.search import late
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Hit
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 

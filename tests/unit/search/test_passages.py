@@ -6,7 +6,8 @@ from memline.shared.config.schema import Query
 from memline.shared.search.fusion import Candidate
 from memline.shared.search.passages import passages, weigh
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 

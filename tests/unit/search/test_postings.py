@@ -13,7 +13,8 @@ from memline.shared.search import keyword, postings, retrievers
 from memline.shared.search.keyword import by_keyword
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Hit
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 

@@ -9,7 +9,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import Query
 from memline.shared.errors import IndexMissing
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 

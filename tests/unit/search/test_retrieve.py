@@ -10,7 +10,8 @@ from memline.shared.embedders.local.reranker import RankingModel, Reranker
 from memline.shared.errors import ConfigError, ProviderLater, ProviderStop
 from memline.shared.finding import Trouble
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer, Behind
 from memline.shared.search.retrieve import RERANKED, ModelSwitched, QueryVector, retrieve
 from tests.unit.search.conftest import Notes
 

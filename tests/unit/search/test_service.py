@@ -14,7 +14,8 @@ from memline.shared.finding import Trouble
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
-from memline.shared.search.results import Answer, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer
 from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
 from memline.shared.search.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder

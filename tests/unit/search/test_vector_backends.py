@@ -8,7 +8,8 @@ import pytest
 from memline.shared.config.schema import Query
 from memline.shared.index import driver
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Hit
 from memline.shared.search.retrieve import retrieve
 from memline.shared.search.vector_backends import NumpyMatrix, SqliteVec
 from tests.unit.search.conftest import Notes
@@ -58,9 +59,9 @@ def ask(index: SearchIndex, notes: Notes, question: str, **options: object) -> t
 
 QUESTIONS: list[tuple[str, dict[str, str]]] = [
     ("kestrel in the garden", {}),
-    ("battery invoice", {"path_glob": "memory/home/**"}),
+    ("battery invoice", {"path": "memory/home/**"}),
     ("something about music", {}),
-    ("train", {"source": "memory", "path_glob": "memory/work/*.md"}),
+    ("train", {"source": "memory", "path": "memory/work/*.md"}),
     ("train", {"source": "sessions"}),
 ]
 

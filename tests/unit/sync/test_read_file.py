@@ -12,6 +12,7 @@ from memline.shared.config.schema import Chunking
 from memline.shared.index import ledger
 from memline.shared.index.rows import FileRow
 from memline.shared.index_writer import IndexWriter
+from memline.shared.search.request import session_days
 from memline.shared.sources.transcripts import transcript_slices
 from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.stores import TranscriptFolder
@@ -318,5 +319,5 @@ def test_the_figures_of_a_transcript_are_kept_with_it(
 
     assert figures is not None
     assert figures.counts.messages == 6
-    assert ledger.session_days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
+    assert session_days(writer.connection) == {1: ("2026-02-10", "2026-02-10")}
     assert ledger.progress(writer.connection, "sessions/b.jsonl") is None

@@ -16,9 +16,10 @@ from memline.producers.bridges.qmd.home import QmdFailed
 from memline.shared.index import qmd as qmd_index
 from memline.shared.programs import Ran
 from memline.shared.search.dates import day_of_path, day_of_time
-from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.request import SearchRequest, path_filter
+from memline.shared.search.results import Hit
 from memline.shared.sources.forgetting import without
-from memline.shared.sources.paths import compile_pattern, is_private
+from memline.shared.sources.paths import is_private
 from memline.shared.values import value
 
 #: What qmd says instead of JSON; newer versions add why.
@@ -119,8 +120,7 @@ class Reader:
     ) -> Iterator[Hit]:
         """Yield the hits in their order, each file and lines once. Raises QmdFailed."""
         seen = set[tuple[str, int]]()
-        glob = request.path_glob
-        pattern = compile_pattern(glob if "/" in glob else f"**/{glob}") if glob else None
+        is_meant = path_filter(request)
         for result in results:
             # The same text in two files is one document: the file that is named is the one.
             located = self._by_file(result.file) or self._by_docid(result)
@@ -138,7 +138,7 @@ class Reader:
                 or (path, first) in seen
                 or request.source not in ("", collection.source)
                 or (not request.private and is_private(ledger))
-                or (pattern is not None and not pattern.matches(path.lstrip("/")))
+                or not is_meant(path)
                 or not bounds[0] <= day <= bounds[1]
             ):
                 continue

@@ -23,8 +23,8 @@ from memline.shared.errors import AccessDenied, IndexFault
 from memline.shared.finding import Finding, Trouble
 from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
-from memline.shared.search.filters import day_bounds
-from memline.shared.search.results import Answer, Behind, SearchRequest
+from memline.shared.search.request import SearchRequest, day_bounds, is_limited
+from memline.shared.search.results import Answer, Behind
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.excerpt import read_file_excerpt
 from memline.shared.sources.paths import is_private
@@ -218,8 +218,7 @@ class QmdBackend:
         if not names:
             notice = "qmd has no collection to search: no notes are there yet"
             return Answer(backend=QMD, provider=QMD, model=QMD, behind=behind, notice=notice)
-        is_filtered = bool(request.path_glob or request.since or request.until or not request.private)
-        results, mode = self._results(request.query, limit * (_MORE if is_filtered else 1), names)
+        results, mode = self._results(request.query, limit * (_MORE if is_limited(request) else 1), names)
         reader = answers.Reader(
             collections,
             updater.home.index_path,

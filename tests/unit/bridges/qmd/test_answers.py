@@ -15,7 +15,8 @@ from memline.producers.bridges.qmd import answers
 from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
 from memline.shared.programs import Ran
-from memline.shared.search.results import Hit, SearchRequest
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Hit
 from tests.support.qmd import row
 from tests.unit.bridges.qmd.conftest import Place
 
@@ -180,7 +181,7 @@ def test_filters_are_obeyed(place: Place) -> None:
 
     assert [each.path for each in hits(place, *both)] == ["MEMORY.md", "memory/2026-02-10.md"]
     assert [each.path for each in hits(place, *both, private=False)] == ["memory/2026-02-10.md"]
-    assert [each.path for each in hits(place, *both, path_glob="MEMORY.md")] == ["MEMORY.md"]
+    assert [each.path for each in hits(place, *both, path="MEMORY.md")] == ["MEMORY.md"]
     assert hits(place, *both, source="sessions") == []
     assert hits(place, *both, min_score=0.6) == []
     assert [each.score for each in hits(place, row(NOTE, score=-0.1), row(NOTE, score=0))] == [0.0]

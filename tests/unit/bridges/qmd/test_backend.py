@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import validate
 
-from memline.producers.agents.calls import ANSWERS
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.calls.arguments import answers
 from memline.producers.memory import Memory
 from memline.shared.clock import ManualClock
 from memline.shared.errors import ConfigError
@@ -236,7 +236,7 @@ def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
     group = tools.search(Caller(agent="main", session_key="agent:main:discord:group:1"), {"query": "q"})
     tools.close()
 
-    validate(owner, ANSWERS["search"])
+    validate(owner, answers()["search"])
     assert (owner["backend"], owner["truncated"]) == ("qmd", True)
     assert owner["results"][0]["snippet"].endswith("Source: MEMORY.md#L1")
     assert group["results"] == [] and group["disabled"] and "chat" in group["warning"]

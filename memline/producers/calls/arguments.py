@@ -1,19 +1,20 @@
-"""Describe every call of an agent once, and check its arguments.
+"""Check the arguments of a call against the table, and write its JSON Schema.
 
-MCP makes its tools of `CALLS`, the HTTP server its routes, OpenAPI its description. `calls.toml` is the
-table; `answers.json` has the JSON Schema of every answer: additive only, and tests hold real ones against it.
+`answers.json` next to this module has the JSON Schema of every answer: additive only, and tests hold real
+ones against it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from memline.producers.calls.rows import Call, Parameter
 from memline.shared.config.check import describe, nearest
 from memline.shared.errors import BadRequest
 
@@ -35,64 +36,25 @@ _LIMITS = {
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-class Parameter(NamedTuple):
-    """One parameter of a call."""
-
-    name: str
-    #: Its meaning, type and limits in JSON Schema.
-    schema: Schema
-    required: bool = False
-    #: Other names of the same; they work but are not shown.
-    aliases: tuple[str, ...] = ()
-
-    @property
-    def allowed(self) -> str:
-        """Say in words what is allowed."""
-        if "enum" in self.schema:
-            return ", ".join(self.schema["enum"])
-        limits = (words.format(self.schema[name]) for name, words in _LIMITS.items() if name in self.schema)
-        return _NOUNS[self.schema["type"]] + "".join(limits)
+@cache
+def answers() -> dict[str, Schema]:
+    """Return the JSON Schema of the answer to each call, of the overview of all agents and of errors."""
+    schemas: dict[str, Schema] = json.loads((Path(__file__).parent / "answers.json").read_text("utf-8"))
+    schemas["overview"]["properties"]["agents"]["items"] = schemas["status"]
+    schemas["jobs"] = {
+        "type": "object",
+        "properties": {"jobs": {"type": "array", "items": schemas["job"]}},
+        "required": ["jobs"],
+    }
+    return schemas
 
 
-class Call(NamedTuple):
-    """One call that agents make."""
-
-    #: Method of `MemoryTools`, `/name` over HTTP, `memory_name` over MCP.
-    name: str
-    title: str
-    text: str
-    parameters: tuple[Parameter, ...]
-    answer: Schema
-    #: Methods over HTTP.
-    methods: tuple[str, ...]
-    is_tool: bool = True
-    writes: bool = False
-
-
-def _parameters(table: Mapping[str, Schema]) -> tuple[Parameter, ...]:
-    return tuple(
-        Parameter(name, schema, schema.pop("required", False), tuple(schema.pop("aliases", ())))
-        for name, schema in table.items()
-    )
-
-
-_TABLE = tomllib.loads((Path(__file__).parent / "calls.toml").read_text(encoding="utf-8"))
-
-#: The JSON Schema of the answer to each call, of the overview of all agents and of errors.
-ANSWERS: dict[str, Schema] = json.loads((Path(__file__).parent / "answers.json").read_text(encoding="utf-8"))
-ANSWERS["overview"]["properties"]["agents"]["items"] = ANSWERS["status"]
-
-#: What a client may put before the model at the start of a conversation.
-INSTRUCTIONS: str = _TABLE["instructions"]
-
-#: What every HTTP call takes as well.
-CALLER = _parameters(_TABLE["caller"])
-
-#: The calls by name.
-CALLS = {
-    name: Call(name=name, answer=ANSWERS[name], parameters=_parameters(call.pop("parameters", {})), **call)
-    for name, call in _TABLE["calls"].items()
-}
+def allowed(schema: Schema) -> str:
+    """Say in words what a schema allows."""
+    if "enum" in schema:
+        return ", ".join(schema["enum"])
+    limits = (words.format(schema[name]) for name, words in _LIMITS.items() if name in schema)
+    return _NOUNS[schema["type"]] + "".join(limits)
 
 
 def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,19 +76,24 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
         if raw is None:
             continue
         if not _fits(parameter.schema, raw):
-            words = f"{name}: found {describe(raw)}, allowed: {parameter.allowed}"
-            raise BadRequest(words, hint=f"{name}: {parameter.schema['description']}")
-        checked = int(raw) if parameter.schema["type"] == "integer" else raw
+            words = f"{name}: found {describe(raw)}, allowed: {allowed(parameter.schema)}"
+            raise BadRequest(words, hint=f"{name}: {parameter.description}")
+        checked = int(raw) if parameter.kind == "integer" else raw
         if values.setdefault(parameter.name, checked) != checked:
             names = " and ".join((parameter.name, *parameter.aliases))
             raise BadRequest(
                 f"{names} are the same parameter and differ", hint=f"give {parameter.name} alone"
             )
     for parameter in by_name.values():
-        name, meaning = parameter.name, parameter.schema["description"]
-        if parameter.required and name not in values:
-            raise BadRequest(f"{name} is missing", hint=f"{name}: {meaning}")
+        if parameter.is_required and parameter.name not in values:
+            hint = f"{parameter.name}: {parameter.description}"
+            raise BadRequest(f"{parameter.name} is missing", hint=hint)
     return values
+
+
+def by_key(call: Call, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked arguments by the names of their parameters in Python."""
+    return {each.key: values[each.name] for each in call.parameters if each.name in values}
 
 
 def _fits(schema: Schema, raw: object) -> bool:
@@ -153,7 +120,7 @@ def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> di
 
     A text for a list is its only item.
     """
-    types = {name: each.schema["type"] for each in parameters for name in (each.name, *each.aliases)}
+    types = {name: each.kind for each in parameters for name in (each.name, *each.aliases)}
     return {name: _from_text(types.get(name), text) for name, text in texts.items()}
 
 
@@ -176,6 +143,6 @@ def input_schema(parameters: Iterable[Parameter]) -> Schema:
     return {
         "type": "object",
         "properties": {each.name: each.schema for each in listed},
-        "required": [each.name for each in listed if each.required],
+        "required": [each.name for each in listed if each.is_required],
         "additionalProperties": False,
     }

@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from memline.shared.search.filters import day_bounds, files_within
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest, day_bounds, files_within
 from tests.unit.search.conftest import Notes
 
 NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
@@ -41,10 +40,10 @@ def filled(notes: Notes) -> Notes:
         ("[", set()),
     ],
 )
-def test_a_path_glob_stays_within_a_folder_unless_it_says_otherwise(
+def test_a_path_stays_within_a_folder_unless_it_says_otherwise(
     filled: Notes, index: SearchIndex, glob: str, paths: set[str]
 ) -> None:
-    assert passing(filled, index, path_glob=glob) == paths
+    assert passing(filled, index, path=glob) == paths
 
 
 def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:

@@ -1,29 +1,57 @@
 """The table of calls: every face is made of it."""
 
+import inspect
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from memline.producers.agents.calls import CALLER, CALLS, Call, input_schema, parse_texts, read
+from memline.producers.actions.perform import function_of
 from memline.producers.agents.tools import MemoryTools
+from memline.producers.calls.arguments import answers, input_schema, parse_texts, read
+from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
+from memline.producers.calls.rows import PYTHON, Call
+from memline.producers.calls.table import CALLS
 from memline.shared.errors import BadRequest
+from memline.shared.search.request import SearchOptions
 
-SEARCH, GET, APPEND, CONTEXT = (CALLS[name].parameters for name in ("search", "get", "append", "context"))
+SEARCH, GET, APPEND, CONTEXT = (CALLS[name].takes_json for name in ("search", "get", "append", "context"))
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS.values() if call.http], ids=lambda call: call.name)
+def test_each_call_over_http_has_what_does_it_and_a_valid_schema(call: Call) -> None:
+    assert callable(function_of(call)) if call.run else callable(getattr(MemoryTools, call.name))
+    Draft202012Validator.check_schema(answers()[call.answer])
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
-def test_each_call_is_a_method_with_words_and_a_valid_schema(call: Call) -> None:
-    assert callable(getattr(MemoryTools, call.name))
-    assert call.text and call.title and call.methods
-    Draft202012Validator.check_schema(call.answer)
+def test_each_call_and_each_of_its_parameters_has_words(call: Call) -> None:
+    assert call.title.endswith(".") and call.title[0].isupper()
+    assert all(each.words.endswith(".") for each in call.parameters)
+    assert len({each.name for each in call.parameters}) == len(call.parameters)
 
 
-def test_only_append_writes_and_only_context_is_not_a_tool() -> None:
-    assert [call.name for call in CALLS.values() if call.writes] == ["append"]
-    assert [call.name for call in CALLS.values() if not call.is_tool] == ["context"]
+@pytest.mark.parametrize("call", [call for call in CALLS.values() if call.run], ids=lambda call: call.name)
+def test_the_function_of_a_call_takes_its_parameters(call: Call) -> None:
+    inspect.signature(function_of(call)).bind(None, **{each.key: None for each in call.takes_json})
+
+
+def test_only_append_of_the_tools_writes() -> None:
+    tools = [call for call in MEMORY_CALLS if call.tool]
+    assert [call.name for call in tools if call.audit] == ["append"]
+    assert [call.name for call in tools] == ["search", "get", "status", "append"]
+
+
+def test_the_options_of_a_search_are_those_of_the_table() -> None:
+    """Words and limits are those of the table, types those of the code."""
+    said = {
+        each.key: each for each in CALLS["search"].parameters if PYTHON in each.faces and each.name != "query"
+    }
+    kinds = {"integer": "int | None", "number": "float | None", "string": "str", "boolean": "bool"}
+
+    assert SearchOptions.__annotations__ == {name: kinds[each.kind] for name, each in said.items()}
 
 
 def refusal(parameters: Any, arguments: dict[str, Any]) -> str:
@@ -91,6 +119,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("parameters", [SEARCH, GET, APPEND, CONTEXT, CALLER])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_argument_is_read_or_refused(parameters: Any, data: Any) -> None:
     names = [name for one in parameters for name in (one.name, *one.aliases)]

@@ -1,0 +1,231 @@
+"""Change jobs, batches, provider accounts, messages and workers: the functions of the verbs in the table.
+
+Each takes who asks and the parameters of its row, and returns what every face shows of it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+from memline.producers.actions import reindex_job
+from memline.producers.actions.perform import Asker, Done
+from memline.producers.reports import batch_jobs, breakers, job_reports
+from memline.producers.reports.fleet_state import queue_url
+from memline.shared.errors import ConfigError, QueueError
+from memline.shared.words import counted
+
+#: What a verb makes of a job.
+_STATES = {"pause": "is paused", "resume": "goes on", "cancel": "is cancelled"}
+
+
+def _change_job(verb: str, asker: Asker, job: str) -> Done:
+    named = job_reports.named(asker.agents, job)
+    done = reindex_job.change(named, verb, asker.queue_url, by=asker.by)
+    words = _STATES[verb]
+    if not done["changed"]:
+        words = f"was left alone, it is {done['state']}"
+    elif verb == "cancel":
+        texts, files = counted(done["vectors"], "text"), counted(done["files"], "file")
+        words += f": {texts} will not be embedded, {files} will not be read"
+    lines = [f"{done['agentId']}: job {done['id']} {words}."]
+    if done.get("batches"):
+        batches = counted(done["batches"], "batch", "are")
+        lines.append(f"{batches} being cancelled at the provider (memline batch ls).")
+    return Done(
+        value=done,
+        words=tuple(lines),
+        audit={
+            "agent": done["agentId"],
+            "job": done["id"],
+            "state": done["state"],
+            "changed": done["changed"],
+        },
+        is_changed=done["changed"],
+        answer=partial(_report, asker, named),
+    )
+
+
+pause_job, resume_job, cancel_job = (partial(_change_job, verb) for verb in _STATES)
+
+
+def _report(asker: Asker, job: job_reports.NamedJob) -> dict[str, Any]:
+    return job_reports.report(job, prices=asker.settings.prices, now=time.time()).to_json()
+
+
+def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> Done:
+    """List the open jobs and the last ones that ended."""
+    found = job_reports.listed(
+        asker.agents,
+        prices=asker.settings.prices,
+        now=time.time(),
+        limit=10 if limit is None else limit,
+        only_open=open,
+    )
+    jobs = [job.to_json() for job in found]
+    return Done(value=jobs, answer=lambda: {"jobs": jobs})
+
+
+def show_job(asker: Asker, job: str) -> Done:
+    """Report one job."""
+    return Done(value=_report(asker, job_reports.named(asker.agents, job)))
+
+
+def reindex(asker: Asker, *, force: bool = False) -> Done:
+    """Ask for a reindex of each agent."""
+    if not asker.queue_url:
+        hint = f"memline index{' --force' if force else ''}"
+        raise QueueError("there is no queue to put a reindex on (queue.url is not set)", hint=hint)
+    started, lines, notes = [], [], []
+    for settings in asker.agents:
+        made = reindex_job.start(settings, asker.queue_url, force=force, by=asker.by)
+        started.append(made)
+        resumed = f", {made['takenUp']} cancelled texts are wanted again" if made["takenUp"] else ""
+        lines.append(f"{made['agentId']}: job {made['id']} reads {counted(made['files'], 'file')}{resumed}.")
+        lines.append(f"  memline reindex --status {made['id']} says how far it is.")
+        if made["warning"]:
+            notes.append(f"{made['agentId']}: {made['warning']} (try: memline fleet)")
+
+    def answer() -> dict[str, Any]:
+        (made,), (settings,) = started, asker.agents
+        return {**_report(asker, job_reports.named([settings], made["id"])), "warning": made["warning"]}
+
+    names = {"agents": _names(asker), "jobs": ", ".join(made["id"] for made in started)}
+    return Done(value=started, words=tuple(lines), notes=tuple(notes), audit=names, answer=answer)
+
+
+def cancel_batch(asker: Asker, batch: str) -> Done:
+    """Cancel a batch; what it brought is kept."""
+    job = batch_jobs.named(asker.agents, batch)
+    is_asked, token = batch_jobs.cancel(job, asker.queue_url), job.batch.token
+    if is_asked:
+        kept = counted(job.batch.stored, "vector", "are")
+        words = (
+            f"{token} will be cancelled: {kept} kept, and what the provider has finished; the others of its"
+            f" {job.texts_left} texts are sent in requests.",
+            *(() if asker.queue_url else ("A running `memline up` does it; else: memline index",)),
+        )
+    else:
+        why = "its rows are being stored" if job.batch.is_open else f"it has ended ({job.batch.outcome})"
+        words = (f"{token} is not cancelled: {why}.",)
+    return _of_batch(job, words, is_asked, "cancelAsked")
+
+
+def collect_batch(asker: Asker, batch: str) -> Done:
+    """Ask the provider about a batch now."""
+    job = batch_jobs.named(asker.agents, batch)
+    is_due, token = batch_jobs.collect(job, asker.queue_url), job.batch.token
+    words = "is asked about now; the batch worker stores what is finished"
+    if not is_due:
+        words = "is left alone: it has ended, or an answer about it is to come"
+    return _of_batch(job, (f"{token} {words}.",), is_due, "due")
+
+
+def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key: str) -> Done:
+    agent, token = job.settings.agent, job.batch.token
+    return Done(
+        value={"agentId": agent, "id": token, key: is_changed},
+        words=words,
+        audit={"agent": agent, "batch": token, "changed": is_changed},
+        is_changed=is_changed,
+    )
+
+
+def pause(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
+    """Send no more texts to a provider, or to all."""
+    return _set_paused(asker, provider, mode, is_paused=True)
+
+
+def resume(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
+    """Send texts to a provider again."""
+    return _set_paused(asker, provider, mode, is_paused=False)
+
+
+def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paused: bool) -> Done:
+    change = breakers.pause if is_paused else breakers.resume
+    done = []
+    for settings in asker.agents:
+        found = change(settings, provider=provider or "", mode=mode or "")
+        if not is_paused:
+            _wake(asker, settings.agent)
+        row = {"agentId": settings.agent, "paused": is_paused, "provider": provider, "mode": mode}
+        done.append({**row, "breakers": found})
+    what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
+    what += f" with {provider}" if provider else ""
+    state = "is paused" if is_paused else "goes on"
+    return Done(
+        value=done,
+        words=tuple(f"{each['agentId']}: {what} {state}." for each in done),
+        audit={"agents": _names(asker), "mode": mode or "", "provider": provider or ""},
+    )
+
+
+def probe(asker: Asker, provider: str | None = None, mode: str | None = None) -> Done:
+    """Let the next probe of open breakers be sent at once."""
+    done = []
+    for settings in asker.agents:
+        probed = breakers.probe(settings, provider=provider or "", mode=mode or "")
+        if probed:
+            _wake(asker, settings.agent)
+        done.append({"agentId": settings.agent, "probed": probed})
+    words = (
+        f"{each['agentId']}: {', '.join(each['probed'])}: asked again with the next text"
+        if each["probed"]
+        else f"{each['agentId']}: no breaker is open"
+        for each in done
+    )
+    count = sum(len(each["probed"]) for each in done)
+    audit = {"agents": _names(asker), "mode": mode or "", "provider": provider or "", "probed": count}
+    return Done(value=done, words=tuple(words), audit=audit, is_changed=count > 0)
+
+
+def requeue(asker: Asker, **where: Any) -> Done:
+    """Put messages back on their queues."""
+    return _change_messages("requeue", asker, **where)
+
+
+def drop(asker: Asker, **where: Any) -> Done:
+    """Remove messages for good."""
+    if not any(where.get(name) for name in ("queue", "group", "match", "ids")):
+        raise ConfigError("name the messages", hint="--group, --id, --queue or --match GLOB")
+    return _change_messages("drop", asker, **where)
+
+
+def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
+    from memline.shared.queue import message_list
+
+    url = queue_url(asker.settings)
+    given = {name: each for name, each in where.items() if each}
+    meant = message_list.Filter(agent=asker.agent, **given)
+    change, what = message_list.drop, "removed"
+    if verb == "requeue":
+        change, what = message_list.requeue, "put back on the queues"
+    count = change(url, meant.state, [(each.queue, each.id) for each in message_list.listed(url, meant)])
+    return Done(
+        value={"requeued" if verb == "requeue" else "dropped": count},
+        words=(f"{counted(count, 'message')} {what}.",),
+        audit={"state": meant.state, "queue": meant.queue, "count": count},
+    )
+
+
+def drain(asker: Asker, worker: str) -> Done:
+    """Ask a worker process to finish what it has taken, and to end."""
+    from memline.shared.queue import heartbeat
+
+    found = heartbeat.drain(queue_url(asker.settings), worker)
+    roles, name = "+".join(found.queues), f"{found.host}:{found.pid}"
+    words = f"The {roles} worker {name} finishes what it has taken, and ends."
+    return Done(value={"draining": found.to_json()}, words=(words,), audit={"worker": name, "roles": roles})
+
+
+def _names(asker: Asker) -> str:
+    return ", ".join(settings.agent for settings in asker.agents)
+
+
+def _wake(asker: Asker, agent: str) -> None:
+    """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
+    if asker.queue_url:
+        from memline.shared.queue.fleet_workers import wake
+
+        wake(asker.queue_url, agent)

@@ -1,0 +1,165 @@
+"""Define what a row of the table of calls is, and a parameter of one.
+
+Rows are plain values: `memline search` reads them before it has done anything. What checks arguments and
+writes schemas is in `arguments` next to this module.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memline.shared.values import value
+
+#: Faces on which a parameter is given: the command line, Python (`Memory`), and JSON over MCP and HTTP.
+CLI, PYTHON, JSON = "cli", "python", "json"
+FACES = frozenset((CLI, PYTHON, JSON))
+
+COMMAND, REMOTE = frozenset((CLI,)), frozenset((JSON,))
+
+#: Whose token may ask: one of an agent about that agent, or only the one for all.
+AGENT, OWNER = "agent", "owner"
+
+
+@value
+class Parameter:
+    """One parameter: `maxResults` in JSON, `--max-results` on the command line, `max_results` in Python."""
+
+    name: str
+    #: Its meaning, in a sentence.
+    words: str
+    #: Type in JSON Schema: string, integer, number, boolean or array (of strings).
+    kind: str = "string"
+    is_required: bool = False
+    #: What holds when it is left out, in words.
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    #: `module:name` of its choices, where a table of another module has them.
+    choices_of: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    #: Limits in JSON Schema for callers over MCP and HTTP alone.
+    limits: tuple[tuple[str, Any], ...] = ()
+    #: Other names of the same in JSON; they work but are not shown.
+    aliases: tuple[str, ...] = ()
+    faces: frozenset[str] = FACES
+    #: On the command line: `required` or `optional` where it stands without the name of an option; what its
+    #: value is called; a short option.
+    argument: str = ""
+    metavar: str = ""
+    short: str = ""
+    #: `module:function` that lists the values that are known, for the completion of a word.
+    known: str = ""
+    #: In Python, where that differs.
+    python: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name in Python."""
+        return self.python or "".join(f"_{char.lower()}" if char.isupper() else char for char in self.name)
+
+    @property
+    def option(self) -> str:
+        """Its name on the command line."""
+        return "--" + "".join(f"-{char.lower()}" if char.isupper() else char for char in self.name)
+
+    @property
+    def label(self) -> str:
+        """Its name in words, for a form."""
+        return self.option.removeprefix("--").replace("-", " ").capitalize()
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """Its choices; empty when everything is allowed."""
+        if not self.choices_of:
+            return self.choices
+        from importlib import import_module
+
+        module, _, name = self.choices_of.partition(":")
+        return tuple(getattr(import_module(module), name))
+
+    @property
+    def description(self) -> str:
+        """Its meaning and what holds without it."""
+        return f"{self.words} Default: {self.default}." if self.default else self.words
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Meaning, type and limits in JSON Schema."""
+        schema: dict[str, Any] = {"type": self.kind, "description": self.description}
+        if choices := self.allowed:
+            schema["enum"] = list(choices)
+        for name, limit in (("minimum", self.minimum), ("maximum", self.maximum)):
+            if limit is not None:
+                schema[name] = limit
+        return schema | dict(self.limits)
+
+
+@value
+class Call:
+    """One thing that can be asked of Memline; one with an `audit` line is an action: it changes something."""
+
+    #: As on the command line: `search`, `jobs pause`.
+    name: str
+    #: What it does, in a line: the summary of commands and routes.
+    title: str
+    #: The whole help, for a reader.
+    text: str = ""
+    #: For a model: when to call, with what, what to do with an empty answer. Empty: not a tool of MCP.
+    tool: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    #: Command lines for its help.
+    examples: tuple[str, ...] = ()
+    #: `module:function` that does it, of `producers.actions.perform`; empty where the face has its own.
+    run: str = ""
+    #: Methods and path over HTTP, such as `POST /jobs/{job}/pause`; empty: not over HTTP.
+    http: str = ""
+    #: Name of the schema of its answer in answers.json.
+    answer: str = ""
+    rights: str = AGENT
+    #: Over HTTP and on pages: whether it is about one agent, the default one when none is named.
+    is_of_one_agent: bool = False
+    #: What is asked on the command line before it is done; empty: it does not ask.
+    asks: str = ""
+    #: The verb of its line in the audit log, `audit.<verb>`; empty: it only reads.
+    audit: str = ""
+    #: Words of its button on the dashboard.
+    button: str = ""
+    is_danger: bool = False
+    needs_queue: bool = False
+    has_json: bool = True
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Methods over HTTP."""
+        return tuple(self.http.split()[:-1])
+
+    @property
+    def path(self) -> str:
+        """Path over HTTP; empty without one."""
+        return self.http.rpartition(" ")[2]
+
+    @property
+    def takes_json(self) -> tuple[Parameter, ...]:
+        """The parameters in JSON."""
+        return tuple(each for each in self.parameters if JSON in each.faces)
+
+
+def flag(name: str, words: str, **more: Any) -> Parameter:
+    """Make a parameter that is true or false."""
+    return Parameter(name=name, words=words, kind="boolean", **more)
+
+
+def argument(name: str, words: str, *, is_required: bool = True, **more: Any) -> Parameter:
+    """Make a parameter that stands on the command line without the name of an option."""
+    kind = "required" if is_required else "optional"
+    return Parameter(name=name, words=words, argument=kind, is_required=is_required, **more)
+
+
+#: What a list of texts holds, in JSON Schema.
+TEXTS = (("items", {"type": "string"}), ("minItems", 1), ("maxItems", 20))
+
+#: Where the ids of jobs are known.
+KNOWN_JOBS = "memline.producers.reports.job_reports:known"
+
+#: Asks nothing before what is asked about otherwise.
+YES = flag("yes", "Do not ask.", faces=COMMAND)

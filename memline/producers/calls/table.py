@@ -1,0 +1,15 @@
+"""List every call and action once: command line, MCP, HTTP, dashboard and `Memory` are made of it.
+
+A row has the name, the parameters with their limits and words, the rights, whether it asks first, and the
+line in the audit log. `docs/cli.md`, `docs/http.md` and `docs/mcp.md` are written from it.
+"""
+
+from __future__ import annotations
+
+from memline.producers.calls.memory_calls import MEMORY_CALLS
+from memline.producers.calls.rows import Call
+from memline.producers.calls.upkeep_calls import UPKEEP_CALLS
+from memline.producers.calls.verb_calls import VERB_CALLS
+
+#: The calls by name.
+CALLS: dict[str, Call] = {call.name: call for call in (*MEMORY_CALLS, *UPKEEP_CALLS, *VERB_CALLS)}

@@ -1,0 +1,240 @@
+"""List what keeps an index and moves it: index, reindex, forget, export, import, backup, restore, flush."""
+
+from __future__ import annotations
+
+from memline.producers.calls.rows import COMMAND, KNOWN_JOBS, YES, Call, Parameter, argument, flag
+
+_FORCE = flag("force", "All files, not only those that changed.")
+_FOLDER = argument("folder", "Folder of the backup.", metavar="PATH")
+
+UPKEEP_CALLS = (
+    Call(
+        name="index",
+        title="Bring the index up to date with the files.",
+        text="""\
+Bring the index up to date with the files and wait until every vector is ready or failed.
+
+Safe to interrupt and to run again: it goes on where it was, and nothing is paid for twice.""",
+        audit="index",
+        button="Index now",
+        parameters=(
+            flag("force", "Read and split every file again; known vectors are kept."),
+            flag("reEmbed", "Forget all vectors and embed every text again."),
+            flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),
+            Parameter(
+                name="adopt",
+                words="Take over the index of this folder: it was moved to the workspace.",
+                metavar="DIR",
+                faces=COMMAND,
+            ),
+            flag("verbose", "Name the files that are added, changed and removed.", faces=COMMAND),
+        ),
+        examples=(
+            "memline --workspace ~/notes index",
+            "memline index --json",
+            "memline index --force          # split every file again; vectors are kept",
+            "memline index --re-embed       # pay for every vector again",
+        ),
+    ),
+    Call(
+        name="reindex",
+        title="Ask for a reindex and return, or plan one.",
+        text="""\
+Ask for a reindex, print the id of its job and return; JOB names one for --status and --cancel.
+
+A job is a row of the index: the fleet goes on with it after any restart, also of an emptied Redis. Its
+texts wait behind those of live edits and of older jobs. It needs queue.url; without a queue, `memline
+index` does the work and waits for it. `memline jobs` pauses, resumes and shows jobs; after --cancel,
+`memline reindex` or `memline index` goes on with what is missing.""",
+        run="memline.producers.actions.verbs:reindex",
+        is_of_one_agent=True,
+        http="POST /jobs",
+        answer="job",
+        audit="reindex",
+        button="Reindex",
+        needs_queue=True,
+        parameters=(
+            _FORCE,
+            flag("plan", "Only say what it would do: files, texts, tokens, cost.", faces=COMMAND),
+            flag("list", "Only list jobs, as `memline jobs ls` does.", faces=COMMAND),
+            flag("status", "Only say how far it is, and the time left.", faces=COMMAND),
+            flag("cancel", "Send nothing more of it; what is indexed stays.", faces=COMMAND),
+            argument(
+                "job",
+                "Id of a job, or the beginning of it.",
+                is_required=False,
+                metavar="[JOB]",
+                known=KNOWN_JOBS,
+                faces=COMMAND,
+            ),
+        ),
+        examples=(
+            "memline reindex --plan",
+            "memline reindex --plan --force --json",
+            "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline reindex --agent main",
+            "memline reindex --status",
+            "memline reindex --status 5f3a",
+            "memline reindex --list",
+            "memline reindex --cancel",
+        ),
+    ),
+    Call(
+        name="agent ls",
+        title="List the agents, with the index host that serves each.",
+        text="List the agents of this configuration and of the fleet, with the index host that serves each.",
+        rights="owner",
+        examples=("memline agent ls", "memline agent ls --json"),
+    ),
+    Call(
+        name="agent move",
+        title="Move an agent to another index host.",
+        text="""\
+Move an agent to another index host: run it on the old host first, then on the new one.
+
+On the old host it waits for what is in flight, backs the index up into PATH and says what to copy and to
+run. On HOST it puts the index in place. Nothing is embedded again. Interrupted, run it again.""",
+        rights="owner",
+        audit="move",
+        parameters=(
+            argument("name", "Id of the agent.", metavar="ID"),
+            Parameter(
+                name="to", words="The index host that is to serve it.", is_required=True, metavar="HOST"
+            ),
+            Parameter(
+                name="backup", words="Folder for the index, or with it on the new host.", metavar="PATH"
+            ),
+        ),
+        examples=(
+            "memline agent move work --to index-2 --backup /mnt/usb   # on the host that serves it",
+            "memline agent move work --to index-2 --backup /mnt/usb   # then on index-2, with the files",
+            "memline agent move work --to index-1                     # on index-1 again, to undo the first",
+        ),
+    ),
+    Call(
+        name="flush",
+        title="Show which sessions are due to be written down.",
+        text="""\
+Show how close sessions are to a memory flush, and the outcome of the last one.
+
+A flush is one silent request to a chat model before a session is compacted; its answer is appended to
+today's daily note. `memline up` and `memline watch` start it; see docs/flush.md.""",
+        run="memline.producers.watching.flush_sessions:flush_session",
+        is_of_one_agent=True,
+        audit="flush",
+        button="Flush now",
+        parameters=(
+            Parameter(
+                name="now",
+                words="Flush this session now, whatever its size.",
+                metavar="SESSION",
+                python="session",
+            ),
+        ),
+        examples=("memline flush", "memline flush --json", "memline flush --now 4f9c2e1a-….jsonl"),
+    ),
+    Call(
+        name="export",
+        title="Write notes and vectors into one file.",
+        text="""\
+Write an agent's notes and vectors into one file, for another machine.
+
+Killed and run again it goes on. The file is for its owner alone and holds no key.""",
+        audit="export",
+        parameters=(
+            argument("path", "The file.", metavar="FILE"),
+            Parameter(
+                name="what",
+                words="Notes, vectors that chunks need, cached vectors, or all of these.",
+                default="all",
+                choices=("all", "notes", "vectors", "cache"),
+            ),
+        ),
+        examples=(
+            "memline export notes.memline",
+            "memline export vectors.memline --what vectors --agent main",
+        ),
+    ),
+    Call(
+        name="import",
+        title="Take over notes and vectors from a file.",
+        text="""\
+Take over notes and vectors of a file that memline export wrote, or the index of OpenClaw.
+
+A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
+written, none is overwritten. Vectors serve every text that is the same, without a request.
+
+`openclaw` takes the chunks and vectors of notes that have not changed since OpenClaw indexed them, from
+STATE_DIR or its usual one. Its files stay untouched.""",
+        audit="import",
+        parameters=(
+            argument("source", "A file, or openclaw.", metavar="FILE|openclaw"),
+            argument("stateDir", "Where OpenClaw has its files.", is_required=False, metavar="[STATE_DIR]"),
+        ),
+        examples=(
+            "memline import notes.memline",
+            "memline import openclaw          # the index that OpenClaw has of the same notes",
+            "memline import openclaw ~/.openclaw --agent main",
+        ),
+    ),
+    Call(
+        name="forget",
+        title="Forget lines of notes, or sessions, for good.",
+        text="""\
+Forget lines of notes, or sessions, for good.
+
+It lists what it will touch and asks. PATH is a path or citation as `memline search` gives it. The lines go
+out of the note, the index, its vectors and cache, the batches at the provider and every file of Memline's
+home; what stays in a kept note or a transcript is not read again.""",
+        asks="Forget this in {where} for good?",
+        audit="forget",
+        is_danger=True,
+        parameters=(
+            argument("path", "A path or a citation.", is_required=False),
+            Parameter(name="query", words="Each line that holds all these words, in any form."),
+            Parameter(
+                name="session", words="A session, by its key or the name of its transcript.", metavar="KEY"
+            ),
+            Parameter(
+                name="before",
+                words="Dated notes and sessions before this day (2025-01-01, 90d).",
+                metavar="DATE",
+            ),
+            flag("dryRun", "Only list what would be forgotten."),
+            YES,
+            flag("keepNote", "Leave the notes as they are; only Memline forgets."),
+            Parameter(name="backup", words="Copy the notes there first.", metavar="DIR"),
+        ),
+        examples=(
+            "memline forget 'memory/2026-02-10.md#L5-L7'",
+            "memline forget memory/old.md --keep-note --yes",
+            "memline forget --query 'door code' --dry-run",
+            "memline forget --before 2025-01-01 --backup ~/attic",
+        ),
+    ),
+    Call(
+        name="backup",
+        title="Copy the indexes into a folder.",
+        text="""\
+Write the index of every agent into the folder PATH, while everything runs.
+
+Each agent has a file there, <agent>.sqlite, whole and readable by its owner alone. Notes are not in it:
+they are your files (memline export takes them along).""",
+        audit="backup",
+        parameters=(_FOLDER,),
+        examples=("memline backup ~/backups/memline", "memline backup /mnt/usb/memline --agent main --json"),
+    ),
+    Call(
+        name="restore",
+        title="Put a backup in the place of the index.",
+        text="""\
+Put a backup in the place of the index, while everything runs.
+
+PATH is a folder that memline backup has written, or one file of it. A damaged or foreign file changes
+nothing. Vectors paid for since the backup are kept.""",
+        asks="Put this in the place of the present index?",
+        audit="restore",
+        is_danger=True,
+        parameters=(argument("path", "A folder of backups, or one of its files.", metavar="PATH"), YES),
+        examples=("memline restore ~/backups/memline", "memline restore main.sqlite --agent main --yes"),
+    ),
+)

@@ -1,0 +1,323 @@
+"""List what is done with jobs, batches, provider accounts and workers: the same verbs on every face."""
+
+from __future__ import annotations
+
+from memline.producers.calls.rows import KNOWN_JOBS, OWNER, TEXTS, Call, Parameter, argument, flag
+
+#: Where the functions of the verbs are.
+_VERBS = "memline.producers.actions.verbs"
+
+_JOB = argument("job", "Id of a job, or the beginning of it.", metavar="JOB", known=KNOWN_JOBS)
+_BATCH = argument(
+    "batch",
+    "Id of a batch, the beginning of it, or the provider's job id.",
+    metavar="BATCH",
+    known="memline.producers.reports.batch_jobs:known",
+)
+_LIMIT = Parameter(
+    name="limit",
+    words="Ended ones of each agent, at most.",
+    kind="integer",
+    minimum=1,
+    maximum=1000,
+    default="10",
+)
+_FORCE = flag("force", "All files, not only those that changed.")
+_PROVIDER = Parameter(
+    name="provider",
+    words="Only this one.",
+    default="all",
+    choices_of="memline.shared.providers:PROVIDERS",
+)
+_MODE = Parameter(name="mode", words="Only this mode.", default="both", choices=("requests", "batch"))
+
+_STATE = Parameter(
+    name="state",
+    words="Dead, to be retried, or waiting for a worker.",
+    default="dead",
+    choices=("dead", "delayed", "waiting"),
+)
+_QUEUE = Parameter(name="queue", words="Messages of this queue.")
+_GROUP = Parameter(name="group", words="Dead messages with this error: a group of `queue dead`.")
+_MATCH = Parameter(name="match", words="Glob over queue, index host, actor, agent, error and id.")
+_IDS = Parameter(name="id", words="Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
+
+VERB_CALLS = (
+    Call(
+        name="jobs ls",
+        title="List the open jobs and the last ones that ended.",
+        run=f"{_VERBS}:list_jobs",
+        http="GET /jobs",
+        answer="jobs",
+        parameters=(flag("open", "Only those that are running or paused."), _LIMIT),
+        examples=("memline jobs ls", "memline jobs ls --open", "memline jobs ls --agent work --json"),
+    ),
+    Call(
+        name="jobs show",
+        title="Show all that is known of a job.",
+        text="Show all that is known of a job; JOB is its id or the beginning of it.",
+        run=f"{_VERBS}:show_job",
+        http="GET /jobs/{job}",
+        answer="job",
+        parameters=(_JOB,),
+        examples=("memline jobs show 5f3a", "memline jobs show 5f3a --json"),
+    ),
+    Call(
+        name="jobs pause",
+        title="Pause a job.",
+        text="""\
+Read no more files of a job and send none of its texts until `resume`; live edits go on.
+
+Requests and batches that are at the provider already are still stored. Exit status 1 when the job is not
+running.""",
+        run=f"{_VERBS}:pause_job",
+        http="POST /jobs/{job}/pause",
+        answer="job",
+        audit="pause",
+        button="Pause",
+        parameters=(_JOB,),
+        examples=("memline jobs pause 5f3a",),
+    ),
+    Call(
+        name="jobs resume",
+        title="Let a paused job go on.",
+        text="Let a paused job go on. Exit status 1 when it is not paused.",
+        run=f"{_VERBS}:resume_job",
+        http="POST /jobs/{job}/resume",
+        answer="job",
+        audit="resume",
+        button="Resume",
+        parameters=(_JOB,),
+        examples=("memline jobs resume 5f3a",),
+    ),
+    Call(
+        name="jobs cancel",
+        title="End a job; what is indexed stays.",
+        text="""\
+End a job: nothing more of it is read or sent; what is indexed stays.
+
+Its texts stay known as missing: `memline reindex` or `memline index` takes them up. Batches that hold
+nothing else are cancelled at the provider. Exit status 1 when the job had ended already.""",
+        run=f"{_VERBS}:cancel_job",
+        http="POST /jobs/{job}/cancel",
+        answer="job",
+        audit="cancel",
+        button="Cancel",
+        is_danger=True,
+        parameters=(_JOB,),
+        examples=("memline jobs cancel 5f3a", "memline jobs cancel 5f3a --json"),
+    ),
+    Call(
+        name="batch ls",
+        title="List the open batches and the last closed ones.",
+        parameters=(flag("open", "Only those that are not closed."), _LIMIT),
+        examples=("memline batch ls", "memline batch ls --open", "memline batch ls --agent work --json"),
+    ),
+    Call(
+        name="batch show",
+        title="Show all that is known of a batch.",
+        text=(
+            "Show all that is known of a batch; BATCH is its id, the beginning of it, or the provider's job"
+            " id."
+        ),
+        parameters=(_BATCH,),
+        examples=("memline batch show 5f3a", "memline batch show batch_68a1 --json"),
+    ),
+    Call(
+        name="batch cancel",
+        title="Cancel a batch; the vectors that it brought are kept.",
+        text="""\
+Cancel a batch. The vectors that it brought are kept; its other texts are sent in requests.
+
+The batch worker tells the provider: `memline up`, a fleet, or the next `memline index`. Rows that the
+provider had finished by then are kept and paid for. Exit status 1 when the batch had ended already.""",
+        run=f"{_VERBS}:cancel_batch",
+        audit="cancel",
+        button="Cancel",
+        is_danger=True,
+        parameters=(_BATCH,),
+        examples=("memline batch cancel 5f3a", "memline batch cancel 5f3a --json"),
+    ),
+    Call(
+        name="batch collect",
+        title="Ask the provider about a batch now.",
+        text="""\
+Ask the provider about a batch now, without waiting for the next poll, and store what is finished.
+
+The batch worker does it: `memline up`, a fleet, or the next `memline index`. Exit status 1 when the batch
+has ended.""",
+        run=f"{_VERBS}:collect_batch",
+        audit="collect",
+        button="Collect now",
+        parameters=(_BATCH,),
+        examples=("memline batch collect 5f3a", "memline batch collect 5f3a --json"),
+    ),
+    Call(
+        name="batch errors",
+        title="List the texts of a batch that got an error.",
+        text="List the texts of a batch that got an error in place of a vector, at most 1,000.",
+        parameters=(_BATCH,),
+        examples=("memline batch errors 5f3a", "memline batch errors 5f3a --json"),
+    ),
+    Call(
+        name="queue dead",
+        title="List messages that failed, by their last error.",
+        text="""\
+List messages that failed, by their last error: the largest group first, in a group the oldest.""",
+        rights=OWNER,
+        needs_queue=True,
+        parameters=(
+            _QUEUE,
+            _GROUP,
+            _MATCH,
+            Parameter(
+                name="limit", words="Of each group.", kind="integer", minimum=1, default="5; as JSON all"
+            ),
+        ),
+        examples=(
+            "memline queue dead",
+            "memline queue dead --group 3fa2c1d8",
+            "memline queue dead --match '*disk*' --json",
+        ),
+    ),
+    Call(
+        name="queue messages",
+        title="Count and list messages.",
+        text="""\
+Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones.""",
+        rights=OWNER,
+        needs_queue=True,
+        parameters=(
+            _STATE,
+            _QUEUE,
+            Parameter(name="limit", words="Of a page.", kind="integer", minimum=1, maximum=500, default="50"),
+            Parameter(
+                name="after", words="Where the page before said that the next one begins.", python="cursor"
+            ),
+        ),
+        examples=(
+            "memline queue messages",
+            "memline queue messages --state waiting --queue chunk",
+            "memline queue messages --state delayed --json",
+        ),
+    ),
+    Call(
+        name="queue requeue",
+        title="Put dead messages back on their queues.",
+        text="Put dead messages back on their queues. Safe: every actor may run twice.",
+        rights=OWNER,
+        run=f"{_VERBS}:requeue",
+        audit="requeue",
+        needs_queue=True,
+        parameters=(
+            Parameter(
+                name="state", words="Dead, or to be retried.", default="dead", choices=("dead", "delayed")
+            ),
+            _QUEUE,
+            _GROUP,
+            _MATCH,
+            _IDS,
+        ),
+        examples=(
+            "memline queue requeue",
+            "memline queue requeue --group 3fa2c1d8",
+            "memline queue requeue --state delayed --queue store",
+        ),
+    ),
+    Call(
+        name="queue drop",
+        title="Remove dead messages for good.",
+        text="""\
+Remove dead messages for good, or with --state others. What they were about is in the rows.
+
+Name which: with --match '*' all of them.""",
+        rights=OWNER,
+        run=f"{_VERBS}:drop",
+        audit="drop",
+        is_danger=True,
+        needs_queue=True,
+        parameters=(_STATE, _QUEUE, _GROUP, _MATCH, _IDS),
+        examples=(
+            "memline queue drop --group 3fa2c1d8",
+            "memline queue drop --match '*unknown agent*'",
+            "memline queue drop --state waiting --queue chunk",
+        ),
+    ),
+    Call(
+        name="queue drain",
+        title="Ask a worker process to end.",
+        text="""\
+Ask a worker process to take no more messages, finish those in hand, and end with status 0.
+
+A supervisor may start another one in its place; docs/fleet.md has more.""",
+        run=f"{_VERBS}:drain",
+        audit="drain",
+        rights=OWNER,
+        needs_queue=True,
+        button="Drain",
+        parameters=(
+            argument("worker", "The process: HOST:PID, or the id of its heartbeat.", metavar="HOST:PID"),
+        ),
+        examples=("memline queue drain build-7:4211",),
+    ),
+    Call(
+        name="queue pause",
+        title="Send no more texts to the provider.",
+        text="""\
+Send no more texts to the provider until `resume`; running requests end, files stay searchable.
+
+With --mode batch no new batches are made and texts are sent in requests; open batches are still
+collected.""",
+        run=f"{_VERBS}:pause",
+        audit="pause",
+        rights=OWNER,
+        button="Pause",
+        parameters=(_PROVIDER, _MODE),
+        examples=(
+            "memline queue pause",
+            "memline queue pause --agent work",
+            "memline queue pause --provider openai --mode batch",
+        ),
+    ),
+    Call(
+        name="queue resume",
+        title="Send texts to the provider again.",
+        text="""\
+Send texts again: after `pause`, and after a provider stopped (bad key, no quota) and was fixed.
+
+Circuit breakers are closed, on trial: the next failure opens them again. Texts go to the chosen provider
+again, not to its fallback, and a time that it said to wait is not waited for.""",
+        run=f"{_VERBS}:resume",
+        audit="resume",
+        rights=OWNER,
+        button="Resume",
+        parameters=(_PROVIDER, _MODE),
+        examples=(
+            "memline queue resume",
+            "memline queue resume --mode batch",
+            "memline queue resume --provider gemini",
+        ),
+    ),
+    Call(
+        name="queue probe",
+        title="Try a provider that stopped with one request now.",
+        text="""\
+Try a provider that stopped with one request now, without waiting for the end of its cooldown.
+
+If it fails, the breaker stays open for longer. Exit status 1 when no breaker is open.""",
+        run=f"{_VERBS}:probe",
+        audit="probe",
+        rights=OWNER,
+        button="Probe now",
+        parameters=(_PROVIDER, _MODE),
+        examples=("memline queue probe", "memline queue probe --provider openai --mode batch"),
+    ),
+    Call(
+        name="queue providers",
+        title="Show the provider accounts.",
+        text=(
+            "Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."
+        ),
+        examples=("memline queue providers", "memline queue providers --agent work --json"),
+    ),
+)
