@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from memline.producers.cli import at_once
 from memline.producers.cli.command_list import COMMANDS, UNTIL_STOPPED
 from memline.producers.interrupts import INTERRUPTED, tell
+from memline.shared.errors import MemlineError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ def _run(args: list[str]) -> object:
 def _failed(error: Exception) -> int:
     """Print what went wrong, if it is known; a fault of ours is raised again."""
     from memline.producers.cli.root import fail
-    from memline.shared.errors import MemlineError
 
     if isinstance(error, MemlineError):
         return fail(error.message, error.hint, error.exit_code)

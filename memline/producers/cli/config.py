@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import get_completion_class
 
+from memline.producers.cli.command_list import PROGRAM
 from memline.producers.cli.options import Invocation, command, echo, examples, print_json, print_result
+from memline.producers.cli.root import cli
+from memline.shared.config.agents import without_workspace
+from memline.shared.config.config_file import default_places, find
+from memline.shared.config.keys import Setting
+from memline.shared.config.load import examine
+from memline.shared.config.show import keys_of_file, shown_for_agent, shown_for_all
+from memline.shared.config.workspaces import settings_file
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import ConfigError
+from memline.shared.providers import LISTED, OWN, price_of
 from memline.shared.values import asdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memline.shared.config.keys import Setting
     from memline.shared.config.load import Loaded
 
 
@@ -31,8 +44,6 @@ def config() -> None:
 )
 def show(invocation: Invocation, as_json: bool) -> None:
     """Print every value with its origin, secrets hidden."""
-    from memline.shared.config.show import shown_for_agent, shown_for_all
-
     loaded = invocation.loaded
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
@@ -60,12 +71,6 @@ def show(invocation: Invocation, as_json: bool) -> None:
 @command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
 def show_path(invocation: Invocation) -> int:
     """Print the file that is used, else that of the workspace; exit status 1 when there is none."""
-    import os
-
-    from memline.shared.config.config_file import default_places, find
-    from memline.shared.config.workspaces import settings_file
-    from memline.shared.errors import ConfigError
-
     file = find(invocation.options.config, os.environ)
     if file is not None:
         echo(str(file))
@@ -84,9 +89,6 @@ def show_path(invocation: Invocation) -> int:
 @command("memline config check", "memline --config new.json5 config check --json", parent=config, json=True)
 def check(invocation: Invocation, as_json: bool) -> int:
     """Name everything that is wrong; exit status 1 when anything is."""
-    from memline.shared.config.load import examine
-    from memline.shared.config.show import keys_of_file
-
     loaded = examine(invocation.options)
     file, keys = loaded.settings.path, len(keys_of_file(loaded))
     problems = [{"problem": each.message, "action": each.hint} for each in loaded.problems]
@@ -102,9 +104,6 @@ def check(invocation: Invocation, as_json: bool) -> int:
 def _engine(loaded: Loaded, agent: str) -> dict[str, Setting]:
     """Say what runs the local model of an agent, or what is missing; empty where none is configured."""
     from memline.producers.reports.status import engine_report
-    from memline.shared.config.agents import without_workspace
-    from memline.shared.config.keys import Setting
-    from memline.shared.embedders.choice import choose
 
     settings = without_workspace(loaded.settings.agents, agent)
     engine = engine_report(settings, choose(settings))
@@ -116,11 +115,6 @@ def _engine(loaded: Loaded, agent: str) -> dict[str, Setting]:
 
 def _price(loaded: Loaded, agent: str) -> dict[str, Setting]:
     """Look up the price that a plan for this agent would use; empty where there is none."""
-    from memline.shared.config.agents import without_workspace
-    from memline.shared.config.keys import Setting
-    from memline.shared.embedders.choice import choose
-    from memline.shared.providers import LISTED, OWN, price_of
-
     identity = choose(without_workspace(loaded.settings.agents, agent)).identity
     if identity is None:
         return {}
@@ -139,8 +133,6 @@ def _price(loaded: Loaded, agent: str) -> dict[str, Setting]:
 
 
 def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
-    import json
-
     texts = {
         key: each.value if isinstance(each.value, str) and each.value else json.dumps(each.value)
         for key, each in settings.items()
@@ -163,11 +155,6 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for a shell."""
-    from click.shell_completion import get_completion_class
-
-    from memline.producers.cli.command_list import PROGRAM
-    from memline.producers.cli.root import cli
-
     script = get_completion_class(shell)
     assert script is not None
     click.echo(script(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

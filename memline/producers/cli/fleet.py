@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.producers.runs import supervisor
+from memline.producers.runs.supervisor import memline
+from memline.shared.config import environment
+from memline.shared.queue.processes import PROCESSES, commands
 from memline.shared.tables import read_table
+from memline.shared.values import replace
 
 
 @command(
@@ -29,14 +39,6 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     context.obj = api
     if context.invoked_subcommand is not None:
         return None
-    import os
-    from contextlib import nullcontext
-    from functools import partial
-
-    from memline.producers.runs import supervisor
-    from memline.shared.config import environment
-    from memline.shared.queue.processes import commands
-    from memline.shared.values import replace
 
     settings, tell = invocation.settings, partial(echo, err=True)
     variables = environment.without_liveness(os.environ) | _chosen(invocation)
@@ -75,9 +77,6 @@ def systemd(invocation: Invocation, folder: str | None) -> None:
     One unit is for every process, memline@NAME.service, and a target for all of them. They run this program
     as the user memline.
     """
-    import sys
-    from pathlib import Path
-
     program = Path(sys.executable).with_name("memline")
     for name, template in _templates()["systemd"].items():
         text = template.replace("{program}", str(program))
@@ -96,12 +95,6 @@ def run(invocation: Invocation, process: str) -> None:
 
     For a supervisor, such as systemd, that has one entry for all of them.
     """
-    import os
-    import sys
-
-    from memline.producers.runs.supervisor import memline
-    from memline.shared.queue.processes import PROCESSES
-
     known = {**PROCESSES, "metrics": ["metrics"], "up": ["up"]}
     words = known.get(process.partition("-")[0])
     if words is None:
@@ -134,8 +127,6 @@ def filled(kind: str, processes: dict[str, list[str]]) -> str:
 
 def _processes(invocation: Invocation) -> dict[str, list[str]]:
     """Name the processes that the configuration needs, with the words of their commands."""
-    from memline.shared.queue.processes import commands
-
     return commands(invocation.enabled_agents(), with_api=click.get_current_context().obj)
 
 
@@ -145,8 +136,6 @@ def _templates() -> dict[str, Any]:
 
 def _chosen(invocation: Invocation) -> dict[str, str]:
     """Name the variables that say the same to another process as the global options of this one."""
-    from memline.shared.config import environment
-
     names = {"config": environment.CONFIG, "home": environment.HOME, "workspace": environment.WORKSPACE}
     chosen = {variable: getattr(invocation.options, name) for name, variable in names.items()}
     return {variable: str(path) for variable, path in chosen.items() if path is not None}

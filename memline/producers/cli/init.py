@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memline.producers.bridges.clients import CLIENTS
+from memline.producers.cli.index import index_agents
+from memline.producers.cli.moving import openclaw_lines
 from memline.producers.cli.options import Invocation, advise, command, echo
+from memline.producers.memory import Memory
+from memline.shared.config import workspace_file
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import MemlineError
+from memline.shared.index import driver
+from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.transcripts.claude_code import ClaudeCodeTranscripts
+from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace, value
 from memline.shared.words import counted
 
@@ -36,9 +47,6 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     is written into DIR itself.
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
-    from memline.producers.cli.index import index_agents
-    from memline.shared.config import workspace_file
-    from memline.shared.sources.discover import markdown_below
 
     if not markdown_below(str(workspace)):
         echo(f"Error: there is no Markdown in {workspace}", err=True)
@@ -94,8 +102,6 @@ def add(invocation: Invocation, folder: str) -> None:
 
     The settings of the workspace are changed, their comments stay.
     """
-    from memline.shared.config import workspace_file
-
     target = _folder(folder, file_too=True)
     settings = invocation.agent()
     file, is_new = workspace_file.add_path(invocation.loaded, settings.agent, target)
@@ -112,8 +118,6 @@ def add(invocation: Invocation, folder: str) -> None:
 @click.argument("folder", metavar="DIR")
 def remove(invocation: Invocation, folder: str) -> None:
     """Search a folder or file no longer: takes it out of `extraPaths`. The folder itself is not touched."""
-    from memline.shared.config import workspace_file
-
     target = Path(os.path.normpath(Path(folder).expanduser().absolute()))
     settings = invocation.agent()
     file = workspace_file.remove_path(invocation.loaded, settings.agent, target)
@@ -129,8 +133,6 @@ def _folder(text: str, *, file_too: bool = False) -> Path:
 
 
 def _plan(settings: AgentSettings) -> Plan:
-    from memline.shared.sync.plan import plan_of
-
     return plan_of(settings)
 
 
@@ -153,7 +155,6 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
 def _engine(workspace: Path) -> Engine:
     """Return the engine that will run the small model. Raises MemlineError when none is installed."""
     from memline.shared.embedders.local.engines import ENGINES
-    from memline.shared.errors import MemlineError
 
     engine = next((engine for engine in ENGINES if engine.is_installed), None)
     if engine is None:
@@ -178,9 +179,6 @@ def _offered_engine() -> Engine | None:
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
     """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
     from memline.producers.bridges import import_openclaw
-    from memline.producers.cli.moving import openclaw_lines
-    from memline.shared.embedders.choice import choose
-    from memline.shared.errors import MemlineError
 
     path = import_openclaw.find(settings)
     if path is None or choose(settings).identity is None:
@@ -209,9 +207,6 @@ def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes:
 
 def _ask(invocation: Invocation, settings: AgentSettings) -> None:
     """Ask one question that the notes can answer: the heading of a chunk."""
-    from memline.producers.memory import Memory
-    from memline.shared.index import driver
-
     with driver.reading(settings.index_path) as reader:
         row = reader.execute(
             "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 1"
@@ -228,8 +223,6 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
 
 def _mention_sessions(settings: AgentSettings, file: Path) -> None:
     """Say that there are past sessions of Claude Code: they are private, and read only when asked for."""
-    from memline.shared.sources.transcripts.claude_code import ClaudeCodeTranscripts
-
     if "sessions" in settings.memory.sources:
         return
     found = ClaudeCodeTranscripts(str(settings.claude_projects), str(settings.workspace)).discover()
@@ -240,8 +233,6 @@ def _mention_sessions(settings: AgentSettings, file: Path) -> None:
 
 def _connections(settings: AgentSettings) -> Iterator[str]:
     """Yield the lines that connect an agent."""
-    from memline.producers.bridges.clients import CLIENTS
-
     yield "\nConnect an agent, from the folder in which you start Claude Code:"
     for name, client in CLIENTS.items():
         yield f"  {client.title:<12} {_command(settings, 'setup', name, '--write')}"

@@ -14,6 +14,7 @@ from memline.producers.interrupts import INTERRUPTED, tell
 from memline.shared import traces
 from memline.shared.config import environment
 from memline.shared.errors import MemlineError
+from memline.shared.packages import install_command
 from memline.shared.version import own_version
 
 
@@ -82,8 +83,6 @@ def cli(context: click.Context) -> None:
     context.color = environment.colour()
     is_traced, has_timeout = environment.asks_for_traces()
     if is_traced:
-        from memline.shared.packages import install_command
-
         resource = {"service.name": PROGRAM, "service.version": own_version()}
         if problem := traces.start(has_timeout=has_timeout, **resource):
             echo(f"Warning: {problem}", err=True)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import closing
+from functools import partial
+
 import click
 
+from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 from memline.producers.cli.options import Invocation, command, stop_event
+from memline.shared import logs
+from memline.shared.values import replace
 
 
 @command(
@@ -21,12 +29,7 @@ def mcp(invocation: Invocation, session_key: str) -> None:
 
     For the configuration of an MCP client, which starts it. Nothing but the protocol goes to standard output.
     """
-    import os
-    import signal
-    from contextlib import closing
-
     from memline.producers.agents.mcp import run_stdio
-    from memline.producers.agents.tools import Caller, MemoryTools, chat_for
 
     invocation.log()
     agent = invocation.agent()
@@ -55,15 +58,9 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
     """
-    from contextlib import closing
-    from functools import partial
-
-    from memline.producers.agents.tools import MemoryTools
     from memline.producers.http.app import Api
     from memline.producers.http.server import listen, require_token, run, url_of
     from memline.producers.web.dashboard import Dashboard
-    from memline.shared import logs
-    from memline.shared.values import replace
 
     invocation.log()
     logs.always(logs.AUDIT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import sys
 import time
@@ -10,8 +11,12 @@ from pathlib import Path
 
 import click
 
+from memline.producers.agents.claude_hook import answer
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.cli.options import Invocation, command, confirm, echo, json_line
+from memline.shared.config import config_file, environment
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
 
 
 @command(
@@ -51,9 +56,6 @@ def setup(
 
 def _server(invocation: Invocation) -> Server:
     """Return how a client starts this memory: what it is found by here may not hold there."""
-    from memline.shared.config import environment
-    from memline.shared.embedders.choice import choose
-
     settings = invocation.agent()
     choice = choose(settings)
     has_key = choice.identity is not None and choice.provider in settings.environment_keys
@@ -76,8 +78,6 @@ def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) 
         echo(line)
     if not confirm(f"Write {path}?", is_answered=yes):
         return 1
-    from memline.shared.config import config_file
-    from memline.shared.errors import MemlineError
 
     if _read(path) != before:
         raise MemlineError(f"{path} was changed meanwhile; nothing was written", hint="run it again")
@@ -92,8 +92,6 @@ def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) 
 
 def _read(path: Path) -> str:
     """Return the text of a file, empty when it is not there, with its line ends as they are."""
-    from memline.shared.errors import ConfigError
-
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -112,11 +110,6 @@ def hook(invocation: Invocation) -> None:
     session down before it is compacted, where a flush is configured (docs/flush.md). The plugin of the
     repository calls it. A problem is a message for the user, and never stops the session.
     """
-    import json
-
-    from memline.producers.agents.claude_hook import answer
-    from memline.shared.errors import MemlineError, NoWorkspace
-
     try:
         event = json.loads(sys.stdin.buffer.read())
     except (ValueError, RecursionError):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
+from memline.producers.cli.index import fetch_model
 from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
+from memline.workers.lifecycle import run
 
 
 @command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
@@ -14,9 +19,6 @@ def up(invocation: Invocation) -> None:
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
     """
-    from functools import partial
-
-    from memline.producers.cli.index import fetch_model
     from memline.producers.runs.following import run
 
     invocation.log()
@@ -35,7 +37,6 @@ def watch(invocation: Invocation) -> None:
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
     from memline.producers.runs.following import watch as follow
-    from memline.shared.errors import QueueError
 
     # A process of a fleet: it logs what workers log, and at their level.
     invocation.log(default_level="INFO")
@@ -65,8 +66,6 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
     others go back on the queue. A second signal changes nothing, a third ends it at once.
     """
-    from memline.workers.lifecycle import run
-
     invocation.log(default_level="INFO")
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
