@@ -79,6 +79,12 @@ a warning that says why: try other words, fewer filters, or report the warning."
             limits=(("maxLength", 500),),
         ),
         Parameter(
+            name="exclude",
+            words="Leave out files that match this glob, such as archive/**.",
+            metavar="GLOB",
+            limits=(("maxLength", 500),),
+        ),
+        Parameter(
             name="since",
             words="Only notes from this day on: 2026-02-10, or an age such as 30d.",
             metavar="DAY",

@@ -27,6 +27,8 @@ class SearchOptions:
     source: str = ""
     #: `*` stays within a folder, `**` does not; without a `/` it is about the file name.
     path: str = ""
+    #: A glob of the same kind; it wins over `path`.
+    exclude: str = ""
     #: A date or an age (`30d`, `2w`): the day in a note's name, else the day of its file.
     since: str = ""
     until: str = ""
@@ -54,15 +56,19 @@ def search_request(query: str, *, private: bool = True, **options: Any) -> Searc
 
 def is_limited(request: SearchRequest) -> bool:
     """Say whether some files are left out by what the request asks for."""
-    return any((request.source, request.path, request.since, request.until, not request.private))
+    by_place = (request.source, request.path, request.exclude, not request.private)
+    return any((*by_place, request.since, request.until))
 
 
 def path_filter(request: SearchRequest) -> Callable[[str], bool]:
     """Return what says whether the file at a path is meant by the globs of a request."""
-    if not request.path:
-        return lambda path: True
-    pattern = _pattern(request.path)
-    return lambda path: pattern.matches(path.lstrip("/"))
+    wanted, unwanted = (_pattern(glob) if glob else None for glob in (request.path, request.exclude))
+
+    def is_meant(path: str) -> bool:
+        name = path.lstrip("/")
+        return (wanted is None or wanted.matches(name)) and not (unwanted and unwanted.matches(name))
+
+    return is_meant
 
 
 def _pattern(glob: str) -> Pattern:

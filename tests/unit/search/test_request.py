@@ -3,10 +3,13 @@ from typing import Any
 
 import pytest
 
+from memline.shared.config.schema import Query
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest, day_bounds, files_within
+from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 
+ALL = ("MEMORY.md", "memory/2026-02-10.md", "memory/work/2026-01-05-plan.md", "sessions/a.jsonl")
 NOW = datetime(2026, 2, 28, tzinfo=UTC).timestamp()
 
 
@@ -44,6 +47,27 @@ def test_a_path_stays_within_a_folder_unless_it_says_otherwise(
     filled: Notes, index: SearchIndex, glob: str, paths: set[str]
 ) -> None:
     assert passing(filled, index, path=glob) == paths
+
+
+@pytest.mark.parametrize(
+    ("globs", "paths"),
+    [
+        ({"exclude": "memory/**"}, {"MEMORY.md", "sessions/a.jsonl"}),
+        ({"exclude": "*-plan.md", "path": "memory/**"}, {"memory/2026-02-10.md"}),
+        ({"exclude": "*.md", "path": "*.md"}, set()),
+        ({"exclude": "no/such/*"}, {*ALL}),
+    ],
+)
+def test_what_is_excluded_is_left_out_of_what_a_path_names(
+    filled: Notes, index: SearchIndex, globs: dict[str, str], paths: set[str]
+) -> None:
+    assert passing(filled, index, **globs) == paths
+
+
+def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, index: SearchIndex) -> None:
+    found = retrieve(index, SearchRequest(query="x", exclude="memory/**", source="memory"), Query())
+
+    assert [hit.path for hit in found.hits] == ["MEMORY.md"]
 
 
 def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:
