@@ -8,11 +8,15 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config import edit, edit_toml, environment
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from memline.shared.config import edit, environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
 from memline.shared.values import value
@@ -65,9 +69,7 @@ class Client:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
         if self.is_toml:
-            return edit_toml.put(
-                text, (*self.place, name), self.values(server), grows=(_FORWARDED,), where=where
-            )
+            return put_toml(text, (*self.place, name), self.values(server), grows=(_FORWARDED,), where=where)
         for member, entry in self.values(server).items():
             text = edit.put(text, (*self.place, name, member), entry, where=where)
         return text
@@ -118,3 +120,50 @@ def own_command() -> str:
         if path.name == "memline" and os.access(path, os.X_OK) and path.is_file():
             return str(path)
     return shutil.which("memline") or "memline"
+
+
+def put_toml(
+    text: str,
+    table: Sequence[str],
+    values: Mapping[str, str | list[str]],
+    *,
+    grows: Sequence[str] = (),
+    where: str,
+) -> str:
+    """Return the text with these values in the table of this name, which is made when it is missing.
+
+    A list named in `grows` keeps what it holds. Raises ConfigError when the text cannot be changed safely;
+    `where` names the file.
+    """
+    try:
+        wanted, document = tomllib.loads(text), tomlkit.parse(text)
+    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
+        raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
+    edited, plain = _toml_table(document, table, where), _toml_table(wanted, table, where)
+    for name, given in values.items():
+        old = plain.get(name)
+        if name in grows and isinstance(old, list):
+            given = [*old, *(new for new in given if new not in old)]
+        if old != given:
+            edited[name] = plain[name] = given
+    try:
+        changed = tomlkit.dumps(document)
+        is_right = tomllib.loads(changed) == wanted
+    except (tomllib.TOMLDecodeError, TOMLKitError):
+        is_right = False
+    if not is_right:
+        # Dotted keys beside tables are where the library has been wrong.
+        raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
+    return changed
+
+
+def _toml_table(node: Any, names: Sequence[str], where: str) -> Any:
+    """Return the table of these names, which is made when it is missing."""
+    for number, name in enumerate(names, 1):
+        if isinstance(node, dict):
+            if name not in node:
+                node[name] = tomlkit.table(is_super_table=number < len(names))
+            node = node[name]
+        if not isinstance(node, dict):
+            raise ConfigError(f"{where}: {'.'.join(names)} is not a table", hint=f"edit {where} yourself")
+    return node
