@@ -245,10 +245,10 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     NOTE,
-    "a damaged index was moved aside, to {file}",
+    "an index that could not be used was moved aside, to {file}",
     action="delete it when nothing of it is wanted",
     subject="file",
-    means="The index was built again from the notes. The damaged file is kept until a person deletes it.",
+    means="It was damaged, or of before 0.2.0, and built again. The file is kept until a person deletes it.",
 )
 def index_moved_aside(facts: Facts) -> Iterator[Seen]:
     if facts.plan is not None:
