@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from memline.producers.reports.job_reports import only_one
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import JobUnknown
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
@@ -103,14 +102,8 @@ def named(agents: Sequence[AgentSettings], name: str) -> Job:
         matches += [_job(reader, settings, batch) for batch in batches.find(reader, name)]
         for batch in batches.latest(reader, MAX_KNOWN):
             known += [batch.token[:SHORT], batch.token, batch.job_id]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        names = ", ".join(job.batch.token for job in matches[:5])
-        raise JobUnknown(f"{name!r} is the beginning of {len(matches)} batches: {names}", hint=_LIST)
-    near = get_close_matches(name, [each for each in known if each], n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise JobUnknown(f"there is no batch {name!r}{meant}", hint=_LIST)
+    found = {job.batch.token: job for job in matches}
+    return only_one(found, name, known, noun="batch", hint=_LIST)
 
 
 def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import JobUnknown
@@ -23,6 +23,8 @@ from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+T = TypeVar("T")
 
 #: Jobs that are searched for what the user may have meant.
 MAX_KNOWN = 1000
@@ -202,13 +204,19 @@ def named(agents: Sequence[AgentSettings], name: str) -> NamedJob:
             if reader is not None:
                 matches += [NamedJob(settings=settings, job=job) for job in jobs.find(reader, name)]
                 known += [job.token for job in jobs.latest(reader, MAX_KNOWN)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        names = ", ".join(each.job.token for each in matches[:5])
-        raise JobUnknown(f"{name!r} is the beginning of {counted(len(matches), 'job')}: {names}", hint=_LIST)
-    near = get_close_matches(name, known, n=1)
-    raise JobUnknown(f"there is no job {name!r}" + (f"; did you mean {near[0]}?" if near else ""), hint=_LIST)
+    return only_one({each.job.token: each for each in matches}, name, known, noun="job", hint=_LIST)
+
+
+def only_one(found: Mapping[str, T], name: str, known: Iterable[str], *, noun: str, hint: str) -> T:
+    """Return what a user named, by its id. Raises JobUnknown for none or several, with what may be meant."""
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if found:
+        names = ", ".join([*found][:5])
+        raise JobUnknown(f"{name!r} is the beginning of {counted(len(found), noun)}: {names}", hint=hint)
+    near = get_close_matches(name, [*filter(None, known)], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise JobUnknown(f"there is no {noun} {name!r}{meant}", hint=hint)
 
 
 def report(job: NamedJob, *, prices: Prices, now: float) -> JobReport:

@@ -36,8 +36,6 @@ class ChunkFiles(Wire, frozen=True, kw_only=True):
     force: bool = False
     #: Token of the job that asked for them: its vectors wait behind those of live edits, for which it is "".
     job: str = ""
-    #: True for a reindex: its vectors wait behind those of live edits.
-    #: When the reindex was asked for (ns since the epoch): one that was cancelled later embeds nothing more.
     #: File name of the index that is meant: an agent has one for each workspace. Empty: not said.
     index: str = ""
 
