@@ -149,15 +149,15 @@ def test_the_json_of_the_other_commands_can_be_read(place: Place, server: Embedd
     place.configure(**remote(server.url))
     place.index()
 
-    (deep,) = _json(place.run("status", "--deep", "--json"))
+    (deep,) = _json(place.call("status", "--deep", "--json"))
     place.write("memory/new.md", "# New\n\nxyzzy\n")
-    (plan,) = _json(place.run("reindex", "--plan", "--json"))
-    (indexed,) = _json(place.run("status", "--index", "--json"))
-    (verbose,) = _json(place.run("status", "--verbose", "--json"))
-    doctor = _json(place.run("doctor", "--json"))
-    config = _json(place.run("config", "show", "--json"))
-    check = _json(place.run("config", "check", "--json"))
-    explained = _json(place.run("search", "redis queue", "--explain", "--json"))
+    (plan,) = _json(place.call("reindex", "--plan", "--json"))
+    (indexed,) = _json(place.call("status", "--index", "--json"))
+    (verbose,) = _json(place.call("status", "--verbose", "--json"))
+    doctor = _json(place.call("doctor", "--json"))
+    config = _json(place.call("config", "show", "--json"))
+    check = _json(place.call("config", "check", "--json"))
+    explained = _json(place.call("search", "redis queue", "--explain", "--json"))
 
     assert deep["embeddingProbe"]["ok"] is True
     assert (plan["files"], plan["texts"], plan["cached"]) == (1, 1, 0)
@@ -177,7 +177,7 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
     place.configure(**remote(server.url))
     place.write("memory/program.md", b"\0\1\2")
 
-    ran = place.run("index", "--json")
+    ran = place.call("index", "--json")
 
     assert ran.status == 1
     (report,) = ran.json
@@ -205,7 +205,7 @@ def test_a_failed_index_is_a_report_too(place: Place, server: EmbeddingServer) -
 def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(
     place: Place, args: tuple[str, ...], status: int, said: str
 ) -> None:
-    ran = place.run(*args)
+    ran = place.call(*args)
 
     assert ran.status == status, ran.stderr
     assert said in ran.stderr
@@ -216,7 +216,7 @@ def test_wrong_use_ends_with_its_status_and_says_what_is_wrong(
 def test_an_unknown_key_names_its_nearest_neighbour(place: Place) -> None:
     place.configure(chunkng={"tokens": 100})
 
-    ran = place.run("index")
+    ran = place.call("index")
 
     assert ran.status == 2
     assert "chunkng" in ran.stderr
@@ -228,8 +228,8 @@ def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_
 ) -> None:
     place.configure(provider="openai")
 
-    index = place.run("index")
-    search = place.run("search", "redis queue", "--json")
+    index = place.call("index")
+    search = place.call("search", "redis queue", "--json")
 
     assert index.status == 1
     assert 'No API key found for provider "openai"' in index.stderr
@@ -241,8 +241,8 @@ def test_a_key_that_is_missing_is_said_with_the_way_to_give_it_and_keywords_are_
 
 
 def test_without_any_provider_everything_works_by_keyword_and_succeeds(place: Place) -> None:
-    index = place.run("index", "--json")
-    search = place.run("search", "redis queue", "--json")
+    index = place.call("index", "--json")
+    search = place.call("search", "redis queue", "--json")
 
     assert index.status == 0
     assert index.json[0]["provider"] == "none"
@@ -264,7 +264,7 @@ def test_get_refuses_everything_outside_with_the_same_words(place: Place, kind: 
         "not there": "../nothing.md",
     }[kind]
 
-    ran = place.run("get", path)
+    ran = place.call("get", path)
 
     assert ran.status == 1
     assert ran.stdout == ""
@@ -273,8 +273,8 @@ def test_get_refuses_everything_outside_with_the_same_words(place: Place, kind: 
 
 
 def test_get_gives_the_lines_of_a_citation_and_where_to_go_on(place: Place) -> None:
-    cited = _json(place.run("get", "memory/note-1.md#L5-L7", "--json"))
-    first = _json(place.run("get", "memory/note-1.md", "--from", "1", "--lines", "2", "--json"))
+    cited = _json(place.call("get", "memory/note-1.md#L5-L7", "--json"))
+    first = _json(place.call("get", "memory/note-1.md", "--from", "1", "--lines", "2", "--json"))
 
     assert (cited["from"], cited["lines"]) == (5, 3)
     assert cited["text"].splitlines()[0].startswith("word1x0x0")
@@ -288,9 +288,9 @@ def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: Em
     place.config.write_text(OPENCLAW % {"workspace": place.workspace, "url": server.url})
     server.dims = 1536
 
-    index = place.run("index", "--json")
-    search = place.run("search", "when is the launch", "--json")
-    shown = place.run("config", "show", "--json")
+    index = place.call("index", "--json")
+    search = place.call("search", "when is the launch", "--json")
+    shown = place.call("config", "show", "--json")
 
     assert index.status == 0, index.stderr
     assert index.json[0]["files"]["added"] == 4
@@ -299,7 +299,7 @@ def test_a_configuration_of_the_original_works_as_it_is(place: Place, server: Em
     assert server.requests[0].headers["authorization"] == "Bearer sk-of-the-file"
     assert server.requests[0].headers["x-team"] == "notes"
     assert "sk-of-the-file" not in shown.stdout
-    assert "/srv/nothing-here" in json.dumps(place.run("status", "--json").json)
+    assert "/srv/nothing-here" in json.dumps(place.call("status", "--json").json)
 
 
 def test_a_note_saved_a_moment_ago_is_found_and_one_that_is_gone_is_not(place: Place) -> None:
@@ -307,8 +307,8 @@ def test_a_note_saved_a_moment_ago_is_found_and_one_that_is_gone_is_not(place: P
     place.write("memory/saved.md", "# Saved\n\nplugh\n")
     (place.workspace / "MEMORY.md").unlink()
 
-    saved = place.run("search", "plugh", "--json")
-    gone = place.run("search", "redis", "--json")
+    saved = place.call("search", "plugh", "--json")
+    gone = place.call("search", "redis", "--json")
 
     assert [hit["path"] for hit in saved.json["results"]] == ["memory/saved.md"]
     assert gone.json["results"] == []
@@ -320,7 +320,7 @@ def test_without_on_search_a_change_is_reported_as_stale(place: Place) -> None:
     place.index()
     place.write("memory/saved.md", "# Saved\n\nplugh\n")
 
-    found = place.run("search", "plugh", "--json")
+    found = place.call("search", "plugh", "--json")
 
     assert found.json["results"] == []
     assert found.json["stale"] is True
@@ -328,9 +328,9 @@ def test_without_on_search_a_change_is_reported_as_stale(place: Place) -> None:
 
 
 def test_a_search_of_a_workspace_that_was_never_indexed_answers(place: Place) -> None:
-    found = place.run("search", "redis queue", "--json")
+    found = place.call("search", "redis queue", "--json")
     place.configure(sync={"onSearch": False})
-    other = place.run("--home", str(place.folder / "other"), "search", "redis queue")
+    other = place.call("--home", str(place.folder / "other"), "search", "redis queue")
 
     assert found.status == 0
     assert found.json["results"][0]["path"] == "MEMORY.md"
@@ -405,11 +405,11 @@ def test_another_workspace_has_an_index_of_its_own(place: Place, tmp_path: Path)
     other.mkdir()
     (other / "MEMORY.md").write_text("# Other\n\nplugh\n")
 
-    ran = place.run("--workspace", str(other), "index", "--json")
+    ran = place.call("--workspace", str(other), "index", "--json")
 
     assert ran.status == 0
     assert ran.json[0]["files"]["removed"] == 0
-    assert place.run("--workspace", str(other), "search", "plugh", "--json").json["totalResults"] == 1
+    assert place.call("--workspace", str(other), "search", "plugh", "--json").json["totalResults"] == 1
     assert paths(place.search("plugh xyzzy")) == ["MEMORY.md"]
 
 
@@ -418,8 +418,8 @@ def test_nothing_to_do_is_nothing_done(place: Place, server: EmbeddingServer) ->
     place.index()
     server.control({"clear_log": True})
 
-    (again,) = _json(place.run("index", "--json"))
-    (forced,) = _json(place.run("index", "--force", "--json"))
+    (again,) = _json(place.call("index", "--json"))
+    (forced,) = _json(place.call("index", "--force", "--json"))
 
     assert again["files"] == {"seen": 3, "added": 0, "changed": 0, "removed": 0, "unchanged": 3, "failed": 0}
     assert again["vectors"] == {"embedded": 0, "cached": 0, "pending": 0, "failed": 0}
@@ -463,9 +463,9 @@ def test_the_agents_of_one_file_have_an_index_each(place: Place) -> None:
     }
     place.config.write_text(json.dumps(config))
 
-    reports = _json(place.run("index", "--json"))
-    main = place.run("search", "plugh", "--json")
-    work = place.run("--agent", "work", "search", "plugh", "--json")
+    reports = _json(place.call("index", "--json"))
+    main = place.call("search", "plugh", "--json")
+    work = place.call("--agent", "work", "search", "plugh", "--json")
 
     assert [report["agentId"] for report in reports] == ["main", "work"]
     assert main.json["results"] == []

@@ -7,11 +7,13 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from memline.producers import cli
 from memline.producers.backends import IndexReport
 from memline.producers.memory import Memory
 from memline.producers.reports.status import collect
@@ -141,6 +143,13 @@ class Place:
 
     def run(self, *args: str, **options: Any) -> Ran:
         return process.memline(*self.arguments(*args), **options)
+
+    def call(self, *args: str) -> Ran:
+        """The same in this process, where that of a user adds nothing but its start."""
+        out, err = StringIO(), StringIO()
+        with redirect_stdout(out), redirect_stderr(err):
+            status = cli.run(self.arguments(*args))
+        return Ran(status=status, stdout=out.getvalue(), stderr=err.getvalue())
 
     def run_without_rights(self, *args: str, **options: Any) -> Ran:
         return process.memline_without_rights(*self.arguments(*args), **options)

@@ -42,16 +42,16 @@ def test_a_file_that_cannot_be_indexed_is_named_with_its_reason(place: Place, ki
     make, outcome, reason = REFUSED[kind]
     make(place.workspace / "memory" / "bad.md")
 
-    ran = place.run("index", "--json")
-    status = place.run("status", "--verbose", "--json")
-    found = place.run("search", "lighthouse password", "--json")
+    ran = place.call("index", "--json")
+    status = place.call("status", "--verbose", "--json")
+    found = place.call("search", "lighthouse password", "--json")
 
     assert ran.status == (1 if outcome in ("too_large", "not_text") else 0), ran.stderr
     (bad,) = [file for file in status.json[0]["files"] if file["path"] == "memory/bad.md"]
     assert bad["outcome"] == outcome
     assert reason in bad["reason"]
     assert [hit["path"] for hit in found.json["results"]] == ["memory/good.md"]
-    assert place.run("index", "--json").json[0]["files"]["unchanged"] == 2, "looked at once, not every time"
+    assert place.call("index", "--json").json[0]["files"]["unchanged"] == 2, "looked at once, not every time"
 
 
 def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(place: Place) -> None:
@@ -61,7 +61,7 @@ def test_a_symbolic_link_to_a_folder_is_not_entered_and_its_files_cannot_be_had(
     (place.workspace / "memory" / "linked").symlink_to(outside)
 
     report = place.index()
-    got = place.run("get", "memory/linked/secret.md")
+    got = place.call("get", "memory/linked/secret.md")
 
     assert not report.failed
     assert place.outcomes()["memory/linked"][0] == "symlink"
