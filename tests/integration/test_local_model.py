@@ -135,7 +135,7 @@ def test_without_its_reranker_hits_are_found_and_the_next_command_is_named(
     assert "were not reranked: the model hf:owner/repo/rank.onnx is not on this machine" in found["warning"]
     assert re.search(r"memline .*index \(downloads it", found["action"])
     assert status["status"]["reranker"]["error"]
-    assert "hits are not reranked" in doctor.stdout
+    assert "the hits were not reranked: " in doctor.stdout
 
 
 def test_a_reranker_that_the_hub_does_not_have_is_told_with_its_own_key(

@@ -12,7 +12,7 @@ from memline.producers.web.series import Chart, draw
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.finding import OK
 from memline.shared.findings.diagnosis import merged
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 #: Agents of the table: those that are behind come first.
 MOST_AGENTS = 20
@@ -40,7 +40,11 @@ def _overview(view: View) -> Data:
         "agents_left": max(0, len(names) - MOST_AGENTS),
         "has_queue": view.is_owner and snapshot.has_queue,
         "fleet_error": snapshot.fleet_error if view.is_owner else "",
-        "findings": merged(each for each in findings if each.level != OK),
+        "findings": merged(
+            replace(each, action=view.site.tools.hint(each.agent or "", each.action))
+            for each in findings
+            if each.level != OK
+        ),
         "fine": [each.what for each in findings if each.level == OK],
         "found_at": found.at if found else None,
         "charts": _charts(view, only, snapshot.at),

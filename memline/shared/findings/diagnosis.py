@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, IndexMissing
-from memline.shared.finding import LEVELS, Finding, Trouble
+from memline.shared.finding import LEVELS, OK, Finding, Trouble
 from memline.shared.findings.facts import Facts, FleetFacts
 from memline.shared.findings.table import AGENT, COMMON, find
 from memline.shared.index.accounts import AccountFile
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.sync.plan import Plan
+
+
+#: What is well comes last.
+_RANK = {level: rank for rank, level in enumerate((*LEVELS, OK))}
 
 
 def queue_of(settings: Settings) -> str:
@@ -86,7 +90,7 @@ def processes(settings: AgentSettings) -> list[Process]:
 
 def merged(*parts: Iterable[Finding]) -> tuple[Finding, ...]:
     """Put findings of several readings into one list, most urgent first."""
-    return tuple(sorted((each for part in parts for each in part), key=lambda each: LEVELS.index(each.level)))
+    return tuple(sorted((each for part in parts for each in part), key=lambda each: _RANK[each.level]))
 
 
 def of_error(settings: AgentSettings, error: IndexFault) -> tuple[Finding, ...]:

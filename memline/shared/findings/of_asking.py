@@ -60,6 +60,7 @@ def dimensions_differ(facts: Facts) -> Iterator[Seen]:
     WARNING,
     "only keywords are searched: numpy is missing, and sqlite-vec: {reason}",
     means="Neither of the two ways of comparing vectors is there.",
+    from_disk=True,
 )
 def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
     install = install_command("numpy")
@@ -76,6 +77,7 @@ def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
     "store.vector.extensionPath cannot be loaded: {reason}",
     action="set store.vector.extensionPath to a file of sqlite-vec, or leave it out",
     means="The configuration names a library of its own for sqlite-vec, and SQLite does not take it.",
+    from_disk=True,
 )
 def extension_unusable(facts: Facts) -> Iterator[Seen]:
     vector = facts.settings.memory.store.vector
@@ -97,6 +99,7 @@ def _vec_error(extension_path: str) -> str:
     "the hits were not reranked: {reason}",
     action="search again",
     means="A reranker is configured and did not work for this question: the order is the one without it.",
+    from_disk=True,
 )
 def not_reranked(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "not_reranked")

@@ -65,6 +65,7 @@ def memory_disabled(facts: Facts) -> Iterator[Seen]:
     action="memline index",
     means="The index file is damaged. It is made from the notes and can be made again: the damaged file is"
     " moved aside, vectors that can be read are kept.",
+    from_disk=True,
 )
 def index_damaged(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "index_damaged")
@@ -97,6 +98,7 @@ def index_unusable(facts: Facts) -> Iterator[Seen]:
     action="give the user who runs Memline the right to write there, or use --home DIR",
     means="Nothing can be stored: the folder or the file of the index may not be written, or its disk is"
     " full.",
+    from_disk=True,
 )
 def permissions(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "permissions")
@@ -111,6 +113,7 @@ def permissions(facts: Facts) -> Iterator[Seen]:
     "only {free} MiB are free below {folder}",
     action="free space there, or use --home DIR",
     means="A first index of many notes may fill the disk. A full disk loses nothing that was stored.",
+    from_disk=True,
 )
 def disk_almost_full(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None or not hasattr(os, "statvfs"):
@@ -173,6 +176,7 @@ def first_index_missing(facts: Facts) -> Iterator[Seen]:
     PROBLEM,
     "{files} below {workspace} and no note: {why}",
     means="The workspace has Markdown, and none of it is read as a note.",
+    from_disk=True,
 )
 def no_note_is_read(facts: Facts) -> Iterator[Seen]:
     if _has_notes(facts) or facts.plan is None:
@@ -194,6 +198,7 @@ def no_note_is_read(facts: Facts) -> Iterator[Seen]:
     "there is no Markdown in {workspace}",
     action="write a note: {note}",
     means="There is nothing to search.",
+    from_disk=True,
 )
 def no_notes(facts: Facts) -> Iterator[Seen]:
     workspace = facts.settings.workspace
@@ -214,6 +219,7 @@ def _has_notes(facts: Facts) -> bool:
     action="put it in its place, or change memorySearch.extraPaths (memline config show)",
     page="files",
     means="A folder or file that the configuration names is missing, not readable, or of another kind.",
+    from_disk=True,
 )
 def source_missing(facts: Facts) -> Iterator[Seen]:
     if facts.plan is not None and facts.settings.workspace.is_dir():
@@ -229,6 +235,7 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
     action="put the files themselves below the workspace, or name them in memorySearch.extraPaths",
     page="files",
     means="Symbolic links are never followed, so that no file outside of the workspace is read by mistake.",
+    from_disk=True,
 )
 def links_skipped(facts: Facts) -> Iterator[Seen]:
     if facts.plan is None:
@@ -249,6 +256,7 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
     action="delete it when nothing of it is wanted",
     subject="file",
     means="It was damaged, or of before 0.2.0, and built again. The file is kept until a person deletes it.",
+    from_disk=True,
 )
 def index_moved_aside(facts: Facts) -> Iterator[Seen]:
     if facts.plan is not None:

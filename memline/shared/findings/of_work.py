@@ -78,6 +78,7 @@ def batch_blocked(facts: Facts) -> Iterator[Seen]:
     metric="memline_files_behind",
     means="Files on the disk are newer than the index. A search takes in what it can in a second and a half;"
     " `memline index`, `memline up` and `memline watch` take in all.",
+    from_disk=True,
 )
 def files_behind(facts: Facts) -> Iterator[Seen]:
     has_index = facts.index is not None or facts.plan is None
@@ -133,6 +134,7 @@ def file_failed(facts: Facts) -> Iterator[Seen]:
     action="memline config show",
     page="sessions",
     means="Sessions are to be written down before they are compacted, and nothing can be asked to do it.",
+    from_disk=True,
 )
 def flush_unusable(facts: Facts) -> Iterator[Seen]:
     try:
@@ -149,6 +151,7 @@ def flush_unusable(facts: Facts) -> Iterator[Seen]:
     action="memline flush",
     page="sessions",
     means="A session was compacted, or is about to be, and what was said in it is in no note.",
+    from_disk=True,
 )
 def session_lost(facts: Facts) -> Iterator[Seen]:
     with suppress(MemlineError, OSError):

@@ -54,6 +54,8 @@ class Row:
     metric: str
     #: What it means, for the page of troubleshooting.
     means: str
+    #: Whether it takes a look at files or programs: it may be older than what rows and Redis say.
+    from_disk: bool
     test: Callable[[Any], Iterable[Seen]]
 
     def found(self, seen: Seen, agent: str | None) -> Finding:
@@ -85,6 +87,7 @@ def finding(
     subject: str = "agent",
     page: str = "overview",
     metric: str = "memline_finding",
+    from_disk: bool = False,
 ) -> Callable[[Callable[[Any], Iterable[Seen]]], Callable[[Any], Iterable[Seen]]]:
     """Make a row of the condition below."""
 
@@ -98,6 +101,7 @@ def finding(
             page=page,
             metric=metric,
             means=means,
+            from_disk=from_disk,
             test=test,
         )
         _ROWS.setdefault(test.__module__.rpartition(".")[2], {})[row.code] = row
