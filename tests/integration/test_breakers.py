@@ -154,11 +154,11 @@ def test_resume_by_hand_does_not_wait_for_the_cool_down(place: Place, server: Em
 
 
 def test_a_manual_pause_is_shown_and_ended_with_resume(place: Place, server: EmbeddingServer) -> None:
-    place.run("queue", "pause", "--provider", "openai", "--mode", "requests")
-    status = place.run("status")
+    place.call("queue", "pause", "--provider", "openai", "--mode", "requests")
+    status = place.call("status")
     paused = place.index()
     asked = len(server.requests)
-    place.run("queue", "resume", "--provider", "openai")
+    place.call("queue", "resume", "--provider", "openai")
 
     assert paused.warning.startswith("embedding is paused for requests to openai; ")
     assert paused.action == "memline queue resume --provider openai --mode requests"
@@ -194,10 +194,10 @@ def test_the_fallback_stays_until_an_operator_asks(
     server.control({"fault": "401"})
     place.index()
     server.control({"fault": "", "clear_log": True})
-    doctor = place.run("doctor").stdout
+    doctor = place.call("doctor").stdout
     place.execute_accounts("UPDATE health SET probe_at = 1")
-    status = place.run("status").stdout
-    resumed = place.run("queue", "resume", "--provider", "openai")
+    status = place.call("status").stdout
+    resumed = place.call("queue", "resume", "--provider", "openai")
 
     assert target(place) == "openai"
     assert "the fallback voyage embeds instead of openai: " in status

@@ -96,7 +96,7 @@ def test_texts_and_questions_are_never_taken_for_each_other(
     place.index()
     indexing = len(servers[name].requests)
     place.search(QUESTION)
-    probe = place.run("status", "--deep", "--json").json[0]["embeddingProbe"]
+    probe = place.call("status", "--deep", "--json").json[0]["embeddingProbe"]
 
     kinds = [is_question(request) for request in servers[name].requests]
     assert kinds == [False] * indexing + [True, True]
@@ -148,11 +148,11 @@ def test_a_wrong_key_stops_with_what_to_do_and_the_right_one_goes_on(
     wrong = "wrong-key-but-secret-9876543210"
     configure(place, servers, keys={name: wrong}, provider=name)
 
-    refused = place.run("index")
+    refused = place.call("index")
     answer = place.search(QUESTION)
-    status = place.run("status", "--deep", "--json")
+    status = place.call("status", "--deep", "--json")
     configure(place, servers, provider=name)
-    mended = place.run("index", "--json")
+    mended = place.call("index", "--json")
 
     assert refused.status == 1
     assert f"check the {name} key" in refused.stderr
@@ -300,11 +300,11 @@ def test_a_plan_knows_the_price_of_the_public_services_alone(
     costs = {}
     for name in ("gemini", "voyage"):
         place.configure(provider=name)
-        (plan,) = place.run("reindex", "--plan", "--json").json
+        (plan,) = place.call("reindex", "--plan", "--json").json
         assert plan["texts"] == TEXTS
         costs[name] = plan["costUsd"] / plan["tokens"] * 1e6
     configure(place, servers, provider="voyage")
-    (own,) = place.run("reindex", "--plan", "--json").json
+    (own,) = place.call("reindex", "--plan", "--json").json
 
     assert costs == {"gemini": pytest.approx(0.15), "voyage": pytest.approx(0.12)}
     assert own["costUsd"] is None

@@ -172,9 +172,9 @@ def test_an_agent_never_sees_the_sessions_of_another(place: Place, folder: Path,
 
     assert citations(place, "otters") == []
     place.agent_name = "other"
-    other = place.run("--agent", "other", "index", "--new-agent", "--json")
+    other = place.call("--agent", "other", "index", "--new-agent", "--json")
     assert other.json[0]["files"]["added"] == 1
-    found = place.run("--agent", "other", "search", "sleep", "--json").json["results"]
+    found = place.call("--agent", "other", "search", "sleep", "--json").json["results"]
     assert [hit["snippet"] for hit in found] == ["User: Where do otters sleep?"]
 
 

@@ -40,7 +40,7 @@ def test_at_the_ceiling_embedding_pauses_with_a_word_and_search_goes_on(
     sent = sum(request.rows for request in server.requests)
     again = place.index()
     answer = place.search("word3x1x7")
-    status = place.run("status")
+    status = place.call("status")
     limit(place, maxTokensPerDay=10**6)
     raised = place.index()
 

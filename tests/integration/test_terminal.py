@@ -72,7 +72,7 @@ def test_scores_of_vectors_are_shown_where_there_are_vectors(place: Place) -> No
         place.configure(**remote(server.url))
         place.index()
 
-        assert "(vector " in place.run("search", "wombat").stdout
+        assert "(vector " in place.call("search", "wombat").stdout
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_colours_are_switched_off_by_the_environment(
 
 @pytest.mark.parametrize("args", [("search", "wombat"), ("doctor",)], ids=" ".join)
 def test_force_color_colours_a_pipe(place: Place, args: tuple[str, ...]) -> None:
-    assert "\x1b[" not in place.run(*args).stdout
-    assert "\x1b[" in place.run(*args, env={"FORCE_COLOR": "1"}).stdout
-    assert "\x1b[" not in place.run(*args, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
+    assert "\x1b[" not in place.call(*args).stdout
+    assert "\x1b[" in place.call(*args, env={"FORCE_COLOR": "1"}).stdout
+    assert "\x1b[" not in place.call(*args, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).stdout
 
 
 def test_citations_are_links_on_terminals_that_have_them(place: Place) -> None:
@@ -107,17 +107,17 @@ def test_citations_are_links_on_terminals_that_have_them(place: Place) -> None:
         with on_terminal(*place.arguments("search", "wombat"), env=variables) as terminal:
             assert terminal.end() == 0
         assert (link in terminal.shown) == has_link
-    assert link not in place.run("search", "wombat", env={"VTE_VERSION": "7600"}).stdout
+    assert link not in place.call("search", "wombat", env={"VTE_VERSION": "7600"}).stdout
 
 
 def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     place.write("memory/b.md", "# Other\n\nA wombat.\n")
     file = place.workspace / "memory/cache.md"
 
-    whole = place.run("search", "wombat", "--format", "json").json
-    lines = place.run("search", "wombat", "--format", "jsonl").stdout.splitlines()
-    files = place.run("search", "wombat", "-n", "1", "--format", "files").stdout.splitlines()
-    places = place.run("search", "wombat", "--format", "vimgrep").stdout.splitlines()
+    whole = place.call("search", "wombat", "--format", "json").json
+    lines = place.call("search", "wombat", "--format", "jsonl").stdout.splitlines()
+    files = place.call("search", "wombat", "-n", "1", "--format", "files").stdout.splitlines()
+    places = place.call("search", "wombat", "--format", "vimgrep").stdout.splitlines()
 
     assert [json.loads(line) for line in lines] == whole["results"]
     assert len(lines) == 2
@@ -126,11 +126,11 @@ def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     assert (len(files), Path(files[0]).is_file()) == (1, True)
     (place_of_hit,) = (line for line in places if line.startswith(f"{file}:"))
     assert place_of_hit.startswith(f"{file}:11:7:- the wombat timeout went from 200 ms")
-    assert place.run("search", "wombat", "--json", "--format", "files").status == 2
+    assert place.call("search", "wombat", "--json", "--format", "files").status == 2
 
 
 def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
-    ran = place.run("search", "plughxyz", "--format", "files")
+    ran = place.call("search", "plughxyz", "--format", "files")
 
     assert (ran.status, ran.stdout) == (0, "")
     assert "nothing in the notes matches" in ran.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import time
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from memline.producers import cli
 from memline.producers.backends import IndexReport
@@ -144,10 +146,10 @@ class Place:
     def run(self, *args: str, **options: Any) -> Ran:
         return process.memline(*self.arguments(*args), **options)
 
-    def call(self, *args: str) -> Ran:
+    def call(self, *args: str, env: Mapping[str, str] | None = None) -> Ran:
         """The same in this process, where that of a user adds nothing but its start."""
         out, err = StringIO(), StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, env or {}):
             status = cli.run(self.arguments(*args))
         return Ran(status=status, stdout=out.getvalue(), stderr=err.getvalue())
 

@@ -214,11 +214,11 @@ def test_a_backup_takes_no_place_of_another_programs_file(place: Place, tmp_path
 
 
 def test_a_restore_asks_first(place: Place, tmp_path: Path) -> None:
-    place.run("backup", str(tmp_path / "saved"))
+    place.call("backup", str(tmp_path / "saved"))
     before = place.contents()
     place.write("memory/new.md", note(8))
 
-    refused = place.run("restore", str(tmp_path / "saved"))
+    refused = place.call("restore", str(tmp_path / "saved"))
 
     assert refused.status == 2
     assert "--yes" in refused.stderr

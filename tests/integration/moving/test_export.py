@@ -370,9 +370,9 @@ def test_a_file_of_another_program_is_not_replaced(place: Place, tmp_path: Path)
 def test_the_commands_say_what_moved(place: Place, other: Place, tmp_path: Path) -> None:
     file = str(tmp_path / "moved.memline")
 
-    exported = place.run("export", file, "--json")
-    imported = other.run("import", file)
-    again = other.run("import", file, "--json")
+    exported = place.call("export", file, "--json")
+    imported = other.call("import", file)
+    again = other.call("import", file, "--json")
 
     assert exported.json["notes"] == NOTES
     assert imported.status == 0, imported.stderr

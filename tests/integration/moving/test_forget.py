@@ -369,8 +369,8 @@ def test_a_query_names_only_the_lines_that_hold_all_its_words(
 def test_lines_that_moved_since_the_index_was_made_are_named_where_they_are(place: Place) -> None:
     place.write("memory/doors.md", "\n".join(["An older line.", *LINES]) + "\n")
 
-    found = place.run("forget", "--query", "door code", "--dry-run", "--json")
-    nothing = place.run("forget", "--query", "green door code", "--yes")
+    found = place.call("forget", "--query", "door code", "--dry-run", "--json")
+    nothing = place.call("forget", "--query", "green door code", "--yes")
 
     assert found.json["wouldForget"] == ["memory/doors.md#L6-L6"]
     assert nothing.status == 1
@@ -386,9 +386,9 @@ def test_nothing_but_memory_files_can_be_forgotten(place: Place, path: str) -> N
 def test_the_command_lists_asks_and_does_nothing_before(place: Place) -> None:
     before = place.contents()
 
-    dry = place.run("forget", "--query", "quixotzalp", "--dry-run", "--json")
-    asked = place.run("forget", "memory/doors.md#L5")
-    neither = place.run("forget", "--yes")
+    dry = place.call("forget", "--query", "quixotzalp", "--dry-run", "--json")
+    asked = place.call("forget", "memory/doors.md#L5")
+    neither = place.call("forget", "--yes")
 
     assert dry.json["wouldForget"] == ["memory/doors.md#L5-L5"]
     assert f"memory/doors.md#L5-L5  {SECRET}" in dry.stderr

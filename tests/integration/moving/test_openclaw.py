@@ -390,9 +390,9 @@ def test_the_command_says_what_it_took_and_saved(
     }
     place.config.write_text(json.dumps(config))
 
-    shown = place.run("import", "openclaw", str(tmp_path / "state"))
-    again = place.run("import", "openclaw", str(tmp_path / "state"), "--json")
-    nothing = place.run("import", "openclaw", str(tmp_path))
+    shown = place.call("import", "openclaw", str(tmp_path / "state"))
+    again = place.call("import", "openclaw", str(tmp_path / "state"), "--json")
+    nothing = place.call("import", "openclaw", str(tmp_path))
 
     assert shown.status == 0, shown.stderr
     assert f"{NOTES + 1} notes taken over" in shown.stdout
@@ -416,7 +416,7 @@ def test_init_takes_it_over_and_says_what_it_saves(
     offer = estimate(place.agent, index, prices=place.settings.prices)
     assert not place.home.exists() or not list(place.home.rglob("*.sqlite*"))
 
-    shown = place.run(
+    shown = place.call(
         "init", str(place.workspace), "--yes", env={"OPENCLAW_STATE_DIR": str(tmp_path / "state")}
     )
 
@@ -433,9 +433,9 @@ def test_init_goes_on_when_openclaws_index_is_of_no_use(place: Place, tmp_path: 
     place.config.write_text(json.dumps({"agents": {"defaults": {"memorySearch": place.memory}}}))
     state = {"OPENCLAW_STATE_DIR": str(tmp_path / "state")}
 
-    other = place.run("init", str(place.workspace), "--yes", env=state)
+    other = place.call("init", str(place.workspace), "--yes", env=state)
     index.write_text("no database" * 1000)
-    damaged = place.run("init", str(place.workspace), "--yes", env=state)
+    damaged = place.call("init", str(place.workspace), "--yes", env=state)
 
     assert (other.status, damaged.status) == (0, 0)
     assert "is of no use here: its vectors are of openai dearer" in other.stderr

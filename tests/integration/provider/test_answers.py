@@ -66,7 +66,7 @@ def test_one_text_that_gets_no_vector_fails_alone_with_path_and_reason(
 def test_a_failed_text_ends_the_command_with_1(place: Place, server: EmbeddingServer) -> None:
     server.control({"fault": "refuse:word3x1x"})
 
-    ran = place.run("index", "--json")
+    ran = place.call("index", "--json")
 
     assert ran.status == 1
     assert ran.json[0]["vectors"]["failed"] == 1

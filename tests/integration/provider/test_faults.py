@@ -63,10 +63,10 @@ def test_a_bad_key_ends_the_command_with_1_and_the_mended_one_with_0(
 ) -> None:
     server.key = "sk-right"
 
-    refused = place.run("index")
-    status = place.run("status", "--deep", "--json")
+    refused = place.call("index")
+    status = place.call("status", "--deep", "--json")
     place.configure(**remote(server.url, apiKey="sk-right"))
-    mended = place.run("index", "--json")
+    mended = place.call("index", "--json")
 
     assert refused.status == 1
     assert "401" in refused.stderr

@@ -51,7 +51,7 @@ def test_a_server_too_slow_for_a_full_request_is_indexed_and_the_size_is_remembe
     report = place.index()
     sizes = [request.rows for request in server.requests]
     (breaker, *_) = place.status()["breakers"]
-    shown = place.run("status")
+    shown = place.call("status")
     server.control({"fault": "", "clear_log": True})
     with_notes(place, 2 * NOTES)
     again = place.index()
@@ -75,7 +75,7 @@ def test_a_text_that_never_comes_in_time_fails_alone_and_status_says_why(
 
     report = place.index()
     failures = place.status()["vector"]["failures"]
-    shown = place.run("status")
+    shown = place.call("status")
 
     assert report.failed
     assert (report.vectors["failed"], report.vectors["pending"]) == (1, 0)
