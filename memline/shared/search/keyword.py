@@ -61,12 +61,12 @@ FOUND_ENOUGH = 500
 #: Best rows that a common term scores then.
 SCORED = 400
 
-#: Files that a question names best whose chunks are candidates.
-NAMED = 50
+#: Files that a question names best whose chunks are candidates; 50 found as much.
+NAMED = 20
 
-#: Best hits for which chunks with more of the words are looked for where not all were scored, and of each how
-#: many: a list of as many is right.
-CHECKED, MORE_WORDS = 10, 50
+#: Best hits for which chunks with more of the words are looked for where not all were scored, if they hold so
+#: few, and how many chunks: a list of as many is right. What holds more words is among the scored.
+CHECKED, FEW_WORDS, MORE_WORDS = 10, 3, 50
 
 #: Chunks with the tokens of an id that are read to see whether it is spelled so.
 SPELLED = 64
@@ -82,9 +82,7 @@ _SPELLINGS = (
 _MATCHING = (
     "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
 )
-_FILES_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
-_CHUNKS_OF_FILES = "SELECT id, ordinal FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
 class KeywordHit(NamedTuple):
@@ -334,8 +332,8 @@ class _KeywordSearch:
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
                 pool.update(_strongest(self._limit, holders, own))
         if names:
-            best = json_ids(nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id)))
-            for chunk_id, ordinal in self._connection.execute(_CHUNKS_OF_FILES, (best,)):
+            best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
+            for chunk_id, ordinal in self._postings.chunks_of(self._connection, best):
                 if chunk_id in own or not ordinal:
                     pool.add(chunk_id)
                     own.setdefault(chunk_id, 0.0)
@@ -351,7 +349,7 @@ class _KeywordSearch:
         covers = {way: _cover_of(way, lookups) for way in set(ways)}
         cover = {chunk_id: covers[way] for chunk_id, way in zip(own, ways, strict=True)}
         own = lift(own, {chunk_id: parts for chunk_id, (_, parts, _) in cover.items()})
-        file_of = dict(self._connection.execute(_FILES_OF_CHUNKS, (json_ids(own),)))
+        file_of = self._postings.files_of(self._connection, own)
         sums = {each: score + NAME_WEIGHT * names.get(file_of[each], 0.0) for each, score in own.items()}
         masks = {chunk_id: mask for chunk_id, (mask, _, _) in cover.items()}
         alone = _alone(lookups, held, file_of)
@@ -383,7 +381,7 @@ class _KeywordSearch:
         for mask in {tuple(chunk_id in holders for holders in held) for chunk_id in chunk_ids}:
             inside = [f"({match})" for match, is_held in zip(matches, mask, strict=True) if is_held]
             others = [match for match, is_held in zip(matches, mask, strict=True) if not is_held]
-            if inside and others:
+            if others and 0 < len(inside) <= FEW_WORDS:
                 match = " AND ".join([*inside, f"({any_of(others)})"])
                 found.update(self._postings.few(self._connection, CHUNKS, match, self._files, MORE_WORDS))
         return found

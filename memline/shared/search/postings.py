@@ -29,6 +29,9 @@ MAX_ROWS = 50_000
 #: Phrases whose count is kept, 200 bytes each.
 MAX_PHRASES = 20_000
 
+#: Chunks and files whose relation is kept, 100 bytes each.
+MAX_FILES = 100_000
+
 #: The time a phrase is asked for from which on all its rows are scored, and not only those in question: that
 #: takes ten times as long, once.
 OFTEN = 2
@@ -41,6 +44,10 @@ _MOST = 2.2
 
 #: Of a word whose stem others share, how many times as many rows are read as are wanted.
 SPARE = 2
+
+
+_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+_OF_FILES = "SELECT id, file_id, ordinal FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
 @value
@@ -108,7 +115,11 @@ class Postings:
         #: By table, phrase, typed forms, and how many of the best; 0: all.
         self._fits: dict[tuple[str, str, str, int], _Packed] = {}
         self._kept = 0
+        self._few: dict[tuple[str, str | None], list[int]] = {}
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
+        #: Chunk id -> file id, and file id -> (chunk id, ordinal) of its chunks.
+        self._file_of: dict[int, int] = {}
+        self._chunks_of: dict[int, list[tuple[int, int]]] = {}
 
     def follow(self, connection: Connection) -> None:
         """Forget everything if the full-text index has changed; first in each read transaction.
@@ -194,8 +205,33 @@ class Postings:
         self, connection: Connection, table: Table, match: str, files: str | None, count: int
     ) -> list[int]:
         """Return the best rows of an expression of several phrases."""
-        rows = self._read(connection, table, match, "", 0, files=files, order=f" ORDER BY 2, 1 LIMIT {count}")
-        return [row for row, _ in rows]
+        found = self._few.get((match, files))
+        if found is None:
+            order = f" ORDER BY 2, 1 LIMIT {count}"
+            rows = self._read(connection, table, match, "", 0, files=files, order=order)
+            found = self._few[match, files] = [row for row, _ in rows]
+            if len(self._few) > MAX_PHRASES // count:
+                del self._few[next(iter(self._few))]
+        return found
+
+    def files_of(self, connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
+        """Return chunk id -> file id."""
+        known = self._file_of
+        if new := [each for each in chunk_ids if each not in known]:
+            known.update(connection.execute(_OF_CHUNKS, (json_ids(new),)))
+        return known
+
+    def chunks_of(self, connection: Connection, file_ids: Iterable[int]) -> Iterable[tuple[int, int]]:
+        """Yield (chunk id, ordinal) of the chunks of files."""
+        known = self._chunks_of
+        if len(known) + len(self._file_of) > MAX_FILES:
+            known.clear()
+            self._file_of.clear()
+        if new := [each for each in file_ids if each not in known]:
+            known.update((each, []) for each in new)
+            for chunk_id, file_id, ordinal in connection.execute(_OF_FILES, (json_ids(new),)):
+                known[file_id].append((chunk_id, ordinal))
+        return (pair for each in file_ids for pair in known[each])
 
     def _keep(self, key: tuple[str, str, str, int], fits: _Packed) -> None:
         if self._fits.pop(key, None) is None:
@@ -246,4 +282,7 @@ class Postings:
         self._counts.clear()
         self._fits.clear()
         self._asked.clear()
+        self._few.clear()
+        self._file_of.clear()
+        self._chunks_of.clear()
         self._kept = 0

@@ -9,7 +9,7 @@ from memline.shared.search import keyword
 from memline.shared.search.postings import CHUNKS, Postings
 from memline.shared.search.query import analyse, inflections
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.results import SearchRequest
+from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
 from tests.unit.search.conftest import Notes
 

@@ -481,7 +481,7 @@ def test_equal_texts_stand_once_with_where_else_they_stand(notes: Notes, index: 
     notes.add("memory/other.md", "The standup moved to nine, they say.")
 
     hits = ask(index, "standup moved").hits
-    filtered = ask(index, "standup moved", path_glob="memory/d/*").to_json()["results"]
+    filtered = ask(index, "standup moved", path="memory/d/*").to_json()["results"]
 
     assert [(hit.path, hit.also_in) for hit in hits] == [
         ("memory/a.md", ("memory/c.md", "memory/d/b.md")),
