@@ -13,7 +13,7 @@ from memline.producers.actions import reindex_job
 from memline.producers.actions.perform import Asker, Done
 from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
-from memline.shared.errors import ConfigError, QueueError
+from memline.shared.errors import BadRequest, QueueError
 from memline.shared.words import counted
 
 #: What a verb makes of a job.
@@ -180,6 +180,32 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
     return Done(value=done, words=tuple(words), audit=audit, is_changed=count > 0)
 
 
+def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Done:
+    """List the dead messages that are meant, in the groups of their errors."""
+    from memline.shared.queue import message_list
+
+    groups = message_list.groups(queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where))
+    found = [
+        {
+            "group": group.id,
+            "error": group.error,
+            "count": len(group.messages),
+            "messages": [each.to_json() for each in group.messages[: limit or message_list.PAGE]],
+        }
+        for group in groups
+    ]
+    return Done(value={"groups": found})
+
+
+def list_messages(asker: Asker, *, limit: int = 0, cursor: str = "", **where: Any) -> Done:
+    """Count the messages of a state, and list some."""
+    from memline.shared.queue import message_list
+
+    url, meant = queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where)
+    page = message_list.page(url, meant, cursor=cursor, limit=limit or message_list.PAGE)
+    return Done(value=page.to_json())
+
+
 def requeue(asker: Asker, **where: Any) -> Done:
     """Put messages back on their queues."""
     return _change_messages("requeue", asker, **where)
@@ -188,7 +214,7 @@ def requeue(asker: Asker, **where: Any) -> Done:
 def drop(asker: Asker, **where: Any) -> Done:
     """Remove messages for good."""
     if not any(where.get(name) for name in ("queue", "group", "match", "ids")):
-        raise ConfigError("name the messages", hint="--group, --id, --queue or --match GLOB")
+        raise BadRequest("name the messages", hint="--group, --id, --queue or --match GLOB")
     return _change_messages("drop", asker, **where)
 
 

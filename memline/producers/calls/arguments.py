@@ -46,6 +46,8 @@ def answers() -> dict[str, Schema]:
         "properties": {"jobs": {"type": "array", "items": schemas["job"]}},
         "required": ["jobs"],
     }
+    schemas["messages"]["properties"]["messages"]["items"] = schemas["message"]
+    schemas["dead"]["properties"]["groups"]["items"]["properties"]["messages"]["items"] = schemas["message"]
     return schemas
 
 

@@ -164,6 +164,9 @@ has ended.""",
         title="List messages that failed, by their last error.",
         text="""\
 List messages that failed, by their last error: the largest group first, in a group the oldest.""",
+        run=f"{_VERBS}:dead_messages",
+        http="GET /queue/dead",
+        answer="dead",
         rights=OWNER,
         needs_queue=True,
         parameters=(
@@ -185,6 +188,9 @@ List messages that failed, by their last error: the largest group first, in a gr
         title="Count and list messages.",
         text="""\
 Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones.""",
+        run=f"{_VERBS}:list_messages",
+        http="GET /queue/messages",
+        answer="messages",
         rights=OWNER,
         needs_queue=True,
         parameters=(
@@ -207,6 +213,8 @@ Count and list messages, a page at a time: dead ones, delayed ones (to be retrie
         text="Put dead messages back on their queues. Safe: every actor may run twice.",
         rights=OWNER,
         run=f"{_VERBS}:requeue",
+        http="POST /queue/requeue",
+        answer="requeued",
         audit="requeue",
         needs_queue=True,
         parameters=(
@@ -233,6 +241,8 @@ Remove dead messages for good, or with --state others. What they were about is i
 Name which: with --match '*' all of them.""",
         rights=OWNER,
         run=f"{_VERBS}:drop",
+        http="POST /queue/drop",
+        answer="dropped",
         audit="drop",
         is_danger=True,
         needs_queue=True,

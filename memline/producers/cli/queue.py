@@ -140,11 +140,7 @@ def messages(
     for each in page.messages:
         lines.append(_line(each) + f"\n    {each.error}" * bool(each.error))
     print_result(
-        {
-            "counts": counts,
-            "messages": [each.to_json() for each in page.messages],
-            "after": page.cursor or None,
-        },
+        page.to_json(),
         as_json,
         lines or [f"No {meant.state} messages here."],
     )

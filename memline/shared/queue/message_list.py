@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 WAITING, DELAYED, DEAD = "waiting", "delayed", "dead"
 STATES = (DEAD, DELAYED, WAITING)
 
-#: Messages read from Redis at a time. One with files that were read has their text, some hundred kB.
+#: Messages read from Redis at a time: one with files that were read has their text, some hundred kB.
 _READ = 100
 
 #: Messages that are examined for one page; behind them the page ends, and the next one goes on.
 MAX_EXAMINED = 5_000
 
-#: Messages that one call changes: Redis does nothing else meanwhile.
-_CHANGED = 100
+#: Messages of a page, or of a group, that are listed.
+PAGE = 50
 
-#: Characters of an error, and of a path, in a list.
-_SHOWN_CHARS = 300
+#: Messages that one call changes: Redis does nothing else meanwhile. Characters of an error or path shown.
+_CHANGED, _SHOWN_CHARS = 100, 300
 
 #: Options of a message that say how it failed (`shared.queue.middleware`).
 FAILURE_OPTIONS = ("error", "first_error", "first_failed_at", "trace", "retries")
@@ -59,9 +59,8 @@ local count = 0
 for i = 1, #ARGV, 2 do
     if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then
         redis.call('HDEL', KEYS[2], ARGV[i])
-        if redis.call('HSETNX', KEYS[4], ARGV[i], ARGV[i + 1]) == 1 then
-            redis.call('RPUSH', KEYS[3], ARGV[i])
-        end
+        local is_new = redis.call('HSETNX', KEYS[4], ARGV[i], ARGV[i + 1]) == 1
+        if is_new then redis.call('RPUSH', KEYS[3], ARGV[i]) end
         count = count + 1
     end
 end
@@ -84,16 +83,9 @@ return count
 _DROP = """
 local count, command = 0, ARGV[1]
 for i = 2, #ARGV do
-    local gone
-    if command == 'LREM' then
-        gone = redis.call('LREM', KEYS[1], 1, ARGV[i])
-    else
-        gone = redis.call('ZREM', KEYS[1], ARGV[i])
-    end
-    if gone == 1 then
-        redis.call('HDEL', KEYS[2], ARGV[i])
-        count = count + 1
-    end
+    local gone = command == 'LREM' and redis.call('LREM', KEYS[1], 1, ARGV[i])
+        or redis.call('ZREM', KEYS[1], ARGV[i])
+    if gone == 1 then redis.call('HDEL', KEYS[2], ARGV[i]); count = count + 1 end
 end
 return count
 """
@@ -190,8 +182,15 @@ class Page:
     messages: tuple[StoredMessage, ...]
     #: Where the next page begins; empty behind the last.
     cursor: str
-    #: Queue -> how many messages of the state it has, whichever are meant.
+    #: Queue -> how many messages of the state it has.
     counts: dict[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "counts": {queue: count for queue, count in self.counts.items() if count},
+            "messages": [each.to_json() for each in self.messages],
+            "after": self.cursor or None,
+        }
 
 
 @value
@@ -214,7 +213,7 @@ class Group:
         return min(ages), max(ages)
 
 
-def page(url: str, where: Filter, *, cursor: str = "", limit: int = 50) -> Page:
+def page(url: str, where: Filter, *, cursor: str = "", limit: int = PAGE) -> Page:
     """List messages: of each queue the oldest first, or in the order of their retry; and count them.
 
     At most `MAX_EXAMINED` are examined, so a page may hold fewer than `limit`, or none, and not be the last.
@@ -285,8 +284,8 @@ def details(url: str, state: str, queue: str, message_id: str) -> StoredMessage 
 
 def errors_since(client: Redis, queue: str, agent: str, since: float) -> list[str]:
     """Read the errors of an agent's dead letters of a queue since a moment (seconds since the epoch)."""
-    name = f"{key(client, queue)}.XQ"
-    dead: Any = client.zrangebyscore(name, since * 1000, "+inf", start=0, num=_READ, withscores=True)
+    of_queue = f"{key(client, queue)}.XQ"
+    dead: Any = client.zrangebyscore(of_queue, since * 1000, "+inf", start=0, num=_READ, withscores=True)
     return [each.error for each in _contents(client, queue, DEAD, dead) if each and each.agent == agent]
 
 
@@ -383,10 +382,8 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
         message = msgspec.msgpack.decode(raw, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         message = {}
-    options = message.get("options")
-    options = options if isinstance(options, dict) else {}
-    about = next(iter(_list(message.get("args"))), None)
-    about = about if isinstance(about, dict) else {}
+    options = _dict(message.get("options"))
+    about = _dict(next(iter(_list(message.get("args"))), None))
     files = [each.get("path", "") for each in _list(about.get("files")) if isinstance(each, dict)]
     paths = [str(each) for each in (*_list(about.get("paths")), *files)]
     paths += [about["session"]] if isinstance(about.get("session"), str) else []
@@ -411,8 +408,12 @@ def _read(queue: str, state: str, message_id: str, at_ms: float, raw: bytes) -> 
     )
 
 
-def _list(any_: object) -> list[Any]:
+def _list(any_: Any) -> list[Any]:
     return any_ if isinstance(any_, list) else []
+
+
+def _dict(any_: Any) -> dict[str, Any]:
+    return any_ if isinstance(any_, dict) else {}
 
 
 def _number(any_: object) -> float:

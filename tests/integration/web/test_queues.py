@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
+from jsonschema import validate
 
+from memline.producers.calls.arguments import answers
 from memline.shared.index import meta
 from memline.shared.index.driver import reading
 from memline.shared.queue.heartbeat import Heartbeat, done_key
@@ -143,6 +146,31 @@ def test_a_group_of_dead_messages_with_one_error_is_dropped_as_it_was_shown(
 
     assert "60 messages removed." in text_of(done)
     assert stored.names() == ["late", "other"]
+
+
+def test_messages_are_listed_and_changed_over_http_with_a_token_for_all(
+    browser: Browser, stored: StoredMessages
+) -> None:
+    for name in ("one", "two"):
+        stored.put(DEAD, "chunk", name, files(f"{name}.md"), error=f"no '{name}'")
+
+    with httpx.Client(base_url=browser.url, headers={"authorization": f"Bearer {ALL}"}) as client:
+        dead = client.get("/queue/dead").json()
+        listed = client.get("/queue/messages", params={"state": "dead", "limit": 1}).json()
+        following = client.get("/queue/messages", params={"after": listed["after"]}).json()
+        requeued = client.post("/queue/requeue", json={"id": ["one"]}).json()
+        dropped = client.post("/queue/drop", json={"group": dead["groups"][0]["group"]}).json()
+        refused = client.post("/queue/drop", json={})
+        of_one = {"authorization": f"Bearer {WORK}"}
+        closed = [client.get(f"/queue/{each}", headers=of_one).status_code for each in ("dead", "messages")]
+
+    validate(dead, answers()["dead"])
+    validate(listed, answers()["messages"])
+    assert [group["count"] for group in dead["groups"]] == [2]
+    assert [each["path"] for each in (*listed["messages"], *following["messages"])] == ["one.md", "two.md"]
+    assert (listed["counts"], requeued, dropped) == ({"chunk": 2}, {"requeued": 1}, {"dropped": 1})
+    assert (refused.status_code, closed) == (400, [403, 403])
+    assert stored.names() == [] and stored.names(WAITING) == ["one"]
 
 
 def test_all_waiting_messages_of_a_queue_are_dropped(browser: Browser, stored: StoredMessages) -> None:
