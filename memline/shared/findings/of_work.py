@@ -10,6 +10,7 @@ from memline.shared.errors import MemlineError
 from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import MOST_NAMED, Facts
 from memline.shared.findings.table import Seen, finding, met, seen
+from memline.shared.index import vectors
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -238,3 +239,20 @@ def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
 )
 def batch_failed(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "batch_failed")
+
+
+@finding(
+    NOTE,
+    "the cache of vectors is full: {cached} of {most} are kept",
+    action="raise memorySearch.cache.maxEntries, if texts come back that were embedded before",
+    means="Vectors that no chunk needs rest in the cache; of more than `cache.maxEntries` the least used go,"
+    " and their texts are paid for once more if they come back.",
+)
+def cache_full(facts: Facts) -> Iterator[Seen]:
+    cache = facts.settings.memory.cache
+    # Counted where a status is: an answer is not worth the count.
+    if facts.plan is None or facts.index is None or not cache.enabled:
+        return
+    cached = vectors.count_cached(facts.index)
+    if cached and cached >= cache.max_entries:
+        yield seen(cached=f"{cached:,}", most=f"{cache.max_entries:,}")

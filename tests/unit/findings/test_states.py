@@ -30,7 +30,7 @@ from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import budget, health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
-from tests.support.index_rows import fail, file_row, lease_all, make_job
+from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
 
@@ -49,6 +49,15 @@ def refuse_a_text(place: Place, _: pytest.MonkeyPatch) -> None:
     with writing(place) as writer:
         (request,) = lease_all(writer)
         fail(writer, request, "refused")
+
+
+def keep_vectors(place: Place, count: int) -> None:
+    """Fill a cache that has room for so many vectors."""
+    want_texts(place, count)
+    place.configure(cache={"maxEntries": count})
+    with writing(place) as writer:
+        answer(writer, lease_all(writer))
+        writer.store_file(file_row("a.md", "another text", at=2))
 
 
 def open_breaker(place: Place, *modes: str) -> None:
@@ -210,6 +219,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, rows_done=2), "3 texts wait in 1 batch at openai (2 done there): batch_7 in_progress", "memline batch ls"),
     ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, state="uploaded", job_id=""), "a batch is being sent, stored or cleaned up", ""),
     ("batch_delayed", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
+    ("cache_full", NOTE, lambda p, _: keep_vectors(p, 2), "the cache of vectors is full: 2 of 2 are kept", "raise memorySearch.cache.maxEntries"),
     ("vectors_unavailable", WARNING, run_without("numpy"), "numpy is missing, and sqlite-vec: no such module", "numpy"),
     ("extension_unusable", PROBLEM, lambda p, _: p.configure(store={"vector": {"extensionPath": "/none.so"}}), "store.vector.extensionPath cannot be loaded", "set store.vector.extensionPath"),
     ("not_reranked", PROBLEM, lambda p, _: p.configure(query={"rerank": {"modelPath": "/none.onnx"}}), "the hits were not reranked: ", ""),
