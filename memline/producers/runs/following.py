@@ -18,6 +18,7 @@ from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver
 from memline.shared.index.driver import file_id
 from memline.shared.index.repair import move_aside
@@ -42,6 +43,9 @@ LATE_S = 60.0
 #: Seconds without another file after which a large change is over.
 QUIET_S = 2.0
 
+#: Seconds between two looks at what is wrong.
+TROUBLE_EVERY_S = 5.0
+
 _CHANGED = "SELECT path, observed_ns, outcome FROM files WHERE observed_ns > ? ORDER BY observed_ns, path"
 
 #: Chunks of a file, those whose vector is there, and those whose vector is still to come.
@@ -56,7 +60,7 @@ FROM chunks JOIN files ON files.id = chunks.file_id WHERE path = ?
 
 
 class ChangeLines:
-    """Tells of the changes of one agent's files; `tick` is called again and again."""
+    """Tells of the changes of one agent's files, and of what is wrong; `tick` is called again and again."""
 
     def __init__(
         self, settings: AgentSettings, on_note: Callable[[str], None], *, clock: Clock | None = None
@@ -72,17 +76,32 @@ class ChangeLines:
         #: Files of a large change, when it began, and when the last of them came.
         self._many, self._began_s, self._last_s = 0, 0.0, 0.0
         self._seen: tuple[object, ...] = ()
+        #: When to look again for what is wrong, and the code of what was told last.
+        self._trouble_due_s, self._trouble = time.monotonic() + TROUBLE_EVERY_S, ""
 
     def tick(self) -> None:
         """Tell what is done; opens the index only when it was written, or something is to be told."""
         seen = self._written()
-        if seen == self._seen and not self._open and not self._many:
+        is_due = time.monotonic() >= self._trouble_due_s
+        if seen == self._seen and not self._open and not self._many and not is_due:
             return
         self._seen = seen
         # The part that failed says so; this only looks.
         with suppress(IndexFault), driver.reading_if_any(self._settings.index_path) as reader:
             if reader is not None:
+                if is_due:
+                    self._tell_trouble(reader)
                 self._look(reader)
+
+    def _tell_trouble(self, reader: Connection) -> None:
+        """Say the most urgent problem or warning, once; its words may change every second."""
+        self._trouble_due_s = time.monotonic() + TROUBLE_EVERY_S
+        found = of_agent(self._settings, index=reader, now=self._clock.now())
+        first = next((each for each in found if each.is_trouble), None)
+        if first is not None and first.code != self._trouble:
+            advice = f" (try: {first.action})" if first.action else ""
+            self._on_note(f"memline: agent {self._settings.agent}: {first.what}{advice}")
+        self._trouble = first.code if first is not None else ""
 
     def _look(self, reader: Connection) -> None:
         now_ns = self._clock.now_ns()

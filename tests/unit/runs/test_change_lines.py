@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memline.producers.reports import breakers
 from memline.producers.runs import following
 from memline.producers.runs.following import ChangeLines
 from memline.shared.clock import SystemClock
@@ -110,3 +111,19 @@ def test_an_index_that_is_gone_or_damaged_is_not_told_of_here(place: Place) -> N
     changes.tick()
 
     assert lines == []
+
+
+def test_what_is_wrong_is_told_once_in_the_words_of_its_finding(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "TROUBLE_EVERY_S", 0.0)
+    place.configure(**remote("http://127.0.0.1:9/v1"))
+    breakers.pause(place.agent)
+    lines: list[str] = []
+    changes = told(place, lines)
+
+    changes.tick()
+    changes.tick()
+
+    said = [line for line in lines if "paused" in line]
+    assert said == ["memline: agent main: embedding is paused; 1 vector waits (try: memline queue resume)"]
