@@ -190,7 +190,7 @@ def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Do
             "group": group.id,
             "error": group.error,
             "count": len(group.messages),
-            "messages": [each.to_json() for each in group.messages[: limit or message_list.PAGE]],
+            "messages": [each.to_json() for each in group.messages[:limit]],
         }
         for group in groups
     ]
