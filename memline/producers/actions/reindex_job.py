@@ -18,9 +18,6 @@ from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.sync.plan import plan_of
 
-#: What an operator may do with a job.
-VERBS = ("pause", "resume", "cancel")
-
 
 def start(
     settings: AgentSettings, url: str, *, force: bool = False, by: str = "", clock: Clock | None = None

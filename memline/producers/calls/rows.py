@@ -6,9 +6,12 @@ writes schemas is in `arguments` next to this module.
 
 from __future__ import annotations
 
-from typing import Any
-
 from memline.shared.values import value
+
+# Not from typing: mypy knows the name, and reading the table does not pay for the import (8 ms).
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Faces on which a parameter is given: the command line, Python (`Memory`), and JSON over MCP and HTTP.
 CLI, PYTHON, JSON = "cli", "python", "json"

@@ -1,6 +1,8 @@
 """The table of calls: every face is made of it."""
 
 import inspect
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from memline.producers.calls.arguments import answers, input_schema, parse_texts
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
 from memline.producers.calls.rows import PYTHON, Call
 from memline.producers.calls.table import CALLS
+from memline.producers.cli.command_list import COMMANDS
 from memline.shared.errors import BadRequest
 from memline.shared.search.request import SearchOptions
 
@@ -36,6 +39,43 @@ def test_each_call_and_each_of_its_parameters_has_words(call: Call) -> None:
 @pytest.mark.parametrize("call", [call for call in CALLS.values() if call.run], ids=lambda call: call.name)
 def test_the_function_of_a_call_takes_its_parameters(call: Call) -> None:
     inspect.signature(function_of(call)).bind(None, **{each.key: None for each in call.takes_json})
+
+
+def test_the_table_is_read_without_what_a_search_does_not_need() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import memline.producers.calls.table;"
+        " print(*set(sys.modules) - before)"
+    )
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    own = {name for name in loaded if name.startswith("memline")}
+    rows = {
+        f"memline.producers.calls.{name}"
+        for name in ("memory_calls", "rows", "table", "upkeep_calls", "verb_calls")
+    }
+    assert (
+        own
+        == {
+            "memline",
+            "memline.producers",
+            "memline.producers.calls",
+            "memline.shared",
+            "memline.shared.values",
+        }
+        | rows
+    )
+    assert not {"typing", "re", "json", "tomllib", "dataclasses"} & set(loaded)
+
+
+def test_the_list_of_commands_says_what_the_table_says() -> None:
+    """It is printed before anything else is read."""
+    listed = {name: line for name, (_, line) in COMMANDS.items() if name in CALLS}
+
+    assert listed == {name: CALLS[name].title for name in listed}
+    assert len(listed) > 10
 
 
 def test_only_append_of_the_tools_writes() -> None:
