@@ -93,7 +93,7 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
         "File": job["fileId"],
         "Attempts": job["attempts"],
         "Worker": job["owner"],
-        "Error": job["error"],
+        "Error": next((each["what"] for each in job["findings"]), job["error"]),
         "Try": job["action"],
     }
     print_result(job, as_json, (f"{label + ':':<15}{text}" for label, text in rows.items() if text))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports.job_reports import only_one
 from memline.shared.config.schema import AgentSettings
+from memline.shared.finding import Finding
+from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
@@ -60,6 +62,8 @@ class Job:
     texts_left: int
     #: Dollars, of an open batch what it is counted with; None where no price is known.
     cost: float | None
+    #: What is wrong with it.
+    findings: tuple[Finding, ...] = ()
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Everything that is known of it."""
@@ -78,6 +82,7 @@ class Job:
             "ageSeconds": round(max(now - batch.created_at, 0.0), 1),
             "nextLookAt": batch.due if batch.is_open and batch.due else None,
             **{key: getattr(batch, name) or None for key, name in _OPTIONAL.items()},
+            "findings": [each.to_json() for each in self.findings],
         }
 
 
@@ -155,8 +160,19 @@ def _job(reader: Connection, settings: AgentSettings, batch: Batch) -> Job:
     if cost is None and batch.is_open:
         with closing(AccountFile(settings.account_path)) as file:
             cost = reserved_batches(file).get(batch.token)
-    left = batches.texts_left(reader, batch.token)
-    return Job(settings=settings, batch=batch, provider=provider, model=model, texts_left=left, cost=cost)
+    left, found = batches.texts_left(reader, batch.token), tuple[Finding, ...]()
+    if batch.is_open and batch.error:
+        found = of_agent(settings, index=reader, codes=("batch_blocked", "batch_delayed"))
+        found = tuple(each for each in found if each.subject == batch.token)
+    return Job(
+        settings=settings,
+        batch=batch,
+        provider=provider,
+        model=model,
+        texts_left=left,
+        cost=cost,
+        findings=found,
+    )
 
 
 def known(agents: Sequence[AgentSettings]) -> list[tuple[str, str]]:
