@@ -133,7 +133,7 @@ _TABLE = (
     Provider(
         name="gemini",
         embedder="memline.shared.embedders.gemini.GeminiEmbedder",
-        batch_api="memline.shared.batches.gemini.GeminiBatch",
+        batch_api="memline.shared.batches.gemini_batches.GeminiBatch",
         batch_hours=24,
         default_model="gemini-embedding-001",
         # 100 requests in one is documented and enforced. A free key has 30,000 tokens in a minute.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from functools import partial
 
-from memline.shared.batches.lifecycle import Interrupted, Lifecycle
+from memline.shared.batches.batch_lifecycle import Interrupted, Lifecycle
 from memline.shared.batches.open_batches import ClaimLost, claimed
 from memline.shared.batches.remote import BatchApis
 from memline.shared.errors import MemlineError

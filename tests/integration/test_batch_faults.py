@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memline.producers.backends import IndexReport
-from memline.shared.batches import lifecycle, planning
+from memline.shared.batches import batch_lifecycle, planning
 from memline.shared.index import vectors
 from memline.shared.index.batches import latest
 from memline.shared.index.driver import reading
@@ -27,9 +27,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that is put off or waited for takes hundredths of a second."""
     monkeypatch.setattr(planning, "LINGER_S", 0.1)
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(lifecycle, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(lifecycle, "LONGEST_WAIT_S", 0.05)
-    monkeypatch.setattr(lifecycle, "LISTED_AFTER_S", 0.05)
+    monkeypatch.setattr(batch_lifecycle, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(batch_lifecycle, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(batch_lifecycle, "LISTED_AFTER_S", 0.05)
 
 
 def told(report: IndexReport) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from memline.shared.batches.batch_lifecycle import Lifecycle
 from memline.shared.batches.job_rows import BatchResult, BatchRow
-from memline.shared.batches.lifecycle import Lifecycle
 from memline.shared.batches.open_batches import Claim, claimed
 from memline.shared.batches.planning import BatchPlan, BatchRules
 from memline.shared.batches.remote import BatchApi, BatchJob, State

@@ -1,6 +1,6 @@
 """Keep batches as rows: jobs of a provider's Batch API that are open, and the last ones that are closed.
 
-`shared.batches.lifecycle` draws the states. The token of a batch is the lease of its rows in `vectors`
+`shared.batches.batch_lifecycle` draws the states. The token of a batch is the lease of its rows in `vectors`
 and its tag at the provider: whatever a crash cut off is found again by it. A batch lease ends only
 through its row here, never by a time or a dead process.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from memline.shared.batches.gemini import GeminiBatch
+from memline.shared.batches.gemini_batches import GeminiBatch
 from memline.shared.batches.job_rows import BatchResult, BatchRow
 from memline.shared.batches.openai import OpenAIBatch, VoyageBatch
 from memline.shared.batches.remote import BatchApi, BatchJob

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.batches.lifecycle import SWITCHED_OFF
+from memline.shared.batches.batch_lifecycle import SWITCHED_OFF
 from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop, ProviderTooBig
 from memline.shared.index.batches import Batch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memline.shared.batches import lifecycle, outcomes
+from memline.shared.batches import batch_end, batch_lifecycle
 from memline.shared.batches.job_rows import BatchResult
 from memline.shared.batches.open_batches import claimed
 from memline.shared.errors import ProviderBrokenAnswer, ProviderError, ProviderLater, ProviderRefused
@@ -79,7 +79,7 @@ def test_a_job_without_one_good_row_is_a_failure_also_after_a_crash(desk: Desk, 
     desk.api.finish("done", [BatchResult(key=row.key, error=ProviderLater("overloaded")) for row in rows])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lifecycle.model_change, "switch_when_complete", _killed)
+        patch.setattr(batch_lifecycle.model_change, "switch_when_complete", _killed)
         with pytest.raises(KeyboardInterrupt):
             desk.run(batch.token, steps=1)
     assert desk.batch(batch.token).failed == TEXTS
@@ -118,7 +118,7 @@ def test_what_was_stored_before_a_crash_is_skipped_and_counted(desk: Desk, batch
 
     stored = embed_results.store_vectors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outcomes, "STORE_ROWS", 5)
+        patch.setattr(batch_end, "STORE_ROWS", 5)
         patch.setattr(embed_results, "store_vectors", killed)
         with pytest.raises(KeyboardInterrupt):
             desk.run(batch.token, steps=1)
@@ -163,7 +163,7 @@ def test_results_that_we_cannot_store_are_not_bought_a_second_time_by_batch(desk
     desk.api.lost["results"].append(ProviderLater("cut"))
     desk.run(batch.token, steps=1)
 
-    for _ in range(lifecycle.STEP_ATTEMPTS):
+    for _ in range(batch_lifecycle.STEP_ATTEMPTS):
         with claimed(desk.writer.connection, batch.token, desk.clock) as claim:
             assert claim is not None
             desk.lifecycle(claim).record_failure("KeyError: 'x'")

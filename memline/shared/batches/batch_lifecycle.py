@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from memline.shared.batches import outcomes
+from memline.shared.batches import batch_end
 from memline.shared.batches.job_rows import BatchRow
 from memline.shared.batches.open_batches import Claim
 from memline.shared.batches.remote import BatchApi, BatchJob
@@ -225,7 +225,7 @@ class Lifecycle:
         if not left and not batch.stored and not batch.failed:
             return self._finish("cancelled", NOT_NEEDED)
         results = self.api().results(job) if job.output or job.errors else ()
-        good, errors = outcomes.sort_results(
+        good, errors = batch_end.sort_results(
             results, left, is_done=job.state == "done", keep=self._keep, renew=self.claim.renew
         )
         if good < job.rows_done and batch.attempts < SHORT_TRIES:
@@ -234,8 +234,8 @@ class Lifecycle:
         is_any_good = bool(self.claim.record().stored)
         for (kind, message, hint), hashes in errors.items():
             failure = Failure(kind=kind if is_any_good else "broken", error=message, action=hint)
-            for start in range(0, len(hashes), outcomes.STORE_ROWS):
-                some, now = hashes[start : start + outcomes.STORE_ROWS], self.claim.clock.now()
+            for start in range(0, len(hashes), batch_end.STORE_ROWS):
+                some, now = hashes[start : start + batch_end.STORE_ROWS], self.claim.clock.now()
                 embed_results.record_failure(
                     self.accounts, self.identity, batch.token, some, failure, LearnedCaps(), now
                 )
@@ -256,7 +256,7 @@ class Lifecycle:
     def _clean(self) -> bool:
         """Give back the texts that a finished batch did not bring, remove its files, and close it."""
         batch = self.claim.batch
-        outcomes.give_back(self.claim.connection, batch, self.claim.clock.now())
+        batch_end.give_back(self.claim.connection, batch, self.claim.clock.now())
         if batch.uploads:
             api = self.api()
             job: BatchJob | None = None
@@ -357,7 +357,7 @@ class Lifecycle:
                 attempts=0,
                 cost=self.budget.cost_of(self.claim.batch.token, paid),
             )
-            outcomes.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
+            batch_end.tell_breaker(self.accounts, self.identity.provider, batch, cause, self.settings, now)
         # Gives back what it did not cost.
         self.budget.settle(batch.token, paid)
         return True
