@@ -41,8 +41,11 @@ Actor = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture(autouse=True)
-def encoder() -> None:
+def ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages as ours are, and short waits before what failed is tried again."""
     dramatiq.set_encoder(MessagePack())
+    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 20)
+    monkeypatch.setattr(redis_broker, "RETRY_EVERY_S", 0.05)
 
 
 class Process:
@@ -245,13 +248,11 @@ def test_what_a_worker_gives_back_at_its_end_comes_before_what_lies_behind_it(pr
 
 
 def test_a_message_that_fails_is_retried_later_and_a_dead_letter_with_its_error_after_the_last_time(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer,
 ) -> None:
     def fail(raw: dict[str, Any]) -> None:
         raise RuntimeError("the disk is on fire")
 
-    monkeypatch.setattr(redis_broker, "MIN_BACKOFF_MS", 20)
-    monkeypatch.setattr(redis_broker, "RETRY_EVERY_S", 0.05)
     process = Process(redis_server.url, fail)
     process.send(1)
 
