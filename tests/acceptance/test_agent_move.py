@@ -1,7 +1,5 @@
 """An agent changes its index host: who serves it, and what a command that was killed leaves."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

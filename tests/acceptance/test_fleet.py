@@ -1,7 +1,5 @@
 """A fleet as an operator runs it: the lines of the Procfile on a Redis of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

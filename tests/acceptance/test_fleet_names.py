@@ -1,7 +1,5 @@
 """Several fleets on one Redis: each has its own notes, queues and workers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import dramatiq

@@ -1,7 +1,5 @@
 """Messages listed, filtered, requeued and dropped on a real redis-server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

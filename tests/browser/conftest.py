@@ -1,7 +1,5 @@
 """The dashboard in a real browser: Chromium, over a real server with an index, a queue and hostile notes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

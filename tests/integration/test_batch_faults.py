@@ -1,7 +1,5 @@
 """Batches that fail, at every call of their life: what is kept, what goes out again, what the user sees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The life of a batch in one process, over real HTTP: made, submitted, collected, cleaned up."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from typing import Any

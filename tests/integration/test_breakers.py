@@ -1,7 +1,5 @@
 """A provider that stops, in whole runs: which provider embeds meanwhile, and how the first one resumes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The HTTP API as clients and others meet it: answers, refusals, limits, slow and hostile requests."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator
@@ -148,14 +146,7 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(client: httpx.Client) -
 
 
 def test_another_host_is_not_answered(client: httpx.Client) -> None:
-    for host in (
-        "evil.example",
-        "127.0.0.1.evil.example",
-        "evil.example:80",
-        "localhost@evil",
-        "",
-        "[",
-    ):
+    for host in ("evil.example", "127.0.0.1.evil.example", "evil.example:80", "localhost@evil", "", "["):
         assert "Host" in refused(client.get("/status", headers={"host": host}), 421)
 
 

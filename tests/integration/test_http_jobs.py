@@ -1,7 +1,5 @@
 """Jobs over HTTP: listed, shown, paused, resumed and cancelled by those whom their token lets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

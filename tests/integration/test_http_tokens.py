@@ -1,7 +1,5 @@
 """The HTTP API with tokens and several agents: what each opens."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two workspaces never share an index, and an index is never taken from its workspace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing

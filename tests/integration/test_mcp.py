@@ -1,7 +1,5 @@
 """The MCP server as clients meet it: a real process, the official client, and lines by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -213,9 +211,7 @@ def test_the_context_of_a_session_is_a_prompt_and_a_resource(notes: Place) -> No
     talk(notes, conversation)
 
 
-def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(
-    notes: Place,
-) -> None:
+def test_all_is_answered_before_the_end_and_nothing_else_is_on_standard_output(notes: Place) -> None:
     def message(number: int, method: str, **params: Any) -> str:
         return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 

@@ -1,7 +1,5 @@
 """MCP over HTTP: the official client against the real server, and who may be asked for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The memory plugin of OpenClaw: with a host in its place, and in the real program where it is installed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """One workspace and three providers, told apart by configuration alone: each in turn, and one for another."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a question through the queue asks of a real Redis: one connection, and nothing but plain commands."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

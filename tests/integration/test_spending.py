@@ -1,7 +1,5 @@
 """Ceilings for what embedding costs, in whole runs against a stub of a provider."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real HTTP server that speaks OpenAI's `POST /v1/chat/completions` and says what it is told to."""
 
-from __future__ import annotations
-
 import json
 import threading
 from contextlib import suppress

@@ -15,8 +15,6 @@ A script holds one fault a request; when it is used up the permanent fault count
 provider's Batch API as well, see `batch_server`; a text that a job embedded is one that was received.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import json

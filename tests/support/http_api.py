@@ -1,7 +1,5 @@
 """The HTTP server of tests: the real one, in a thread, on a port that was free."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

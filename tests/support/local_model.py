@@ -1,7 +1,5 @@
 """The real models for tests of local embedding, files that look like models, and a place to download from."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """A collector of traces that keeps what it is sent: OTLP over HTTP, in protobuf."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any

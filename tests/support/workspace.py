@@ -1,7 +1,5 @@
 """A user's things for tests of whole runs: a folder of notes, a home for the index, a configuration file."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The recipes of CONTRIBUTING against the tree: every file they name is there, and no other is needed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
@@ -17,11 +15,7 @@ sys.meta_path[:] = [_Without(finder) for finder in sys.meta_path]
 """
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [("sqlite_vec",), ("numpy",), ("sqlean",)],
-    ids=" and ".join,
-)
+@pytest.mark.parametrize("missing", [("sqlite_vec",), ("numpy",), ("sqlean",)], ids=" and ".join)
 def test_without_an_extra_library_the_same_is_found_and_status_names_what_is_gone(
     place: Place, server: EmbeddingServer, missing: tuple[str, ...]
 ) -> None:

@@ -1,7 +1,5 @@
 """The pages of agents, files and chunks, and the runs that are started from them."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.producers.web.background_runs import Runs

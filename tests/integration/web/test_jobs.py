@@ -1,7 +1,5 @@
 """The pages of jobs and batches, and what their actions change in the rows."""
 
-from __future__ import annotations
-
 import logging
 import time
 from contextlib import closing

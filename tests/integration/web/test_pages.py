@@ -1,7 +1,5 @@
 """What the pages of the dashboard show, also of hostile notes, and how they follow the state."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import closing

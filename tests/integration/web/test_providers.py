@@ -1,7 +1,5 @@
 """The pages of providers and sessions, and what their actions change."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of queues, messages and workers on a real redis-server, and what their actions do in Redis."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """A reindex that is asked for on the page: its job, who asked for it, and the state of the fleet."""
 
-from __future__ import annotations
-
 import logging
 import re
 

@@ -1,7 +1,5 @@
 """What an agent reads when a session starts: which notes, in which order, within which budget."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What agents get from the one object behind all faces: answers, refusals, and nothing of another agent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a batch is counted with, from its plan to its end."""
 
-from __future__ import annotations
-
 import pytest
 
 from memline.shared.batches.remote import State

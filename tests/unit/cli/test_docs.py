@@ -1,7 +1,5 @@
 """What the pages and the hints of errors tell a user to type exists: every command and every option."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections.abc import Iterator

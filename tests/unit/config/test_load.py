@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -120,10 +118,7 @@ def test_each_agent_is_settled_by_itself(read: Loader) -> None:
         {
             "agents": {
                 "defaults": {"workspace": "/w", "memorySearch": {"sources": ["memory", "sessions"]}},
-                "list": [
-                    {"id": "a", "memorySearch": {"experimental": {"sessionMemory": True}}},
-                    {"id": "b"},
-                ],
+                "list": [{"id": "a", "memorySearch": {"experimental": {"sessionMemory": True}}}, {"id": "b"}],
             }
         }
     )
@@ -158,11 +153,7 @@ def test_keys_of_the_environment_are_kept_by_provider(read: Loader) -> None:
 
 
 def test_references_in_keys_headers_and_addresses_are_replaced(read: Loader) -> None:
-    remote = {
-        "apiKey": "${K}",
-        "headers": {"X": "a ${K} b", "Y": "$${K}"},
-        "baseUrl": "http://${H}:1/v1",
-    }
+    remote = {"apiKey": "${K}", "headers": {"X": "a ${K} b", "Y": "$${K}"}, "baseUrl": "http://${H}:1/v1"}
 
     agent = read(memory(remote=remote), {"K": "key", "H": "host"}).agent()
 
@@ -368,11 +359,7 @@ def test_keys_of_sessions_are_read_and_the_originals_other_keys_left_alone(read:
     secrets = {"apiKey": "${CHAT_KEY}", "headers": {"x-team": "hush"}}
     content = memory()
     content["agents"]["defaults"] |= {
-        "compaction": {
-            "mode": "safeguard",
-            "reserveTokensFloor": 30000,
-            "memoryFlush": {**flush, **secrets},
-        },
+        "compaction": {"mode": "safeguard", "reserveTokensFloor": 30000, "memoryFlush": {**flush, **secrets}},
         "contextTokens": 32768,
         "userTimezone": "Europe/Berlin",
     }

@@ -1,7 +1,5 @@
 """What only a configuration of OpenClaw has: `memory.qmd`, and the blocks of 2026.9, used as they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -165,10 +163,7 @@ def test_it_wins_over_the_old_places_and_an_agent_over_it(read: Loader) -> None:
     content = {
         "agents": {
             "defaults": {"workspace": "/w", "memorySearch": {"model": "old", "query": {"maxResults": 3}}},
-            "entries": {
-                "main": {},
-                "work": {"memory": {"search": {"model": "its", "extraPaths": ["b"]}}},
-            },
+            "entries": {"main": {}, "work": {"memory": {"search": {"model": "its", "extraPaths": ["b"]}}}},
         },
         "memory": {"search": {"model": "new", "extraPaths": ["a"]}},
     }

@@ -1,7 +1,5 @@
 """What is wrong in a configuration is named with its place, and what is allowed there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -111,11 +109,7 @@ def test_a_problem_has_its_place_and_its_hint_and_no_secret(
         ("$include", "x.json", "$include"),
         ("queue.ulr", "", "did you mean url"),
         ("agents.defaults.userTimezone", "Mars/Base", "'Mars/Base' is not a valid time zone"),
-        (
-            "agents.defaults.compaction.memoryFlush.softTresholdTokens",
-            1,
-            "did you mean softThresholdTokens?",
-        ),
+        ("agents.defaults.compaction.memoryFlush.softTresholdTokens", 1, "did you mean softThresholdTokens?"),
     ],
 )
 def test_what_looks_as_if_it_were_read_gets_a_warning(

@@ -1,7 +1,5 @@
 """Every face says the words of the table, in its order, and nothing beside them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import closing

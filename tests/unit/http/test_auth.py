@@ -1,7 +1,5 @@
 """Who is answered at all: names in Host, origins of pages, addresses that are served."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from starlette.datastructures import Headers

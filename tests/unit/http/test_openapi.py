@@ -1,7 +1,5 @@
 """The description of the API: valid, and the same as what is served."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Where the HTTP server may listen, and with which uvicorn."""
 
-from __future__ import annotations
-
 import socket
 import threading
 

@@ -1,7 +1,5 @@
 """A file of 0.2.0 is brought over where it is: every row stays, and nothing is embedded again."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection

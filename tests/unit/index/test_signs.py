@@ -1,8 +1,6 @@
 """The signs choose the vectors that are compared exactly, and the best are the same as without them."""
 
 # Names of types that only a checker has.
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from importlib import import_module

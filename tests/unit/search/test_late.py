@@ -1,7 +1,5 @@
 """Late interaction: one number a chunk, absolute, from the tokens of a window."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -132,10 +130,7 @@ def test_explain_shows_every_contribution(notes: Notes, index: SearchIndex) -> N
     notes.embed()
 
     answer = retrieve(
-        index,
-        SearchRequest(query="kestrel.md barn xyz", explain=True),
-        Query(),
-        embed_query=notes.vector,
+        index, SearchRequest(query="kestrel.md barn xyz", explain=True), Query(), embed_query=notes.vector
     )
 
     explanation = answer.to_json()["results"][0]["explain"]
@@ -230,16 +225,10 @@ def test_min_score_cuts_hits_by_meaning_and_never_a_word(notes: Notes, index: Se
     notes.embed()
 
     strict = retrieve(
-        index,
-        SearchRequest(query="invoice kestrelish", min_score=1.0),
-        Query(),
-        embed_query=notes.vector,
+        index, SearchRequest(query="invoice kestrelish", min_score=1.0), Query(), embed_query=notes.vector
     )
     lax = retrieve(
-        index,
-        SearchRequest(query="invoice kestrelish", min_score=-1.0),
-        Query(),
-        embed_query=notes.vector,
+        index, SearchRequest(query="invoice kestrelish", min_score=-1.0), Query(), embed_query=notes.vector
     )
 
     assert [hit.path for hit in strict.hits] == ["memory/b.md"]
@@ -297,11 +286,7 @@ def test_recency_puts_the_newer_of_two_equal_notes_first(notes: Notes, index: Se
 
     answer = retrieve(index, SearchRequest(query="standup moved"), settings, clock=ManualClock(NOON))
 
-    assert [hit.path for hit in answer.hits] == [
-        "MEMORY.md",
-        "memory/2026-03-10.md",
-        "memory/2025-03-12.md",
-    ]
+    assert [hit.path for hit in answer.hits] == ["MEMORY.md", "memory/2026-03-10.md", "memory/2025-03-12.md"]
 
 
 def test_filters_limit_the_answer(notes: Notes, index: SearchIndex) -> None:

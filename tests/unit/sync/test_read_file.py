@@ -1,7 +1,5 @@
 """Transcripts in the index: continued on top of what is there, whatever order messages come in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

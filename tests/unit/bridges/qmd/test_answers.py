@@ -1,7 +1,5 @@
 """What qmd prints, and what of it is shown."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

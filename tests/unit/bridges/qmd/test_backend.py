@@ -1,7 +1,5 @@
 """One memory, whichever of the two backends answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,10 +124,7 @@ def test_a_program_that_is_not_installed_is_a_failure_like_any_other(opened: Cal
     assert (
         status["fallback"]
         == answer.fallback
-        == {
-            "from": "qmd",
-            "reason": "qmd cannot be run: 'no-such-qmd' is not on the PATH",
-        }
+        == {"from": "qmd", "reason": "qmd cannot be run: 'no-such-qmd' is not on the PATH"}
     )
 
 
