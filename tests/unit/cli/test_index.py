@@ -1,5 +1,4 @@
 import time
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +10,7 @@ from tests.support.workspace import Place
 COUNTS = dict.fromkeys(("seen", "added", "changed", "removed", "unchanged", "failed"), 0)
 VECTORS = {"embedded": 2, "cached": 1, "pending": 0, "failed": 3}
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("MEMORY.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n"})
 
 
 def test_a_run_prints_what_changed(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +71,8 @@ REPORT: dict[str, Any] = {
     ],
 }
 
+pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
+
 
 def letter(name: str, error: str = "no", **fields: Any) -> StoredMessage:
     about = {"agent": "main", "paths": ("a.md", "b.md"), "dead_s": 60.0, "age_s": 90.0}
@@ -81,11 +82,6 @@ def letter(name: str, error: str = "no", **fields: Any) -> StoredMessage:
 
 
 LETTERS = [letter("1", "disk is full")]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 import json
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -10,12 +9,7 @@ from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("memory/notes.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
 
 
 def test_it_says_what_is_behind_and_after_an_index_that_nothing_is(

@@ -1,5 +1,4 @@
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,7 @@ from tests.support.workspace import Place, remote
 
 NOW = 1_750_000_000.0
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
+pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from memline.producers.reports.doctor import examine_agent, examine_common
@@ -9,12 +7,7 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, remote
 from tests.unit.findings.conftest import fleet_now
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("memory/notes.md", "# Notes\n")
-    return place
+pytestmark = pytest.mark.place(files={"memory/notes.md": "# Notes\n"})
 
 
 def test_an_installation_with_everything_has_no_problem(place: Place) -> None:

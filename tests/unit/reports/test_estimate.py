@@ -12,10 +12,11 @@ TEXTS = [400] * 1000
 
 
 @pytest.fixture
-def place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")
     monkeypatch.setenv("VOYAGE_API_KEY", "pa-some-key")
-    return Place(folder=tmp_path / "user", memory={"provider": "openai"})
+    place.configure(provider="openai")
+    return place
 
 
 def plan(

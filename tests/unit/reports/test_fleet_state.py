@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url
@@ -10,10 +8,7 @@ from memline.shared.scheduling import health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place, remote
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
+pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
 
 def test_without_a_queue_there_is_no_fleet(place: Place) -> None:

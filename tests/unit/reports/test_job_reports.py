@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +19,6 @@ from tests.support.workspace import Place
 
 #: A dollar for a thousand tokens.
 PRICES: dict[str, dict[str, Any]] = {"openai/a": {"perMillion": 1_000}}
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user")
 
 
 @pytest.fixture

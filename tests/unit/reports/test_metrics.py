@@ -25,11 +25,12 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setattr(depth, "read", lambda _url: FLEET)
-    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1"))
+    place.configure(**remote("http://127.0.0.1:9/v1"))
+    return place
 
 
 def queue(name: str, **counts: float) -> QueueDepth:

@@ -1,6 +1,5 @@
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,10 +11,7 @@ from memline.shared.scheduling.limits import FileLimits
 from tests.support.index_rows import answer, file_row, lease_all
 from tests.support.workspace import Place, remote
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(folder=tmp_path / "user", memory=remote("http://127.0.0.1:9/v1", requestsPerMinute=60))
+pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1", requestsPerMinute=60))
 
 
 @pytest.fixture

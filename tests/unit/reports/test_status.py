@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 
 from memline.producers.reports.status import collect, digest, left_out_files
@@ -7,12 +5,7 @@ from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place
 
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    place = Place(folder=tmp_path / "user")
-    place.write("MEMORY.md", "# Notes\n\nThe queue is Redis.\n")
-    return place
+pytestmark = pytest.mark.place(files={"MEMORY.md": "# Notes\n\nThe queue is Redis.\n"})
 
 
 def test_the_keys_are_the_same_with_and_without_an_index(place: Place) -> None:
