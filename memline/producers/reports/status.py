@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
 from memline.producers.reports.fleet_state import ceiling, spending
-from memline.shared.config.schema import AgentSettings
+from memline.shared.config.schema import AgentSettings, Batch
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.local.downloads import configured, engine_named, reranker_file
 from memline.shared.embedders.local.engines import engine_of
@@ -203,18 +203,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             # How many a question is compared with exactly, chosen by their signs; null: with all.
             "compared": read(lambda reader: _compared(reader, active), None),
         },
-        "batch": {
-            "enabled": rules.enabled,
-            "failures": batch.failures,
-            "limit": rules.failure_limit,
-            "wait": rules.wait,
-            "minTexts": rules.min_texts,
-            "concurrency": rules.concurrency,
-            "pollIntervalMs": rules.poll_interval_ms,
-            "timeoutMs": rules.timeout_minutes * 60_000,
-            "lastError": batch.reason,
-            "open": plan.index.open_batches,
-        },
+        "batch": _batch_json(rules, batch, plan.index.open_batches),
         "breakers": open_breakers,
         "spending": spending(settings),
         "ceiling": read(lambda reader: ceiling(reader, settings), None),
@@ -228,6 +217,21 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         }
         if active or target
         else None,
+    }
+
+
+def _batch_json(rules: Batch, batch: Health, open_batches: int) -> dict[str, Any]:
+    return {
+        "enabled": rules.enabled,
+        "failures": batch.failures,
+        "limit": rules.failure_limit,
+        "wait": rules.wait,
+        "minTexts": rules.min_texts,
+        "concurrency": rules.concurrency,
+        "pollIntervalMs": rules.poll_interval_ms,
+        "timeoutMs": rules.timeout_minutes * 60_000,
+        "lastError": batch.reason,
+        "open": open_batches,
     }
 
 
