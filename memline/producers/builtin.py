@@ -14,11 +14,13 @@ from memline.shared.errors import AccessDenied, BadRequest, IndexFault, IndexMis
 from memline.shared.finding import Finding, Trouble
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
+from memline.shared.search.staleness import Staleness
+from memline.shared.sources.front_matter import named
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX, MemoryPaths
 
 if TYPE_CHECKING:
     from memline.producers.backends import Backend, IndexReport
     from memline.shared.findings.answerer import Answerer
-    from memline.shared.search.staleness import Staleness
     from memline.shared.sources.excerpt import Excerpt, Part
 
 
@@ -54,7 +56,6 @@ class Builtin:
 
     def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
         from memline.shared.sources.excerpt import read_excerpt
-        from memline.shared.sources.paths import TRANSCRIPT_PREFIX, MemoryPaths
 
         name = path.strip().removeprefix("./")
         if name.startswith(TRANSCRIPT_PREFIX) and not name.lower().endswith(".md"):
@@ -90,7 +91,6 @@ class Builtin:
     def _note_named(self, name: str) -> str | None:
         """Return the path of the one note with this title; None when there is none, or no index."""
         from memline.shared.index import driver, ledger
-        from memline.shared.sources.front_matter import named
 
         found: list[str] = []
         # Without an index a path is still a path.
@@ -144,7 +144,6 @@ class Builtin:
                 from memline.producers.ask import catch_up, fleet_limits
                 from memline.shared.embedders.choice import choose
                 from memline.shared.findings.answerer import Answerer
-                from memline.shared.search.staleness import Staleness
                 from memline.shared.sync.freshness import is_fresh
 
                 agent, choice = self._agent, choose(self._agent)

@@ -27,7 +27,7 @@ from memline.shared.queue.broker import on_redis, own_host, send
 from memline.shared.queue.heartbeat import Heartbeat
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.messages import Sweep, agent_of
-from memline.shared.queue.middleware import ForwardMoved, ShowAlive, TraceMessages
+from memline.shared.queue.middleware import FailMessages, ForwardMoved, ShowAlive, SkipRevoked, TraceMessages
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
@@ -72,9 +72,6 @@ def run(
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
     cannot be trusted with messages, and the error that ended the work when it was not `stop`.
     """
-    # redis takes 45 ms to import, which the workers of one process never need.
-    from memline.shared.queue.middleware import FailMessages, SkipRevoked
-
     url, liveness = settings.queue.address, liveness or Liveness()
     retry = RetryPolicy(url, max_wait_s=MAX_WAIT_S)
     heartbeat = ShowAlive()

@@ -13,6 +13,7 @@ from memline.producers.cli.command_list import COMMANDS
 from memline.shared.config.load import Options, load
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES
+from tests.support.import_cost import LIST, REFERENCE, late_imports
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -159,6 +160,13 @@ def test_the_floors_that_are_drawn_are_those_that_are_checked(folder: str) -> No
     assert [int(number) for number, _ in drawn] == list(reversed(range(len(layers))))
     for (_, packages), layer in zip(drawn, layers, strict=True):
         assert set(re.findall(r"`(\w+)(?:\.py)?`", packages)) == set(layer.split(" | "))
+
+
+def test_the_late_imports_are_those_of_the_list() -> None:
+    listed = tomllib.loads(LIST.read_text("utf-8")).keys() - {REFERENCE}
+
+    assert late_imports().keys() - listed == set(), "put it at the top of its file, or write the list again"
+    assert listed - late_imports().keys() == set(), "take its row out of the list"
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

@@ -14,6 +14,8 @@ from memline.producers.actions.perform import Asker, Done
 from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
+from memline.shared.queue import heartbeat, message_list
+from memline.shared.queue.fleet_workers import wake
 from memline.shared.words import counted
 
 #: What a verb makes of a job.
@@ -182,8 +184,6 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
 
 def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Done:
     """List the dead messages that are meant, in the groups of their errors."""
-    from memline.shared.queue import message_list
-
     groups = message_list.groups(queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where))
     found = [
         {
@@ -199,8 +199,6 @@ def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Do
 
 def list_messages(asker: Asker, *, limit: int = 0, cursor: str = "", **where: Any) -> Done:
     """Count the messages of a state, and list some."""
-    from memline.shared.queue import message_list
-
     url, meant = queue_url(asker.settings), message_list.Filter(agent=asker.agent, **where)
     page = message_list.page(url, meant, cursor=cursor, limit=limit or message_list.PAGE)
     return Done(value=page.to_json())
@@ -219,8 +217,6 @@ def drop(asker: Asker, **where: Any) -> Done:
 
 
 def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
-    from memline.shared.queue import message_list
-
     url = queue_url(asker.settings)
     given = {name: each for name, each in where.items() if each}
     meant = message_list.Filter(agent=asker.agent, **given)
@@ -237,8 +233,6 @@ def _change_messages(verb: str, asker: Asker, **where: Any) -> Done:
 
 def drain(asker: Asker, worker: str) -> Done:
     """Ask a worker process to finish what it has taken, and to end."""
-    from memline.shared.queue import heartbeat
-
     found = heartbeat.drain(queue_url(asker.settings), worker)
     roles, name = "+".join(found.queues), f"{found.host}:{found.pid}"
     words = f"The {roles} worker {name} finishes what it has taken, and ends."
@@ -252,6 +246,4 @@ def _names(asker: Asker) -> str:
 def _wake(asker: Asker, agent: str) -> None:
     """Let the store worker look at the rows now; without a fleet the process that runs does so itself."""
     if asker.queue_url:
-        from memline.shared.queue.fleet_workers import wake
-
         wake(asker.queue_url, agent)

@@ -6,6 +6,8 @@ writes schemas is in `arguments` next to this module.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from memline.shared.values import value
 
 # Not from typing: mypy knows the name, and reading the table does not pay for the import (8 ms).
@@ -75,7 +77,6 @@ class Parameter:
         """Its choices; empty when everything is allowed."""
         if not self.choices_of:
             return self.choices
-        from importlib import import_module
 
         module, _, name = self.choices_of.partition(":")
         return tuple(getattr(import_module(module), name))

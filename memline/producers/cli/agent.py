@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
 import click
 
+from memline.producers.actions import move as moving
+from memline.producers.actions.move import listed
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import Invocation, command, echo, once_a_minute, print_result
 from memline.producers.cli.table_commands import asks, note
+from memline.shared.config.installation import HOST_NAME
 from memline.shared.errors import ConfigError
 from memline.shared.words import counted
 
@@ -22,8 +26,6 @@ def agent(invocation: Invocation) -> None:
 @asks(CALLS["agent ls"], parent=agent)
 def list_agents(invocation: Invocation, as_json: bool) -> None:
     """List the agents of this configuration and of the fleet, with the index host that serves each."""
-    from memline.producers.actions.move import listed
-
     found = listed(invocation.settings)
     lines = (
         f"{each['agentId']}  {each['indexHost'] or '(none yet)'}"
@@ -37,11 +39,6 @@ def list_agents(invocation: Invocation, as_json: bool) -> None:
 @asks(CALLS["agent move"], parent=agent)
 def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json: bool) -> None:
     """Move an agent away from this index host, to it, or undo that."""
-    import re
-
-    from memline.producers.actions import move as moving
-    from memline.shared.config.installation import HOST_NAME
-
     settings, host, folder = invocation.settings, to, Path(backup) if backup else None
     if not settings.queue.url or not settings.queue.host:
         raise ConfigError(

@@ -10,6 +10,8 @@ import click
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import Invocation, examples, print_result, print_table
 from memline.producers.cli.table_commands import add_actions, asks
+from memline.producers.reports import batch_jobs
+from memline.producers.reports.batch_jobs import SHORT, listed, named
 from memline.shared.words import span
 
 _STATES = {
@@ -41,8 +43,6 @@ def batch() -> None:
 @asks(CALLS["batch ls"], parent=batch)
 def list_(invocation: Invocation, open: bool, limit: int | None, as_json: bool) -> None:
     """List the open batches and the last closed ones."""
-    from memline.producers.reports.batch_jobs import SHORT, listed
-
     now = time.time()
     found = listed(invocation.agents(), limit=10 if limit is None else limit, only_open=open)
     jobs = [job.to_json(now) for job in found]
@@ -67,8 +67,6 @@ def _price(job: dict[str, Any]) -> str:
 @asks(CALLS["batch show"], parent=batch)
 def show(invocation: Invocation, batch: str, as_json: bool) -> None:
     """Print what is known of a batch."""
-    from memline.producers.reports.batch_jobs import named
-
     job = named(invocation.agents(), batch).to_json(time.time())
     texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
     done, failed = job["providerRowsDone"], job["providerRowsFailed"]
@@ -102,8 +100,6 @@ def show(invocation: Invocation, batch: str, as_json: bool) -> None:
 @asks(CALLS["batch errors"], parent=batch)
 def errors(invocation: Invocation, batch: str, as_json: bool) -> None:
     """Print the texts of a batch that got an error."""
-    from memline.producers.reports import batch_jobs
-
     found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), batch))
     rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
     lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]

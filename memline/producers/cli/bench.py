@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import copytree
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memline.producers.cli.options import Invocation, command, echo, examples, print_json
-from memline.shared.config.schema import PROVIDER_CHOICES
+from memline.producers.evaluation import DEPTH, METRICS, mean, read_questions, score
+from memline.producers.memory import Memory
+from memline.shared.config.schema import PROVIDER_CHOICES, Experimental, ExtraPath, Settings
+from memline.shared.errors import MemlineError
+from memline.shared.search.request import SearchRequest
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.values import replace
 
@@ -76,10 +83,6 @@ def retrieval(
 
     Without a provider the second row is for the same questions with every chunk cited alone.
     """
-    import json
-
-    from memline.producers.evaluation import METRICS, mean, read_questions, score
-
     # The configured settings with another provider; the workspaces are those of the questions.
     settings = Invocation(options=replace(invocation.options, workspace=root)).agent()
     settings = replace(settings, memory=replace(settings.memory, provider=provider))
@@ -117,15 +120,6 @@ def _answers(
     Each comes with its answer, and without a provider, which is paid for every question, with one in which no
     hits are merged.
     """
-    from shutil import copytree
-    from tempfile import TemporaryDirectory
-
-    from memline.producers.evaluation import DEPTH
-    from memline.producers.memory import Memory
-    from memline.shared.config.schema import Experimental, ExtraPath, Settings
-    from memline.shared.errors import MemlineError
-    from memline.shared.search.request import SearchRequest
-
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
     with TemporaryDirectory(prefix="memline-bench-") as folder:

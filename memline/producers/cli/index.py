@@ -19,8 +19,14 @@ from memline.producers.cli.options import (
     printable,
 )
 from memline.producers.cli.table_commands import asks
+from memline.producers.memory import Memory
 from memline.shared.config.agents import USUAL
 from memline.shared.config.workspaces import ONLY
+from memline.shared.embedders.local.downloads import fetch, missing, reranker, reranker_file
+from memline.shared.errors import IndexFault, ProviderError
+from memline.shared.index import ownership
+from memline.shared.index.batches import open_batches
+from memline.shared.index.driver import reading_if_any
 from memline.shared.values import replace
 from memline.shared.words import counted, span
 
@@ -50,8 +56,6 @@ def index(
     if new_agent:
         invocation = Invocation(options=replace(invocation.options, new_agent=True))
     if adopt is not None:
-        from memline.shared.index import ownership
-
         ownership.adopt(invocation.agent(), Path(adopt).expanduser().absolute())
     reports = index_agents(
         invocation.settings, invocation.enabled_agents(), force=force, re_embed=re_embed, verbose=verbose
@@ -76,8 +80,6 @@ def index_agents(
     verbose: bool = False,
 ) -> list[IndexReport]:
     """Bring the index of every agent up to date, one after another, with progress on stderr."""
-    from memline.producers.memory import Memory
-
     reports = []
     for agent in agents:
         fetch_model(agent)
@@ -93,9 +95,6 @@ def index_agents(
 
 def fetch_model(agent: AgentSettings) -> None:
     """Download the local models that the settings of an agent name, if they are missing, with progress."""
-    from memline.shared.embedders.local.downloads import fetch, missing, reranker, reranker_file
-    from memline.shared.errors import ProviderError
-
     files = missing(agent)
     if not files:
         return
@@ -120,10 +119,6 @@ def fetch_model(agent: AgentSettings) -> None:
 
 def _kept(agent: AgentSettings) -> str:
     """Say what an interrupted run leaves: what is indexed, and the batches that go on at the provider."""
-    from memline.shared.errors import IndexFault
-    from memline.shared.index.batches import open_batches
-    from memline.shared.index.driver import reading_if_any
-
     words = "what is indexed is kept, memline index goes on from there"
     jobs: list[str] = []
     with suppress(IndexFault), reading_if_any(agent.index_path) as reader:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from memline.producers.bridges import import_openclaw
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.index import index_agents
 from memline.producers.cli.moving import openclaw_lines
@@ -18,6 +19,7 @@ from memline.producers.cli.options import Invocation, advise, command, echo
 from memline.producers.memory import Memory
 from memline.shared.config import workspace_file
 from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import MemlineError
 from memline.shared.index import driver
 from memline.shared.sources.discover import markdown_below
@@ -154,8 +156,6 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
 
 def _engine(workspace: Path) -> Engine:
     """Return the engine that will run the small model. Raises MemlineError when none is installed."""
-    from memline.shared.embedders.local.engines import ENGINES
-
     engine = next((engine for engine in ENGINES if engine.is_installed), None)
     if engine is None:
         what = f"{ENGINES[0].not_installed().message}; nothing was written"
@@ -167,8 +167,6 @@ def _engine(workspace: Path) -> Engine:
 
 def _offered_engine() -> Engine | None:
     """Offer the small model where something can run it; None: it is not wanted."""
-    from memline.shared.embedders.local.engines import ENGINES
-
     for engine in ENGINES:
         if engine.is_installed:
             echo(engine.offer)
@@ -178,8 +176,6 @@ def _offered_engine() -> Engine | None:
 
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
     """Offer the index that OpenClaw has of these notes, with what it saves. A damaged one is left alone."""
-    from memline.producers.bridges import import_openclaw
-
     path = import_openclaw.find(settings)
     if path is None or choose(settings).identity is None:
         return

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memline.producers.actions import backup as backups
+from memline.producers.actions import forget_targets as resolve
+from memline.producers.actions.backup import back_up
+from memline.producers.actions.forget import forget as do_forget
+from memline.producers.ask import catch_up
+from memline.producers.bridges.export import export, take_in
+from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import (
     Invocation,
@@ -16,7 +24,10 @@ from memline.producers.cli.options import (
     print_result,
 )
 from memline.producers.cli.table_commands import asks
+from memline.shared.clock import SystemClock
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
+from memline.shared.search.dates import parse_bound
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -27,8 +38,6 @@ if TYPE_CHECKING:
 @asks(CALLS["backup"])
 def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
     """Copy the index of every agent into a folder."""
-    from memline.producers.actions.backup import back_up
-
     saved = back_up(invocation.agents(), Path(folder))
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
@@ -42,8 +51,6 @@ def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
 @asks(CALLS["restore"])
 def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int | None:
     """Put a backup in the place of the index."""
-    from memline.producers.actions import backup as backups
-
     found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
         counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
@@ -69,8 +76,6 @@ MAX_NAMED = 10
 @asks(CALLS["export"])
 def export_command(invocation: Invocation, path: str, what: str | None, as_json: bool) -> None:
     """Write an agent's notes and vectors into one file."""
-    from memline.producers.bridges.export import export
-
     say = once_a_minute()
     moved = export(
         invocation.agent(),
@@ -86,8 +91,6 @@ def import_command(invocation: Invocation, source: str, state_dir: str | None, a
     """Take over the notes and vectors of a file, or the index of OpenClaw."""
     say = once_a_minute()
     if source == "openclaw":
-        from memline.producers.bridges.import_openclaw import take_over_all
-
         taken = take_over_all(
             invocation.enabled_agents(),
             Path(state_dir).expanduser().absolute() if state_dir else None,
@@ -100,8 +103,6 @@ def import_command(invocation: Invocation, source: str, state_dir: str | None, a
             (line for each in taken for line in openclaw_lines(each)),
         )
     else:
-        from memline.producers.bridges.export import take_in
-
         if state_dir is not None:
             raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
         file = Path(source).expanduser()
@@ -181,10 +182,6 @@ def forget(
     as_json: bool,
 ) -> int | None:
     """Forget what a path, words, a session or a day names, once it is confirmed."""
-    from memline.producers.actions import forget_targets as resolve
-    from memline.producers.actions.forget import forget as do_forget
-    from memline.shared.words import counted
-
     agent = invocation.agent()
     if sum(each is not None for each in (path, query, session, before)) != 1:
         raise ConfigError("say what to forget", hint="one of: PATH, --query, --session, --before")
@@ -193,17 +190,9 @@ def forget(
     elif session is not None:
         targets = resolve.targets_of_session(agent, session)
     elif before is not None:
-        from datetime import UTC, datetime
-
-        from memline.shared.search.dates import parse_bound
-
         today = datetime.now(UTC).date()
         targets = resolve.targets_before(agent, parse_bound(before, today, option="--before"))
     else:
-        from memline.producers.ask import catch_up
-        from memline.shared.clock import SystemClock
-        from memline.shared.embedders.choice import choose
-
         catch_up(agent, choose(agent), clock=SystemClock())
         targets = resolve.targets_of_query(agent, query or "")
     if not targets:

@@ -13,7 +13,13 @@ One that succeeds returns None; another exit status is returned, and an error ra
 
 from __future__ import annotations
 
+import _thread
+import json
+import os
 import re
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +30,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memline.producers.cli.command_list import GLOBALS
-from memline.shared.config.load import Options
+from memline.shared.config import environment
+from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,8 +61,6 @@ class Invocation:
     @cached_property
     def loaded(self) -> Loaded:
         """Read the configuration with the origin of its values."""
-        from memline.shared.config.load import load
-
         return load(self.options)
 
     @property
@@ -81,10 +86,6 @@ class Invocation:
 
     def everywhere(self, settings: AgentSettings) -> Options:
         """Return the options that mean this agent's memory in any folder and any shell."""
-        import os
-
-        from memline.shared.config import environment
-
         options, loaded = self.options, self.settings
         by_variable = environment.value(os.environ, environment.CONFIG)
         has_home = options.home is not None or environment.value(os.environ, environment.HOME)
@@ -104,7 +105,6 @@ class Invocation:
 
     def liveness(self) -> Liveness:
         """Return what tells systemd, or the check of a container, how this process is doing."""
-        from memline.shared.config import environment
         from memline.shared.liveness import Liveness
 
         return Liveness(*environment.liveness())
@@ -112,7 +112,6 @@ class Invocation:
     def log(self, *, default_level: str = "WARNING") -> None:
         """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
         from memline.shared import logs
-        from memline.shared.config import environment
 
         logs.configure(*environment.log_options(default=default_level))
 
@@ -205,8 +204,6 @@ def confirm(question: str, *, is_answered: bool) -> bool:
 
     Raises ConfigError where no user can answer.
     """
-    import sys
-
     if is_answered:
         return True
     if not sys.stdin.isatty():
@@ -232,8 +229,6 @@ def once_a_minute(*, at_once: bool = False) -> Callable[[str], None]:
 
 def echo_file(text: str) -> None:
     """Print text of a file: as it is into a pipe or a file, with control characters written out elsewhere."""
-    import sys
-
     # color=True: else click removes colours from what goes into a pipe.
     click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
 
@@ -245,9 +240,6 @@ def print_json(value: Any) -> None:
 
 def json_line(value: Any, *, indent: int | None = None) -> str:
     """Write a value as JSON, without `indent` on one line; see `print_json`."""
-    import json
-    import sys
-
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
@@ -288,11 +280,6 @@ def stop_event() -> Iterator[threading.Event]:
     its parent. Taken for "end now", the second threw away what was paid for. The handlers before are restored
     at the end; but a process that was told to end, and runs until then, is told no more while it ends.
     """
-    import _thread
-    import os
-    import signal
-    import threading
-
     stop = threading.Event()
     signals = 0
 

@@ -9,14 +9,22 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
 
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
+from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import add_actions, asks
+from memline.producers.reports import provider_accounts as reports
+from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
+from memline.shared.queue import message_list
+from memline.shared.queue.message_list import Filter
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
-    from memline.shared.queue.message_list import Filter, StoredMessage
+    from memline.shared.queue.message_list import StoredMessage
 
 #: Seconds between two pictures of `--watch`.
 WATCH_S = 1.0
@@ -68,7 +76,6 @@ def queue(
         return None
     if watch and (conditions or as_json):
         raise click.UsageError("--watch shows a live table: use it without --json and --fail-if")
-    from memline.producers.reports.fleet_state import fleet_state
 
     tests = [(text, _condition(text)) for text in conditions]
 
@@ -81,9 +88,6 @@ def queue(
     if as_json:
         print_json(report)
     else:
-        from rich.console import Console, Group
-        from rich.live import Live
-
         console = Console(markup=False)
         if watch:
             with Live(Group(*_tables(report)), console=console, refresh_per_second=4) as live:
@@ -100,8 +104,6 @@ def queue(
 @asks(CALLS["queue dead"], parent=queue)
 def dead(invocation: Invocation, limit: int | None, as_json: bool, **where: str | None) -> None:
     """List messages that failed, by their last error: the largest group first, in a group the oldest."""
-    from memline.shared.queue import message_list
-
     groups = message_list.groups(*_meant(invocation, **where))
     if as_json:
         # Since it failed, and the whole error: a list of messages says since it was sent.
@@ -131,8 +133,6 @@ def messages(
     invocation: Invocation, limit: int | None, cursor: str | None, as_json: bool, **where: str | None
 ) -> None:
     """Count and list messages, a page at a time: dead ones, delayed ones (to be retried), or waiting ones."""
-    from memline.shared.queue import message_list
-
     url, meant = _meant(invocation, **where)
     page = message_list.page(url, meant, cursor=cursor or "", limit=limit or PAGE)
     counts = {queue: count for queue, count in page.counts.items() if count}
@@ -150,9 +150,6 @@ def messages(
 
 def _meant(invocation: Invocation, **where: Any) -> tuple[str, Filter]:
     """Return the URL of the queue, and which messages the options mean."""
-    from memline.producers.reports.fleet_state import queue_url
-    from memline.shared.queue.message_list import Filter
-
     given = {name: each for name, each in where.items() if each is not None}
     return queue_url(invocation.settings), Filter(agent=invocation.options.agent or "", **given)
 
@@ -170,8 +167,6 @@ def _line(each: StoredMessage) -> str:
 @asks(CALLS["queue providers"], parent=queue)
 def providers(invocation: Invocation, as_json: bool) -> None:
     """Show the provider accounts: calls, latency and errors of a day, places of the minute, breakers."""
-    from memline.producers.reports import provider_accounts as reports
-
     found = [each for agent in invocation.agents() for each in reports.of_agent(agent, invocation.settings)]
     lines = []
     for each in found:
@@ -201,8 +196,6 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _tables(report: dict[str, Any]) -> list[Any]:
-    from rich.table import Table
-
     queues = Table("queue", "waiting", "in flight", "delayed", "dead", "oldest", "per minute", title="Queues")
     for each in report["queues"]:
         counts = [str(each[key]) for key in ("waiting", "inFlight", "delayed", "dead")]
@@ -221,9 +214,6 @@ def _tables(report: dict[str, Any]) -> list[Any]:
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
-    from memline.producers.cli.status import told
-    from memline.producers.reports.fleet_state import spent_words
-
     yield from told(report["findings"], names_agents=True)
 
     backlog = report["backlog"]

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from memline.producers.agents.session_context import session_context
+from memline.producers.agents.tools import chat_for, denied_answer
 from memline.producers.calls.memory_calls import CONTEXT, GET
 from memline.producers.cli.options import Invocation, echo, echo_file, print_json
 from memline.producers.cli.table_commands import asks
+from memline.producers.memory import Memory
+from memline.shared.clock import SystemClock
+from memline.shared.errors import AccessDenied
 
 
 @asks(GET)
@@ -12,8 +17,6 @@ def get(
     invocation: Invocation, path: str, first: int | None, lines: int | None, around: int | None, as_json: bool
 ) -> int:
     """Print lines of a note or of a past conversation."""
-    from memline.producers.memory import Memory
-
     memory = Memory.of(invocation.settings, invocation.agent())
     excerpt = memory.get(path, first=first, lines=lines, around=around or 0)
     if as_json:
@@ -30,11 +33,6 @@ def get(
 @asks(CONTEXT)
 def context(invocation: Invocation, private: bool, session_key: str | None, as_json: bool) -> None:
     """Print what a session starts with."""
-    from memline.producers.agents.session_context import session_context
-    from memline.producers.agents.tools import chat_for, denied_answer
-    from memline.shared.clock import SystemClock
-    from memline.shared.errors import AccessDenied
-
     settings = invocation.agent()
     chat = chat_for(settings, session_key or "")
     # Without a session it is the owner who asks, and memory.scope is about chats.

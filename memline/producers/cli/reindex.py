@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memline.producers.actions import reindex_job
+from memline.producers.actions.perform import audited
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.jobs import list_jobs, show_job
 from memline.producers.cli.options import Invocation, print_result
 from memline.producers.cli.table_commands import act_on, asks
+from memline.producers.reports.estimate import estimate
+from memline.shared.index.jobs import asker as this_user
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -42,16 +46,10 @@ def reindex(
     elif list:
         context.invoke(list_jobs, as_json=as_json)
     elif plan:
-        from memline.producers.reports.estimate import estimate
-
         plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
         lines = (line for plan in plans for line in _plan_lines(plan))
         print_result([plan.to_json() for plan in plans], as_json, lines)
     elif status or cancel:
-        from memline.producers.actions import reindex_job
-        from memline.producers.actions.perform import audited
-        from memline.shared.index.jobs import asker as this_user
-
         if status:
             states = [reindex_job.progress(settings, invocation.settings.prices) for settings in agents]
             print_result(states, as_json, (line for each in states for line in _progress_lines(each)))

@@ -7,10 +7,13 @@ from typing import Any
 
 import click
 
+from memline.producers.ask import ask_fleet
 from memline.producers.calls.memory_calls import SEARCH
 from memline.producers.cli.options import Invocation, advise, echo, print_json
 from memline.producers.cli.table_commands import asks
+from memline.producers.memory import Memory, sees_private
 from memline.shared import traces
+from memline.shared.search.request import search_request
 
 #: A second way to say the question, for one that begins with a dash.
 _QUERY = click.option(
@@ -31,9 +34,6 @@ def search(
     **options: Any,
 ) -> None:
     """Print the answer to a question; `options` are those of `SearchOptions`."""
-    from memline.producers.memory import Memory, sees_private
-    from memline.shared.search.request import search_request
-
     question = query_option if query_option is not None else query
     if question is None:
         raise click.UsageError("a question is missing: memline search 'what to look for'")
@@ -56,8 +56,6 @@ def search(
     with traces.span("search", attributes={"memline.agent": settings.agent}):
         answer = None
         if invocation.settings.queue.url and settings.backend == "builtin":
-            from memline.producers.ask import ask_fleet
-
             answer = ask_fleet(
                 invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
             )

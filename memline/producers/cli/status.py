@@ -10,8 +10,17 @@ from typing import Any
 import click
 
 from memline.producers.calls.memory_calls import DOCTOR, STATUS
+from memline.producers.cli.index import index_agents
 from memline.producers.cli.options import Invocation, print_json, print_result, printable
 from memline.producers.cli.table_commands import asks
+from memline.producers.memory import Memory
+from memline.producers.reports.breakers import size_words
+from memline.producers.reports.doctor import examine_agent, examine_common
+from memline.producers.reports.fleet_state import spent_words
+from memline.producers.reports.status import left_out_files
+from memline.shared.errors import MemlineError
+from memline.shared.finding import PROBLEM, Finding
+from memline.shared.findings.diagnosis import queue_of
 from memline.shared.words import counted
 
 #: Puts the options of this command line into the commands of a hint.
@@ -28,11 +37,6 @@ _MARKS = {
 @asks(DOCTOR)
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
-    from memline.producers.reports.doctor import examine_agent, examine_common
-    from memline.shared.errors import MemlineError
-    from memline.shared.finding import PROBLEM, Finding
-    from memline.shared.findings.diagnosis import queue_of
-
     found: list[Finding] = []
     try:
         settings = invocation.settings
@@ -68,13 +72,8 @@ def told(
 @asks(STATUS)
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is behind, and what is not as it should be."""
-    from memline.producers.memory import Memory
-    from memline.producers.reports.status import left_out_files
-
     has_failed = False
     if index:
-        from memline.producers.cli.index import index_agents
-
         has_failed = any(report.failed for report in index_agents(invocation.settings, invocation.agents()))
     reports = []
     for settings in invocation.agents():
@@ -103,9 +102,6 @@ def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
 
 def _rows(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line; the caller leaves out lines without text."""
-    from memline.producers.reports.breakers import size_words
-    from memline.producers.reports.fleet_state import spent_words
-
     body = report["status"]
     vector, cache, batch = body["vector"], body["cache"], body["batch"]
     files = f"{body['files']}/{counted(report['scan']['totalFiles'], 'file')}"

@@ -13,14 +13,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import CLI, Call, Parameter
 from memline.producers.cli.options import Invocation, command, echo, invocation_of, print_result
+from memline.shared.errors import MemlineError
+from memline.shared.index.jobs import asker as this_user
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from memline.producers.actions.perform import Asker
     from memline.shared.config.schema import AgentSettings
 
 
@@ -39,9 +40,6 @@ def asks(
 
     def audits(function: Callable[..., int | None]) -> Callable[..., int | None]:
         def act(invocation: Invocation, **arguments: Any) -> int | None:
-            from memline.producers.actions.perform import audited
-            from memline.shared.index.jobs import asker as this_user
-
             with audited(call, this_user()) as line:
                 click.get_current_context().meta[_LINE] = line
                 return function(invocation, **arguments)
@@ -94,8 +92,6 @@ def act_on(
 
     The exit status is 1 when the state did not allow it.
     """
-    from memline.producers.actions.perform import perform
-
     done = perform(call, asker(invocation, agents), **arguments)
     print_result(done.value, as_json, done.words)
     for line in done.notes:
@@ -105,9 +101,6 @@ def act_on(
 
 def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None) -> Asker:
     """Return this process's user as the one who asks, for these agents or those that the options name."""
-    from memline.producers.actions.perform import Asker
-    from memline.shared.index.jobs import asker as this_user
-
     named = invocation.agents() if agents is None else tuple(agents)
     return Asker(
         settings=invocation.settings,
@@ -156,10 +149,6 @@ def _completer(known: str) -> Callable[[click.Context, click.Parameter, str], li
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        from memline.shared.errors import MemlineError
-
         module, _, name = known.partition(":")
         try:
             found = getattr(import_module(module), name)(invocation_of(context).agents())

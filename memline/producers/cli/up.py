@@ -8,9 +8,10 @@ import click
 
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
-from memline.workers.lifecycle import run
+from memline.workers import lifecycle
 
 
 @command("memline --workspace ~/notes up", "MEMLINE_LOG_LEVEL=INFO memline up --agent main")
@@ -19,15 +20,13 @@ def up(invocation: Invocation) -> None:
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
     """
-    from memline.producers.runs.following import run
-
     invocation.log()
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
     with stop_event() as stop, invocation.listed("up", agents):
         note = partial(echo, err=True)
-        run(invocation.settings, agents, stop=stop, on_note=note, liveness=invocation.liveness())
+        following.run(invocation.settings, agents, stop=stop, on_note=note, liveness=invocation.liveness())
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -36,15 +35,13 @@ def watch(invocation: Invocation) -> None:
 
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
-    from memline.producers.runs.following import watch as follow
-
     # A process of a fleet: it logs what workers log, and at their level.
     invocation.log(default_level="INFO")
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
     with stop_event() as stop, invocation.listed("watch", agents):
-        follow(invocation.settings, agents, stop=stop, liveness=invocation.liveness())
+        following.watch(invocation.settings, agents, stop=stop, liveness=invocation.liveness())
 
 
 @command(
@@ -71,4 +68,4 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
     with stop_event() as stop:
-        run(invocation.settings, threads_of, stop, liveness=invocation.liveness())
+        lifecycle.run(invocation.settings, threads_of, stop, liveness=invocation.liveness())

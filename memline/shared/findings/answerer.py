@@ -10,6 +10,7 @@ from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
 from memline.shared.finding import Trouble
+from memline.shared.findings.table import AGENT, find
 from memline.shared.index import identities, meta
 from memline.shared.index.driver import scalar
 from memline.shared.search.request import SearchRequest
@@ -121,7 +122,6 @@ class Answerer:
                 return about
             # 8 ms, which only those pay who have a trouble.
             from memline.shared.findings.facts import Facts
-            from memline.shared.findings.table import AGENT, find
 
             facts = Facts(
                 self._settings,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import secrets
 import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -117,7 +116,7 @@ def create(
         connection,
         "INSERT INTO jobs (token, kind, what, asked_by, state, force, created_ns, files, history)"
         " VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?) RETURNING id",
-        *(secrets.token_hex(4), kind, what, by, int(force), now_ns, len(listed)),
+        *(os.urandom(4).hex(), kind, what, by, int(force), now_ns, len(listed)),
         json.dumps([[now_ns / 1e9, "asked", by]]),
     )
     connection.executemany(

@@ -26,14 +26,14 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memline.shared.search.lifts import alone_first, lift
 from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
 from memline.shared.search.query import Question, Term, any_of, as_typed, inflections, quoted, related
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.sources.folding import fold
-from memline.shared.values import field, value
+from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -85,7 +85,8 @@ _MATCHING = (
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
 
 
-class KeywordHit(NamedTuple):
+@value
+class KeywordHit:
     """A chunk with a term of the question, in it or in the name of its file."""
 
     chunk_id: int
@@ -116,7 +117,8 @@ class KeywordHits:
     rarity: Mapping[str, float] = field(default_factory=dict)
 
 
-class _Way(NamedTuple):
+@value
+class _Way:
     """One phrase that is looked up for a term."""
 
     match: str
@@ -127,7 +129,8 @@ class _Way(NamedTuple):
     typed: str = ""
 
 
-class _Lookup(NamedTuple):
+@value
+class _Lookup:
     """A term with its ways to be found."""
 
     term: Term
@@ -191,7 +194,7 @@ class _KeywordSearch:
             if term.is_word:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
-        lookups = [_Lookup(term, ways, _idf(total, ways[0].df) / mass) for term, ways in found]
+        lookups = [_Lookup(term=term, ways=ways, mass=_idf(total, ways[0].df) / mass) for term, ways in found]
         # The rarest first; sorting keeps the order of the question among equals.
         chosen = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         own, held = self._sums(CHUNKS, chosen)
@@ -219,7 +222,7 @@ class _KeywordSearch:
                 if count < ways[0].df:
                     is_there = count > 0 or len(ways) > 1
                     weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
-                    ways[0] = ways[0]._replace(weight=weight, typed=typed)
+                    ways[0] = replace(ways[0], weight=weight, typed=typed)
             for other, is_form in related(term.label).items():
                 # To the stemmer `try` and `tried` are two words.
                 weight = 1.0 if other in inflected else FORM_WEIGHT
@@ -231,14 +234,14 @@ class _KeywordSearch:
         )
         if in_names:
             # CJK text of a path is among the pairs of its name alone.
-            return [_Way(term.match, 1.0, in_names)], True
+            return [_Way(match=term.match, weight=1.0, df=in_names)], True
         if not ways:
             ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
         return ways, is_there
 
     def _way(self, match: str, weight: float) -> _Way | None:
         df = self._count(CHUNKS.name, match)
-        return _Way(match, weight, df) if df else None
+        return _Way(match=match, weight=weight, df=df) if df else None
 
     def _count(self, table: str, match: str) -> int:
         """Count the chunks with a phrase; 0 where it is in none of those that are searched."""
@@ -362,7 +365,12 @@ class _KeywordSearch:
             mask, _, coverage = cover[chunk_id]
             is_full = is_all and mask & full == full
             strength += FULL_LIFT * top * is_full
-            hits.append(KeywordHit(chunk_id, coverage, is_full, strength, bool(mask & alone[1])))
+            has_id = bool(mask & alone[1])
+            hits.append(
+                KeywordHit(
+                    chunk_id=chunk_id, coverage=coverage, is_full=is_full, strength=strength, has_id=has_id
+                )
+            )
         return sorted(hits, key=lambda hit: (-hit.strength, hit.chunk_id))
 
     def _names(self, lookups: Sequence[_Lookup]) -> dict[int, float]:

@@ -7,7 +7,6 @@ import pytest
 
 from memline.producers.cli import run
 from memline.producers.cli.queue import SHOWN
-from memline.producers.reports import fleet_state
 from memline.shared.queue import message_list
 from memline.shared.queue.message_list import DEAD, Filter, StoredMessage
 from tests.support.workspace import Place, remote
@@ -89,7 +88,7 @@ def fleet(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fleet whose Redis is not asked."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("MEMLINE_CONFIG", str(place.config))
-    monkeypatch.setattr(fleet_state, "fleet_state", lambda *_: REPORT)
+    monkeypatch.setattr("memline.producers.cli.queue.fleet_state", lambda *_: REPORT)
 
     def listed(_url: str, where: Filter) -> list[StoredMessage]:
         return [each for each in LETTERS if where.means(each)]

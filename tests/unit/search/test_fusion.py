@@ -9,7 +9,7 @@ BOTH = {"keyword": True, "vector": True, "is_name": False}
 
 
 def keyword_hit(chunk_id: int, strength: float, *, coverage: float = 0.5, full: bool = False) -> KeywordHit:
-    return KeywordHit(chunk_id, coverage=coverage, is_full=full, strength=strength)
+    return KeywordHit(chunk_id=chunk_id, coverage=coverage, is_full=full, strength=strength)
 
 
 def fused(found: Found, settings: Hybrid, **options: bool) -> tuple[float, float]:

@@ -18,9 +18,10 @@ def paths(index: SearchIndex, question: str) -> list[str]:
         hits = keyword.by_keyword(connection, analyse(question), None, 10)
         return [
             connection.execute(
-                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?", (chunk_id,)
+                "SELECT path FROM files JOIN chunks ON file_id = files.id WHERE chunks.id = ?",
+                (hit.chunk_id,),
             ).fetchone()[0]
-            for chunk_id, *_ in hits.hits
+            for hit in hits.hits
         ]
 
 

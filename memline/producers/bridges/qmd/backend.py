@@ -19,8 +19,10 @@ from memline.producers.bridges.qmd.home import QMD, QmdFailed, QmdHome
 from memline.producers.bridges.qmd.updates import EMBED, Updater
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import NONE, Choice
 from memline.shared.errors import AccessDenied, IndexFault
 from memline.shared.finding import Finding, Trouble
+from memline.shared.findings.diagnosis import merged, of_agent, of_troubles
 from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
 from memline.shared.search.request import SearchRequest, day_bounds, is_limited
@@ -107,8 +109,6 @@ class QmdBackend:
         return read_file_excerpt(absolute, root=root, shown=path, part=part.widened(), clock=self._clock)
 
     def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
-        from memline.shared.findings.diagnosis import merged, of_troubles
-
         report = self._builtin.sync(force=force, re_embed=re_embed, **hooks)
         updater = self._updating()
         try:
@@ -180,9 +180,6 @@ class QmdBackend:
 
     def _findings(self) -> tuple[Finding, ...]:
         """Return what is wrong while qmd answers: nothing of the index and the provider behind it."""
-        from memline.shared.embedders.choice import NONE, Choice
-        from memline.shared.findings.diagnosis import of_agent
-
         nothing = Choice(requested=NONE, provider=NONE)
         return of_agent(self._settings, choice=nothing, files_behind=self._behind(), now=self._clock.now())
 
