@@ -268,5 +268,6 @@ def test_an_unknown_session_is_named_and_a_path_is_refused(tmp_path: Path, chat:
     paths = [memline("flush", "--now", path, env=agent.env) for path in ("../../other/x", "inner/x", "..")]
 
     assert done.status == 1 and "there is no transcript x.jsonl" in done.stderr
-    assert [ran.status for ran in paths] == [1, 1, 1] and chat.requests == []
+    # A path is not the name of a session: usage; the last one is a name, of none.
+    assert [ran.status for ran in paths] == [2, 2, 1] and chat.requests == []
     assert not (agent.sessions / flush_state.STATE_NAME).exists()

@@ -139,7 +139,7 @@ def test_once_switched_off_nothing_of_them_is_found_and_the_rows_go(place: Place
 
     assert citations(place, "pelicans") == []
     answer = place.search("pelicans", source="sessions")
-    assert "switched off" in answer.notice
+    assert "source_off" in [each.code for each in answer.findings]
 
     report = place.index()
     assert report.files["removed"] == 1
@@ -185,7 +185,8 @@ def test_a_missing_folder_is_told_in_status_and_index(place: Place, folder: Path
 
     assert place.status()["sourceCounts"][1] == {"source": "sessions", "files": 0, "chunks": 0}
 
-    assert f"sessions directory missing ({folder})" in report.issues
+    (finding,) = (each for each in report.findings if "sessions directory" in each.what)
+    assert str(folder) in finding.what
     assert not report.failed
 
 

@@ -176,7 +176,7 @@ def flush_session(asker: Asker, session: str, *, here: bool = False) -> Done:
         raise BadRequest(f"{session[:80]!r} is not a name of a session", hint="memline flush lists them")
     url = "" if here else asker.queue_url
     done = flush_now(settings, name, url=url)
-    words = f"{name}: {done.outcome}: {done.reason}"
+    words = f"{done.outcome}: {done.reason}"
     if url:
         words = f"{name}: a worker of the queue flush writes it down"
     return Done(
