@@ -146,6 +146,7 @@ STEPS: dict[str, tuple[Health, Event, Health | dict[str, Any] | None]] = {
     "a larger one that is slow enlarges nothing": (SHRUNK, sizes(slow_rows=128), SHRUNK),
     "a smaller one that is slow shrinks further": (SHRUNK, sizes(slow_rows=16), {"shrunk_rows": 16}),
     "a quick answer to a full request is counted": (SHRUNK, sizes(quick_rows=32), {"quick_answers": 1}),
+    "the third too": (replace(SHRUNK, quick_answers=2), sizes(quick_rows=32), {"quick_answers": 3}),
     "the fourth lets them grow": (
         replace(SHRUNK, quick_answers=3),
         sizes(quick_rows=32),
