@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
@@ -18,7 +18,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.values import value
+from memline.shared.values import field, fields, value
 
 if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
@@ -77,24 +77,42 @@ def _awaitable(
 
 
 @value
-class AskOptions(SearchOptions):
-    """The options of `Memory.search`."""
+class Question(SearchOptions):
+    """What `Memory.search` takes: the question, by position or by name, and its options."""
 
+    query: str = field(kw_only=False)
     #: One that is not private does not see the long-term note; None: the owner asks.
     chat: Chat | None = None
 
 
+class _Signature:
+    """Says a method's parameters to `help` and to frameworks that make a tool of it."""
+
+    @property
+    def __signature__(self) -> Any:
+        from inspect import Parameter, Signature  # 10 ms, only for who asks
+
+        shown = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        for each in sorted(fields(Question), key=lambda each: each.name != "query"):
+            kind = Parameter.POSITIONAL_OR_KEYWORD if each.name == "query" else Parameter.KEYWORD_ONLY
+            default = Parameter.empty if each.name == "query" else each.default
+            shown.append(Parameter(each.name, kind, default=default, annotation=each.type))
+        return Signature(shown, return_annotation="Answer")
+
+
 def _taking(
-    options: Callable[P, AskOptions],
-) -> Callable[[Callable[[Memory, str, AskOptions], T]], Callable[Concatenate[Memory, str, P], T]]:
-    """Give a method the options as keyword arguments, for type checkers as well."""
+    options: Callable[P, Question],
+) -> Callable[[Callable[[Memory, Question], T]], Callable[Concatenate[Memory, P], T]]:
+    """Give a method the fields of a question as arguments, for type checkers as well."""
+    made = cast("Callable[..., Question]", options)
 
-    def give(method: Callable[[Memory, str, AskOptions], T]) -> Callable[Concatenate[Memory, str, P], T]:
-        def asks(self: Memory, query: str, /, *args: P.args, **given: P.kwargs) -> T:
-            return method(self, query, options(*args, **given))
+    def give(method: Callable[[Memory, Question], T]) -> Callable[Concatenate[Memory, P], T]:
+        def search(self: Memory, query: str, **given: Any) -> T:
+            return method(self, made(query=query, **given))
 
-        asks.__doc__ = method.__doc__
-        return asks
+        search.__doc__, search.__qualname__ = method.__doc__, method.__qualname__
+        search.__wrapped__ = _Signature()  # type: ignore[attr-defined]
+        return cast("Callable[Concatenate[Memory, P], T]", search)
 
     return give
 
@@ -152,8 +170,8 @@ class Memory:
         """Close the index and free the vectors; the next call opens them again."""
         self._backend.close()
 
-    @_taking(AskOptions)
-    def search(self, query: str, options: AskOptions) -> Answer:
+    @_taking(Question)
+    def search(self, question: Question) -> Answer:
         """Find what the notes say about `query`: hits with citations, best first.
 
         The options are those of `memline search`, such as `max_results`, `path` and `since`. In a `chat` that
@@ -161,8 +179,9 @@ class Memory:
         keyword index first; their vectors are left to `index`. Raises IndexFaults, and ConfigError for a bad
         date.
         """
-        given = {name: getattr(options, name) for name in SearchOptions.__annotations__}
-        return self.ask(search_request(query, private=sees_private(self.settings, options.chat), **given))
+        given = {name: getattr(question, name) for name in SearchOptions.__annotations__}
+        private = sees_private(self.settings, question.chat)
+        return self.ask(search_request(question.query, private=private, **given))
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""

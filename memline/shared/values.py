@@ -43,7 +43,14 @@ else:
         __slots__ = ("compare", "default", "default_factory", "metadata", "name", "repr", "type")
 
         def __init__(
-            self, *, default=MISSING, default_factory=MISSING, metadata=None, repr=True, compare=True
+            self,
+            *,
+            default=MISSING,
+            default_factory=MISSING,
+            metadata=None,
+            repr=True,
+            compare=True,
+            kw_only=True,  # for type checkers: a call of the class names every field
         ) -> None:
             self.default, self.default_factory, self.metadata = default, default_factory, metadata or {}
             self.repr, self.compare = repr, compare

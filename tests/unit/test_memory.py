@@ -1,6 +1,7 @@
 """`from memline import Memory`: what a Python program gets."""
 
 import asyncio
+import inspect
 import json
 import subprocess
 import sys
@@ -69,6 +70,20 @@ def test_a_search_returns_frozen_hits_with_citations(memory: Memory) -> None:
     assert [hit.citation for hit in answer.hits] == ["MEMORY.md#L1-L3"]
     with pytest.raises(FrozenInstanceError):
         answer.mode = "other"  # type: ignore[misc]
+
+
+def test_the_question_is_given_by_position_or_by_name(memory: Memory) -> None:
+    assert memory.search(query="invoices").hits == memory.search("invoices").hits
+    assert asyncio.run(memory.asearch(query="invoices")).hits
+
+
+def test_a_search_says_its_options_to_who_asks_for_its_signature() -> None:
+    """Frameworks make a tool of a method by its signature."""
+    shown = inspect.signature(Memory.search).parameters
+
+    assert list(shown)[:3] == ["self", "query", "max_results"]
+    assert shown["query"].default is inspect.Parameter.empty
+    assert {"since", "exclude", "chat"} <= set(shown)
 
 
 def test_filters_limit_a_search(memory: Memory) -> None:
