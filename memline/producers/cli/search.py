@@ -95,8 +95,10 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
             echo("No matches.")
     if answer.get("timings"):
         echo("Took: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in answer["timings"].items()), err=True)
-    for line in (answer["notice"], *(each["what"] for each in answer.get("findings", ()))):
-        if line:
-            echo(line, err=True)
-    if answer["action"]:
-        advise(answer["action"])
+    if answer["notice"]:
+        echo(answer["notice"], err=True)
+    for each in answer.get("findings", ()):
+        echo(each["what"], err=True)
+        # A sentence of what could be better is for `status`: a search asks for what is wrong, or one command.
+        if each["action"] and (each["level"] != "note" or each["actionKind"] == "command"):
+            advise(each["action"])

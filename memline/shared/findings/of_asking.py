@@ -129,7 +129,7 @@ def index_empty(facts: Facts) -> Iterator[Seen]:
 @finding(
     WARNING,
     "the source {source} is switched off for this agent",
-    action="set memorySearch.experimental.sessionMemory and sources, or search source memory",
+    action="add it to memorySearch.sources (sessions also need experimental.sessionMemory), or search memory",
     means="The question asks for a source that the configuration does not switch on.",
 )
 def source_off(facts: Facts) -> Iterator[Seen]:

@@ -177,3 +177,22 @@ def test_each_row_says_what_it_means_in_plain_words() -> None:
     for row in (*rows(AGENT), *rows(COMMON)):
         assert row.means.endswith("."), row.code
         assert row.page and row.metric, row.code
+
+
+def test_a_search_says_under_each_finding_what_to_do(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The advice stands below the line it is about, also that of a note whose advice is one command."""
+    place.configure(provider="none")
+    place.write("a.md", "redis\n")
+    place.index()
+    breakers.pause(place.agent)
+
+    printed, told = shown(capsys, place, "search", "redis", "--source", "sessions")
+
+    said = told.splitlines()
+    assert "No matches." in printed
+    off = said.index("the source sessions is switched off for this agent")
+    assert said[off + 1].startswith("Try: add it to memorySearch.sources")
+    paused = said.index("embedding is paused")
+    assert said[paused + 1] == f"Try: {place.typed('queue resume')}"
