@@ -80,6 +80,10 @@ def backups_at(path: Path, agents: Sequence[AgentSettings], one: AgentSettings) 
     named = [(agent, path / f"{agent.agent}{SUFFIX}") for agent in agents] if path.is_dir() else [(one, path)]
     found = [(agent, file) for agent, file in named if file.is_file()]
     if not found:
+        if not path.exists():
+            raise ConfigError(
+                f"{path} does not exist", hint="name a folder or file that `memline backup` made"
+            )
         wanted = f"{SUFFIX}, ".join(agent.agent for agent in agents) + SUFFIX
         raise ConfigError(f"{path} has no backup of this configuration's agents ({wanted})")
     return [_summary(agent.agent, file, file.stat().st_size) for agent, file in found]

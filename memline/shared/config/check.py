@@ -159,6 +159,9 @@ def _report_unknown(
     if block.unknown == IGNORE:
         return
     name, known = path.rpartition(".")[2], block.members
+    if instead := block.gone.get(name):
+        issues.warn(f"{at}: without effect since 0.3: {instead}")
+        return
     near = nearest(name, known)
     if block.unknown != REFUSE:
         if near or block.unknown == WARN:

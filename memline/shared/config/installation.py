@@ -145,9 +145,15 @@ class QueueSettings(Block):
         return f"{self.url}#{self.name}{'@' * bool(self.host)}{self.host}" if self.url else ""
 
 
+#: Of 0.2.
+WITHOUT_THREADS = {"threads": "four requests are answered at once"}
+
+
 @value
 class Serve(Block):
     """`serve`: the HTTP server."""
+
+    gone = WITHOUT_THREADS
 
     host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
     port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")

@@ -41,6 +41,8 @@ class Block:
     unknown: ClassVar[str] = REFUSE
     #: Keys of OpenClaw that would change nothing here, by dotted path, and the reason.
     without_effect: ClassVar[Mapping[str, str]] = {}
+    #: Keys of an earlier version, and what holds in their place: a file that has one still works.
+    gone: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls) -> None:
         known: Mapping[str, Field[Any]] = getattr(cls, "__fields__", {})

@@ -225,6 +225,13 @@ def test_a_restore_asks_first(place: Place, tmp_path: Path) -> None:
     assert place.contents() == before
 
 
+def test_a_restore_of_nothing_says_so(place: Place, tmp_path: Path) -> None:
+    result = place.call("restore", str(tmp_path / "none"))
+
+    assert result.status == 2
+    assert result.stderr.startswith(f"Error: {tmp_path / 'none'} does not exist\n")
+
+
 def test_after_a_restore_the_word_of_a_watcher_is_not_taken(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

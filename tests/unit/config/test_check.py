@@ -4,7 +4,7 @@ import pytest
 
 from memline.shared.config.check import Issues, check_block
 from memline.shared.config.keys import Setting, values
-from memline.shared.config.schema import WITHOUT_EFFECT, ExtraPath, MemorySearch
+from memline.shared.config.schema import WITHOUT_EFFECT, ConfigFile, ExtraPath, MemorySearch
 
 
 def checked(raw: object) -> tuple[dict[str, Any], Issues]:
@@ -43,6 +43,19 @@ def test_an_unknown_key_names_the_nearest_known_one(raw: object, key: str, sugge
 
     assert message == f"f: {key}: unknown key"
     assert hint == f"did you mean {suggestion}?"
+
+
+def test_a_key_of_an_earlier_version_is_told_and_the_file_still_works() -> None:
+    issues = Issues()
+
+    check_block(MemorySearch, {"remote": {"batch": {"coolDownMinutes": 10}}}, at="f: m", issues=issues)
+    check_block(ConfigFile, {"serve": {"threads": 8}}, at="f", issues=issues)
+
+    assert issues.problems == []
+    assert issues.warnings == [
+        "f: m.remote.batch.coolDownMinutes: without effect since 0.3: it is 30 minutes",
+        "f: serve.threads: without effect since 0.3: four requests are answered at once",
+    ]
 
 
 def test_an_unknown_key_that_resembles_nothing_is_to_be_removed() -> None:
