@@ -80,12 +80,14 @@ def audited(call: Call, by: str) -> Iterator[dict[str, object]]:
     """Write the audit line of an action, `audit.<verb>`, at its end: the only place that does.
 
     Gives the fields of the line: names and counts, no text, no secret. That of an action that fails has its
-    error.
+    error; of one that is not ours, or of Ctrl-C, the kind alone, since its words may hold anything.
     """
     line: dict[str, object] = {}
     try:
         yield line
-    except MemlineError as error:
-        _AUDIT.info(f"audit.{call.audit}", by=by, **line, error=error.message)
+    except BaseException as error:
+        # Whatever stopped it: a part of it may be done.
+        words = error.message if isinstance(error, MemlineError) else type(error).__name__
+        _AUDIT.info(f"audit.{call.audit}", by=by, **line, error=words)
         raise
     _AUDIT.info(f"audit.{call.audit}", by=by, **line)

@@ -1,0 +1,36 @@
+"""Audit lines: one for each action, whatever ended it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from memline.producers.actions.perform import audited
+from memline.producers.calls.table import CALLS
+from memline.shared.errors import BadRequest
+
+PAUSE = next(call for call in CALLS.values() if call.audit == "pause")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (BadRequest("no such agent"), "no such agent"),
+        (OSError("/home/user/notes"), "OSError"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_an_action_that_is_cut_off_has_its_line_once(
+    caplog: pytest.LogCaptureFixture, error: BaseException, words: str
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    with pytest.raises(type(error)), audited(PAUSE, "ann") as line:
+        line["agent"] = "main"
+        raise error
+
+    (fields,) = [
+        each.__dict__["memline_fields"] for each in caplog.records if each.getMessage() == "audit.pause"
+    ]
+    assert fields == {"by": "ann", "agent": "main", "error": words}
