@@ -112,10 +112,11 @@ class Answerer:
     def _about(self, disk: DiskState, troubles: tuple[Trouble, ...]) -> Answer:
         """Return an answer without hits that has the findings, and how far the index is behind."""
         index = self._search.index
+        # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
+        state = (index.version(), disk.files_behind, troubles)
         with index.snapshot() as connection:
             if not disk.files_behind and not troubles and is_quiet(connection, self._settings, self._choice):
                 return Answer()
-            state = (index.version(), disk.files_behind, troubles)
             with self._lock:
                 known, read_at, about = self._known
             if known == state and time.monotonic() - read_at < GOOD_FOR_S:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch
 from memline.shared.embedders.protocol import Identity
 from memline.shared.finding import Trouble
+from memline.shared.findings import answerer
 from memline.shared.findings.answerer import Answerer
 from memline.shared.scheduling import questions
 from memline.shared.search import service
@@ -78,6 +80,25 @@ def test_a_search_sees_every_change_of_the_index(notes: Notes, tmp_path: Path) -
     assert again == first
     assert [hit.path for hit in changed.hits] == ["memory/a.md", "memory/b.md"]
     assert behind.stale and not changed.stale
+
+
+def test_findings_hold_while_another_file_takes_the_place_of_the_index(
+    notes: Notes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = AgentSettings(agent="main", workspace=tmp_path, index_path=notes.path, state_dir=tmp_path)
+    notes.add("memory/a.md", "redis")
+
+    def replaced(*_: object) -> bool:
+        shutil.copyfile(notes.path, tmp_path / "new")
+        (tmp_path / "new").replace(notes.path)
+        return False
+
+    with closing(Answerer(settings, long_lived=True)) as memory:
+        monkeypatch.setattr(answerer, "is_quiet", replaced)
+        answer = memory.ask(SearchRequest(query="redis"), DiskState())
+
+    assert [hit.path for hit in answer.hits] == ["memory/a.md"]
+    assert any(each.code == "no_provider" for each in answer.findings)
 
 
 class Choices:
