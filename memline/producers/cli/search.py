@@ -97,8 +97,10 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
         echo("Took: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in answer["timings"].items()), err=True)
     if answer["notice"]:
         echo(answer["notice"], err=True)
+    said = {""}
     for each in answer.get("findings", ()):
         echo(each["what"], err=True)
         # A sentence of what could be better is for `status`: a search asks for what is wrong, or one command.
-        if each["action"] and (each["level"] != "note" or each["actionKind"] == "command"):
+        if each["action"] not in said and (each["level"] != "note" or each["actionKind"] == "command"):
+            said.add(each["action"])
             advise(each["action"])

@@ -15,6 +15,7 @@ from memline.shared.findings.answerer import Answerer
 from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import answer, fail, file_row, lease_all
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import found, writing
@@ -196,3 +197,20 @@ def test_a_search_says_under_each_finding_what_to_do(
     assert said[off + 1].startswith("Try: add it to memorySearch.sources")
     paused = said.index("embedding is paused")
     assert said[paused + 1] == f"Try: {place.typed('queue resume')}"
+
+
+def test_a_search_gives_the_same_advice_once(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that is refused stops both what is indexed and the question."""
+    with EmbeddingServer() as server:
+        place.configure(remote={"baseUrl": server.url, "apiKey": "sk-test"})
+        place.write("memory/a.md", "redis\n")
+        place.index()
+        server.control({"fault": "401"})
+        place.write("memory/b.md", "redis too\n")
+        place.index()
+        _, told = shown(capsys, place, "search", "redis")
+
+    advice = [line for line in told.splitlines() if line.startswith("Try: ")]
+    assert "only keywords were searched" in told
+    assert advice
+    assert len(set(advice)) == len(advice)
