@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memline.shared.batches.job_rows import MAX_BYTES, MAX_ROWS
+from memline.shared.batches.planning import MAX_BYTES, MAX_ROWS
 from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose

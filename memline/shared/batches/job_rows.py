@@ -20,6 +20,7 @@ from itertools import chain
 from secrets import token_hex
 from typing import IO, Any
 
+from memline.shared.batches.planning import MAX_BYTES, MAX_ROWS
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.http import HttpClient, Reply, Upload, parse_json
 from memline.shared.embedders.provider_errors import redact_line
@@ -32,10 +33,6 @@ from memline.shared.errors import (
     ProviderTooBig,
 )
 from memline.shared.values import value
-
-#: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
-#: is lost, late or looked for as a whole.
-MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
 
 #: Bytes that are read and sent at a time.
 PIECE_BYTES = 256 * 1024

@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.batches.job_rows import MAX_BYTES, MAX_ROWS
 from memline.shared.index import batches
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import transaction
@@ -25,6 +24,10 @@ from memline.shared.index.vectors import BACKFILL, LIVE_EDIT
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.budget import BATCH, Budget, Charge, Refusal, record_refusal
 from memline.shared.values import replace, value
+
+#: The largest job: OpenAI's own caps. Voyage takes twice the rows and Gemini ten times the bytes, but a job
+#: is lost, late or looked for as a whole.
+MAX_ROWS, MAX_BYTES = 50_000, 200_000_000
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -166,11 +166,13 @@ def session_lost(facts: Facts) -> Iterator[Seen]:
 
 def _lost_sessions(facts: Facts) -> list[SessionState]:
     """List the sessions that were given up. Raises MemlineError and OSError when a flush cannot work."""
-    # Few configurations have it: 8 ms.
-    from memline.shared.flush import flush_plan, flush_request, state
+    from memline.shared.flush import flush_plan
 
     if facts.plan is None or not flush_plan.is_on(facts.settings):
         return []
+    # Few configurations have it, and it brings the HTTP client: 70 ms.
+    from memline.shared.flush import flush_request, state
+
     if not facts.settings.sessions.compaction.memory_flush.command:
         flush_request.endpoint_of(facts.settings)
     sessions = state.read(flush_plan.folder_of(facts.settings)).sessions
