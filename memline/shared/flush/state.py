@@ -64,6 +64,10 @@ class FlushState:
     sessions: dict[str, SessionState] = field(default_factory=dict)
 
 
+#: Made by the thread that imports this: two that make the shape at once end the process (queue/messages.py).
+_FILE = msgspec.json.Decoder(FlushState)
+
+
 def read(folder: Path) -> FlushState:
     """Read the file; empty when it is missing or has another shape. Raises OSError."""
     return _decoded(_content(folder)) or FlushState()
@@ -82,7 +86,7 @@ def _content(folder: Path) -> bytes:
 
 def _decoded(content: bytes) -> FlushState | None:
     try:
-        return msgspec.json.decode(content, type=FlushState)
+        return _FILE.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -133,6 +133,10 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+#: Made by the thread that imports this: two that make the shape at once end the process (`messages.py`).
+_WORKER = msgspec.msgpack.Decoder(WorkerInfo)
+
+
 def live_workers(client: Redis) -> list[WorkerInfo]:
     """List the worker processes that are alive, by role, index host and machine."""
     ids: Any = client.smembers(key(client, "workers"))
@@ -143,7 +147,7 @@ def live_workers(client: Redis) -> list[WorkerInfo]:
     if gone:
         # Killed ones. Were one only slow, its next heartbeat would put it back.
         client.srem(key(client, "workers"), *gone)
-    workers = [msgspec.msgpack.decode(content, type=WorkerInfo) for content in stored if content]
+    workers = [_WORKER.decode(content) for content in stored if content]
     return sorted(workers, key=lambda worker: (worker.queues, worker.index_host, worker.host, worker.pid))
 
 

@@ -145,6 +145,10 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     index: str = ""
 
 
+# msgspec shows the shape of a kind to other threads before its fields are whole, and one that decodes by it
+# then ends the process (0.22). So all shapes are made here, by the one thread that imports this.
+_SHAPES = [msgspec.msgpack.Decoder(kind) for kind in Wire.__subclasses__()]
+
 M = TypeVar("M", bound=Wire)
 
 

@@ -140,7 +140,7 @@ def test_a_session_is_flushed_now(opened: Opener, sessions: Place, caplog: pytes
 
         done = browser.post("/flush", agent="main", now="main.jsonl")
 
-    assert "main.jsonl: stored" in text_of(done), text_of(done)
+    assert "stored: memory/" in text_of(done), text_of(done)
     assert flush_state.read(folder).sessions["main.jsonl"].outcome == "stored"
     written = "".join(path.read_text() for path in (sessions.folder / "main" / "memory").glob("*.md"))
     assert "Oslo" in written

@@ -13,6 +13,7 @@ from memline.shared.queue.messages import (
     encode,
 )
 from tests.support.index_rows import MODEL_A, vector
+from tests.support.process import python
 
 MESSAGES: list[Wire] = [
     ChunkFiles(agent="main", source="memory", paths=("a.md", "日記.md"), force=True),
@@ -79,3 +80,32 @@ def test_what_has_another_shape_is_refused(raw: object) -> None:
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a"):
         MessagePack().decode(data)
+
+
+#: Eight threads of one process that decode their first message at the same moment.
+FIRST_MESSAGES = """
+import sys, threading
+from memline.shared.queue import messages
+sys.setswitchinterval(1e-6)
+gate = threading.Barrier(8)
+raw = {
+    "agent": "main", "lease": "l", "texts": [], "timeout_s": 1.0,
+    "identity": {"provider": "p", "model": "m", "endpoint": "e", "dims": 0, "scheme": ""},
+}
+
+def decode():
+    gate.wait()
+    sys.stdout.write(messages.decode(raw, messages.EmbedTexts).agent + " ")
+
+threads = [threading.Thread(target=decode) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_threads_that_decode_their_first_message_at_once_all_get_it() -> None:
+    ran = python(FIRST_MESSAGES)
+
+    assert (ran.status, ran.stdout.split()) == (0, ["main"] * 8), ran.stderr

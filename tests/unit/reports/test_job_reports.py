@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,8 +127,8 @@ def test_an_unknown_id_names_the_nearest_one(place: Place, writer: IndexWriter) 
 def test_a_beginning_of_several_ids_names_them(
     place: Place, writer: IndexWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tokens = iter(("5f3a0000", "5f3a1111"))
-    monkeypatch.setattr(jobs.secrets, "token_hex", lambda _: next(tokens))
+    tokens = iter((b"\x5f\x3a\x00\x00", b"\x5f\x3a\x11\x11"))
+    monkeypatch.setattr(jobs, "os", SimpleNamespace(urandom=lambda _: next(tokens)))
     made: list[Job] = [make_job(writer), make_job(writer)]
 
     with pytest.raises(JobUnknown, match="'5f3a' is the beginning of 2 jobs"):
