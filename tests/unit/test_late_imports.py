@@ -12,7 +12,8 @@ def test_every_late_import_spares_a_millisecond() -> None:
 
     found = costs({row: names for row, names in late_imports().items() if row in FIGURES})
 
-    # In units of the reference: a slow or busy machine changes nothing. A quarter leaves room for noise.
-    unit, then = found.pop(REFERENCE), FIGURES[REFERENCE]
+    # In units of the reference: a slow or busy machine changes nothing. A third leaves room for noise and for
+    # another Python.
+    unit = found.pop(REFERENCE) / FIGURES[REFERENCE]
     assert found
-    assert {row: figure for row, figure in found.items() if figure / unit < FIGURES[row] / then / 4} == {}
+    assert {row: figure for row, figure in found.items() if figure / unit < 1 / 3} == {}
