@@ -84,9 +84,7 @@ def registered(path: Path, kind: str, agents: Iterable[str], now: float) -> Iter
                 # What they left undone is done again now.
                 forget_gone(file)
             with file.writing() as connection:
-                connection.execute(
-                    f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)", row
-                )
+                connection.execute(_INSERT, row)
         try:
             yield
         finally:
