@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Bench], list[Figure]]] = {
     "first": indexing.first,
     "nothing-changed": indexing.nothing_changed,
     "save": saving.save,
+    "save-import": saving.save_during_import,
     "memory": memory.resident,
     "moving": moving.moved,
     "session-growth": session_growth.growth,

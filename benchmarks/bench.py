@@ -47,7 +47,7 @@ class Bench:
     def __init__(self, folder: Path, *, seconds: int = 60, sizes: Sequence[int] = ()) -> None:
         """`seconds`: how long benchmarks last that watch something over time. `sizes`: of those that grow."""
         from memline.shared.index.driver import SCHEMA_VERSION
-        from memline.shared.sources.chunking_digest import CHUNKING_VERSION
+        from memline.shared.sync.plan import CHUNKING_VERSION
 
         self.seconds = seconds
         self.sizes = sizes

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.load import Options, load
 from memline.shared.embedders.choice import choose
-from memline.shared.index import driver, identities, meta, names
-from memline.shared.index.chunks import text_hash
+from memline.shared.index import driver, identities, meta
+from memline.shared.index.chunks import store_names, text_hash
 from memline.shared.sources.chunking import split
 from memline.shared.sources.tokens import grams
 
@@ -87,7 +87,7 @@ def index(config: Path, home: Path, workspace: Path) -> dict[str, float]:
                 " WHERE id IN (SELECT id FROM chunks WHERE file_id = ?)",
                 (file_id,),
             )
-            names.store(connection, file_id or 0, str(path), "memory", "", pieces[0].text)
+            store_names(connection, file_id or 0, str(path), "memory", "", pieces[0].text)
         files += 1
         chunks += len(pieces)
         if embedder is None:

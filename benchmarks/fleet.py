@@ -50,9 +50,8 @@ def _compare(fleet: FleetProcesses, what: str, *, asked: int, limits: tuple[floa
 
     `memline search` connects for its one question; a long-lived caller keeps its client.
     """
-    from memline.producers.ask import ask_fleet
     from memline.shared.findings.answerer import Answerer
-    from memline.shared.queue.replies import QueryClient
+    from memline.shared.queue.replies import QueryClient, ask_fleet
     from memline.shared.search.request import SearchRequest
 
     took: dict[str, list[float]] = {"direct": [], "queue": [], "kept client": []}

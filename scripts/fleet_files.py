@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from memline.producers.cli.fleet import filled
-from memline.shared.queue.processes import PROCESSES
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import PROCESSES, QUEUES
 
 ROOT = Path(__file__).parents[1]
 

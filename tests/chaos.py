@@ -4,12 +4,13 @@
 
 A blow is one of: SIGKILL of a role, SIGSTOP for longer than a lease, Redis killed with or without its data,
 FLUSHALL, a full disk (a limit on the size of files), a provider that fails or hangs, a clock that is hours
-ahead (where faketime is installed). Prints what was lost, what was paid for twice and what could have been,
-and memory. Exits with 1 when a file or vector is missing, the index differs, or more was paid for twice than
-was in flight.
+ahead or behind, settings that change, a polite end. Prints what was lost, what was paid for twice and what
+could have been, what is shown as spent and what was billed, and memory. Exits with 1 when a file or vector is
+missing, the index differs, or more was paid for twice than was in flight.
 """
 
 import argparse
+import json
 import random
 import resource
 import shutil
@@ -21,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from memline.shared.sources.tokens import estimate_tokens
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.fleet import LINES, Fleet
 from tests.support.redis_server import RedisServer
@@ -64,7 +66,9 @@ class Chaos:
             (1, self._flush),
             (2, self._fill_disk),
             (3, self._lose_provider),
-            (2, self._advance_clock),
+            (2, self._set_clock),
+            (3, self._change_settings),
+            (3, self._end),
         ]
         (blow,) = self._dice.choices([blow for _, blow in kinds], [weight for weight, _ in kinds])
         blow()
@@ -119,12 +123,39 @@ class Chaos:
         self._fleet.run("queue", "resume")
         self._counted(f"provider {fault}", IN_FLIGHT * ROWS)
 
-    def _advance_clock(self) -> None:
+    def _set_clock(self) -> None:
         label = self._dice.choice(self.labels)
         self._fleet.kill(label)
-        ahead = f"faketime -m -f +{self._dice.randint(1, 30)}h" if shutil.which("faketime") else ""
-        self._fleet.start(label, before=ahead, env={"FAKETIME_DONT_FAKE_MONOTONIC": "1"})
-        self._counted(f"clock forward for {label}", IN_FLIGHT * ROWS)
+        hours = self._dice.choice((-1, 1)) * self._dice.uniform(0.1, 30)
+        self._fleet.start(label, env={"SKEW_S": str(3600 * hours)})
+        self._counted(f"clock {'ahead' if hours > 0 else 'behind'} for {label}", IN_FLIGHT * ROWS)
+
+    def _change_settings(self) -> None:
+        """Change what is taken at once, or what takes another start; the vectors stay those of one model."""
+        place = self._fleet.place
+        kind = self._dice.choice(("live", "restart", "invalid"))
+        good = place.config.read_text()
+        if kind == "invalid":
+            place.config.write_text(good[: len(good) // 2])
+            time.sleep(self._dice.uniform(0.5, 4))
+            place.config.write_text(good)
+        else:
+            changed = json.loads(good)
+            number = self._dice.randrange(1_000, 1_000_000)
+            more = {"limits": {"maxTokensPerDay": 10**9 + number}, "serve": {"token": f"token-{number}"}}
+            name = "limits" if kind == "live" else "serve"
+            part = place.config.with_suffix(".part")
+            part.write_text(json.dumps({**changed, name: more[name]}))
+            part.rename(place.config)
+        # A worker that starts again waits for its requests, for fifteen seconds.
+        self._counted(f"settings {kind}", IN_FLIGHT * ROWS if kind == "restart" else 0)
+
+    def _end(self) -> None:
+        label = self._dice.choice(self.labels)
+        self._fleet.terminate(label)
+        self._fleet.ended(label)
+        self._fleet.start(label)
+        self._counted(f"end {label}")
 
 
 def resident_mb(fleet: Fleet, labels: list[str]) -> dict[str, int]:
@@ -186,6 +217,12 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
         print(f"texts: {wanted}; all done {took:.0f} s after the last blow")
         print(f"files lost: {len(lost)}; index equal: {is_equal}; dead letters: {len(dead)}")
         print(f"texts paid for twice: {again}; in flight at the blows, at most: {chaos.at_risk}")
+        shown = place.status()["spending"]["today"]["tokens"]
+        with provider.lock:
+            # What was refused costs nothing.
+            answered = [each for each in provider.requests if not each.fault.startswith(("500", "429"))]
+            billed = sum(estimate_tokens(text) for each in answered for text in each.body["input"])
+        print(f"tokens shown as spent: {shown}; billed by requests: {billed}")
         print(f"memory in MB at the start {before} and at the end {after}")
         return int(bool(lost) or not is_equal or again > chaos.at_risk)
 

@@ -13,6 +13,7 @@ import json
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,18 @@ def edit(place: Place, dice: random.Random, number: int) -> None:
                 file.write(f"\n## Later {number}\n\nsomething new {dice.random()}\n")
 
 
+def handles(process: subprocess.Popen[str]) -> int:
+    """Open files and sockets of a process."""
+    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+
+
+def rows(place: Place) -> dict[str, int]:
+    """Rows that must not grow: requests in flight, and what they are counted with."""
+    with closing(sqlite3.connect(place.home / "accounts.sqlite")) as accounts:
+        (reservations,) = accounts.execute("SELECT count(*) FROM reservations").fetchone()
+    return {"leases": len(place.rows("SELECT token FROM leases")), "reservations": reservations}
+
+
 def memory_mb(process: subprocess.Popen[str]) -> int:
     """Resident memory of a process."""
     status = Path(f"/proc/{process.pid}/status").read_text()
@@ -100,8 +113,10 @@ def run(folder: Path, *, seconds: float, simulated_s: float, seed: int) -> int:
                     failures += answer.status_code != 200
                 if now > seconds * 0.1 and not memory:
                     memory = {"up": memory_mb(up), "serve": memory_mb(server)}
+                    opened_before = {"up": handles(up), "serve": handles(server)}
                 time.sleep(0.01)
             after = {"up": memory_mb(up), "serve": memory_mb(server)}
+            opened = {"up": handles(up), "serve": handles(server)}
             right = undisturbed(place, folder)
             with suppress(AssertionError):
                 until(lambda: _is_equal(place, right), "the index")
@@ -114,6 +129,9 @@ def run(folder: Path, *, seconds: float, simulated_s: float, seed: int) -> int:
         first, last = median(latencies[:tenth]), median(latencies[-tenth:])
         print(f"search, median: {first:.3f} s at the start, {last:.3f} s at the end")
         print(f"memory in MB after a tenth of the time {json.dumps(memory)}, at the end {json.dumps(after)}")
+        print(
+            f"handles then {json.dumps(opened_before)}, at the end {json.dumps(opened)}; rows {rows(place)}"
+        )
         return int(failures > 0 or not is_equal)
 
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
-from memline.shared.values import value
+from memline.shared.values import to_json, value
 
 if TYPE_CHECKING:
-    from memline.shared.sources.excerpt import Excerpt, Part
+    from memline.shared.sources.excerpt import Excerpt
+    from memline.shared.sync.vanished import KeptRoot
+
+
+@value
+class Asked:
+    """The lines of a note that are asked for, as `Memory.get` takes them."""
+
+    #: A path, a citation, or a title.
+    path: str
+    #: Wins over the citation.
+    first: int | None = None
+    lines: int | None = None
+    around: int = 0
+    max_chars: int | None = None
 
 
 @value
@@ -40,6 +53,8 @@ class IndexReport:
     model: str
     seconds: float
     failures: list[dict[str, str]]
+    #: Roots of which files are gone, and kept.
+    kept: tuple[KeptRoot, ...] = ()
     #: What is wrong or worth knowing when it is over, most urgent first.
     findings: tuple[Finding, ...] = ()
     #: Open batches whose texts come later.
@@ -58,11 +73,8 @@ class IndexReport:
         return worst(self.findings)[1]
 
     def to_json(self) -> dict[str, object]:
-        names = ("files", "chunks", "vectors", "provider", "model", "failures", "batches")
-        body = {name: getattr(self, name) for name in names}
-        told = [each.to_json() for each in self.findings]
-        more = {"warning": self.warning, "action": self.action, "findings": told}
-        return {"agentId": self.agent, **body, **more, "seconds": round(self.seconds, 3)}
+        seconds = round(self.seconds, 3)
+        return to_json(self, "warning", "action", without=("failed",), seconds=seconds)
 
 
 class Backend(Protocol):
@@ -74,10 +86,10 @@ class Backend(Protocol):
         Raises IndexFaults, and ConfigError for a bad date.
         """
 
-    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
+    def get(self, asked: Asked, *, private: bool) -> Excerpt:
         """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
 
-    def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
+    def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         """Bring everything up to date and wait for it. Raises IndexFaults."""
 
     def status(self, *, deep: bool, troubles: tuple[Trouble, ...] = ()) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import os
 import sys
 
 # In C: `signal` itself imports enum, 3 ms in which a Ctrl-C would show a traceback.
-from _signal import SIG_IGN, SIGINT, signal  # type: ignore[import-not-found]
+from _signal import SIG_IGN, SIGINT, SIGTERM, signal  # type: ignore[import-not-found]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-    from typing import NoReturn, Protocol
+    from typing import Any, NoReturn, Protocol
 
     class Unraisable(Protocol):
         """What Python passes to `sys.unraisablehook`."""
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Exit status after Ctrl-C: 128 + SIGINT.
 INTERRUPTED = 130
 
+#: The same of the signal that came last.
+_status = INTERRUPTED
+
 
 def arm() -> None:
     """Make a SIGINT a KeyboardInterrupt.
@@ -37,12 +40,30 @@ def arm() -> None:
     sys.unraisablehook = _again_if_lost
 
 
+def arm_term(handler: Any = None) -> Any:
+    """Make a SIGTERM the same, once, for a command that has to put away what it holds.
+
+    Return the handler before, to be given back here when the command went through.
+    """
+    return signal(SIGTERM, handler or _interrupt)
+
+
+def exit_status() -> int:
+    """Return the exit status of a process that was interrupted."""
+    return _status
+
+
 def disarm() -> None:
     """Ignore further signals: what is left is to end, and Python would only complain of them."""
     signal(SIGINT, SIG_IGN)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    global _status
+    _status = 128 + number
+    if number == SIGTERM:
+        # A supervisor that signals a process group reaches a process twice.
+        signal(SIGTERM, SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -11,18 +11,21 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
+from memline.producers.backends import Asked
 from memline.producers.builtin import choose
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
+from memline.shared.finding import NOTE
 from memline.shared.search.request import SearchOptions, SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.values import field, fields, value
+from memline.shared.values import field, fields, replace, value
 
 if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
     from memline.producers.backends import IndexReport, RunProgress
+    from memline.shared.config.live import SettingsWatch
     from memline.shared.search.agent_view import Chat
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
@@ -185,7 +188,7 @@ class Memory:
 
     def ask(self, request: SearchRequest) -> Answer:
         """Answer a request, as `search` does."""
-        return self._backend.ask(request)
+        return replace(self._backend.ask(request), workspace=str(self.settings.workspace))
 
     def get(
         self,
@@ -197,21 +200,18 @@ class Memory:
         max_chars: int | None = None,
         chat: Chat | None = None,
     ) -> Excerpt:
-        """Read lines of a note by its path, its citation (`path#L5-L7`), or its title.
+        """Read lines of a note by its path, its citation (`path#L5-L7`, `path:5-7`), or its name.
 
-        `first` wins over the citation. `around` adds so many lines before and after. The citation of a past
-        conversation gives what was said, and `around` counts turns. At most `max_chars` characters, by
-        default 12,000. A note that does not exist has the status `not_found`. Raises PathNotAllowed for every
-        other file, AccessDenied for the long-term note and conversations in a `chat` that is not private, and
-        BadRequest for a title that several notes have.
+        Case does not matter, nor does `.md`; a name is a title, an alias or a file name. `first` wins over
+        the citation. `around` adds so many lines before and after. The citation of a past conversation gives
+        what was said, and `around` counts turns. At most `max_chars` characters, by default 12,000. A note
+        that does not exist has the status `not_found`. Raises PathNotAllowed for every other file,
+        AccessDenied for the long-term note and conversations in a `chat` that is not private, and BadRequest
+        for a name that several notes have, with these.
         """
-        from memline.shared.sources.excerpt import MAX_CHARS, Part, parse_citation
-
-        cited = parse_citation(path)
-        if first is None:
-            first, lines = cited.first or 1, cited.lines if lines is None else lines
-        part = Part(first=first, lines=lines, around=around, max_chars=max_chars or MAX_CHARS)
-        return self._backend.get(cited.path, part, private=sees_private(self.settings, chat))
+        asked = Asked(path=path, first=first, lines=lines, around=around, max_chars=max_chars)
+        excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
+        return replace(excerpt, workspace=str(self.settings.workspace))
 
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None
@@ -234,22 +234,24 @@ class Memory:
         *,
         force: bool = False,
         re_embed: bool = False,
+        accept_removals: bool = False,
         on_progress: Callable[[RunProgress], None] = lambda _: None,
         on_plan: Callable[[Plan], None] = lambda _: None,
         on_note: Callable[[str], None] = lambda _: None,
+        watch: SettingsWatch | None = None,
     ) -> IndexReport:
         """Bring the index up to date and wait until every vector is ready or failed.
 
-        `force` splits every file again, `re_embed` pays for every vector again. With `queue.url` the fleet
-        does the work. Raises IndexFaults.
+        `force` splits every file again, `re_embed` pays for every vector again, `accept_removals` removes
+        what vanished from an emptied root. With `queue.url` the fleet does the work. `watch` sees that the
+        settings change meanwhile. Raises IndexFaults, and SettingsChanged for what the run cannot take.
         """
         hooks: dict[str, Any] = {"on_progress": on_progress, "on_plan": on_plan, "on_note": on_note}
-        return self._backend.sync(force=force, re_embed=re_embed, **hooks)
+        hooks |= {"watch": watch} if watch is not None else {}
+        return self._backend.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
 
     def status(self, *, deep: bool = False) -> Status:
         """Say what is indexed and what is behind; `deep` asks the provider for one vector."""
-        from memline.producers.reports.status import digest
-
         details = self._backend.status(deep=deep)
         summary = digest(self.settings, details)
         names = ("provider", "model", "mode", "files", "chunks", "warning", "action")
@@ -267,3 +269,26 @@ class Memory:
     aappend = _awaitable(append)
     aindex = _awaitable(index)
     astatus = _awaitable(status)
+
+
+def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
+    """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
+    status, found = collected["status"], collected["findings"]
+    worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
+    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind", "kept")
+    return {
+        "agentId": settings.agent,
+        "enabled": settings.memory.enabled,
+        **{name: status[name] for name in same},
+        "mode": status["qmd"]["mode"]
+        if "qmd" in status
+        else "hybrid"
+        if status["vector"]["ready"] and status["provider"] != "none"
+        else "keyword",
+        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
+        "stale": status["dirty"],
+        "append": settings.memory.append.enabled,
+        "warning": worst["what"],
+        "action": worst["action"],
+        "findings": found,
+    }

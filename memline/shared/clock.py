@@ -23,6 +23,9 @@ class Clock(Protocol):
     def now_ns(self) -> int:
         """Return nanoseconds since the epoch."""
 
+    def monotonic(self) -> float:
+        """Return seconds that are never set, since a moment that all processes of this machine share."""
+
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
 
@@ -36,6 +39,9 @@ class SystemClock:
     def now_ns(self) -> int:
         return time.time_ns()
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
@@ -45,6 +51,7 @@ class ManualClock:
 
     def __init__(self, start: float = 1_750_000_000.0) -> None:
         self._now_ns = int(start * 1e9)
+        self._monotonic = 1_000.0
 
     def now(self) -> float:
         return self._now_ns / 1e9
@@ -52,11 +59,19 @@ class ManualClock:
     def now_ns(self) -> int:
         return self._now_ns
 
+    def monotonic(self) -> float:
+        return self._monotonic
+
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)
 
+    def set_back(self, seconds: float) -> None:
+        """Set the machine's clock back."""
+        self._now_ns -= int(seconds * 1e9)
+
     def advance(self, seconds: float) -> None:
         self._now_ns += int(seconds * 1e9)
+        self._monotonic += seconds
 
 
 def time_zone(name: str) -> tzinfo:

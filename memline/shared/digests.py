@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import hashlib
+    from io import BufferedReader
 
 
 def sha256(content: bytes) -> hashlib._Hash:
@@ -13,6 +14,13 @@ def sha256(content: bytes) -> hashlib._Hash:
     import hashlib
 
     return hashlib.sha256(content)
+
+
+def file_sha256(file: BufferedReader) -> str:
+    """Return the SHA-256 of the rest of a file, in hex digits."""
+    import hashlib
+
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def shake_256(content: bytes, length: int) -> bytes:

@@ -30,7 +30,7 @@
     │   └── ModelMismatch         this worker is set up for another model than the index
     ├── QmdFailed                 (producers.qmd.home) qmd is not installed, too slow, or gave no answer
     │   └── QmdNotReady           (producers.qmd.backend) its first update is not over yet
-    ├── Overloaded                (producers.agents.pool) too many calls wait, or one took too long
+    ├── Overloaded                (producers.agents.tools) too many calls wait, or one took too long
     └── QueueError                a message cannot be sent, decoded or answered in time
         └── MessageRefused        (shared.queue.messages) another version, shape or agent than this process's
 
@@ -57,6 +57,10 @@ class ConfigError(MemlineError):
     """A configuration file, environment variable or option cannot be used as it is."""
 
     exit_code = 2
+
+
+class SettingsChanged(MemlineError):
+    """The settings changed while a command waited that cannot go on with the new ones."""
 
 
 class NoWorkspace(ConfigError):

@@ -10,10 +10,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memline.shared.values import field, value
+from memline.shared.values import field, to_json, value
 
 #: What was asked for will not come without a person; an answer may be incomplete now; worth knowing.
 PROBLEM, WARNING, NOTE = LEVELS = ("problem", "warning", "note")
+
+#: Seconds that findings are good for, and what Redis said that they are made of: one after the other, so that
+#: what is shown is at most a second old.
+GOOD_FOR_S = 0.5
 
 #: A row of `memline doctor` that names what is well.
 OK = "ok"
@@ -21,7 +25,7 @@ OK = "ok"
 #: Kinds of an action: what can be typed as it is, what a person has to understand first, nothing.
 COMMAND, SENTENCE, NONE = "command", "sentence", "none"
 
-_COMMAND = re.compile(r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm) [^…;]+")
+_COMMAND = r"(?:memline|pip|uv|sudo|chmod|redis-cli|rm) [^…;(]+"
 
 
 @value
@@ -48,7 +52,7 @@ class Finding:
     def action_kind(self) -> str:
         if not self.action:
             return NONE
-        return COMMAND if _COMMAND.fullmatch(self.action) else SENTENCE
+        return COMMAND if re.fullmatch(_COMMAND, self.action) else SENTENCE
 
     @property
     def is_trouble(self) -> bool:
@@ -57,8 +61,9 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON contract of a finding."""
-        names = ("code", "level", "agent", "subject", "what", "action", "since")
-        return {**{name: getattr(self, name) for name in names}, "actionKind": self.action_kind}
+        return to_json(
+            self, without=("agent", "page", "metric"), agent=self.agent, actionKind=self.action_kind
+        )
 
 
 @value

@@ -30,6 +30,7 @@ from memline.shared.index.driver import (
     shorten_log,
     transaction,
 )
+from memline.shared.index.erase import Eraser
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.providers import RequestCaps
@@ -38,6 +39,7 @@ from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.scheduling.budget import Budget, Charge, Refusal
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.sources.tokens import estimate_tokens
+from memline.shared.sync import vanished
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
@@ -72,11 +74,17 @@ class IndexWriter:
         self.budget = Budget(file, run=str(path))
         self._clock = clock or SystemClock()
         self._cache_entries = cache_entries
+        self._eraser = Eraser()
+        self._roots: vanished.Roots | None = None
         self._batch_planner = BatchPlanner(self.accounts, lambda: self.budget, leases.current_owner())
         #: The workspace, and the present file, of an index that had this path and is another workspace's.
         self.given_back: tuple[str, str] | None = None
         #: Of the leases it takes.
         self.holder = leases.Holder(owner=leases.current_owner(), lease_s=lease_s)
+        #: Tells whether an owner still holds its leases; `shared.queue.lease_owner` also of a Redis.
+        self.is_owner_alive: leases.IsAlive = leases.is_owner_alive
+        #: Token of a lease -> when this process saw it first (`Clock.monotonic`).
+        self._seen_at: dict[str, float] = {}
 
     @classmethod
     def of(
@@ -110,6 +118,7 @@ class IndexWriter:
             with writer.session() as (connection, _):
                 ownership.record(connection, settings)
             writer.budget = Budget.of(writer.accounts.file, settings)
+            writer._roots = vanished.Roots(settings)
         except BaseException:
             writer.close()
             raise
@@ -138,12 +147,44 @@ class IndexWriter:
             yield connection, now
 
     def recover(self) -> None:
-        """After a start: free what dead processes leased, make the signs that are missing."""
+        """After a start: free what owners leased that are gone, make the signs that are missing."""
         with self.session() as (connection, now):
             open_batches.free_dead(connection, now)
-            with transaction(connection):
-                leases.free(connection, now)
+            self.free_leases()
             self._make_signs(connection)
+
+    def free_leases(self, tokens: Iterable[str] = ()) -> list[str]:
+        """Free `tokens`, and what owners leased that are gone; return what is over.
+
+        What no worker has begun to send is not spent.
+        """
+        with self.transaction() as (connection, now):
+            alive = self.is_owner_alive
+            over = leases.free(connection, self.holder, now, is_alive=alive, tokens=tokens)
+            if over:
+                self.budget.revoke(over)
+        return over
+
+    def free_unsent(self, *, or_uncounted: bool = False) -> list[str]:
+        """Free what was leased for the holder and that no worker has begun to send; return their tokens.
+
+        What was sent may be paid for: it ends with its answer, or with its owner. `or_uncounted`: also what
+        costs nothing, of which that is not known.
+        """
+        with self.session() as (connection, _):
+            ours = leases.tokens(connection, self.holder.owner)
+            unsent = self.budget.unsent(ours, or_uncounted=or_uncounted) if ours else []
+            return self.free_leases(unsent) if unsent else []
+
+    def _overdue(self, connection: Connection) -> list[str]:
+        """Return the leases that this process has waited for longer than any may last.
+
+        By a clock that is never set: were it that of the rows, all would be sent, and paid for, twice when it
+        is set ahead, and lost ones be waited for all day when it is set back.
+        """
+        now = self._clock.monotonic()
+        self._seen_at = {token: self._seen_at.get(token, now) for token in leases.tokens(connection)}
+        return [token for token, seen_at in self._seen_at.items() if now - seen_at >= self.holder.lease_s]
 
     def _make_signs(self, connection: Connection) -> None:
         """Make signs of the vectors that are searched, and of those that will be."""
@@ -151,24 +192,28 @@ class IndexWriter:
         for identity_id, dims in {(row.id, row.vector_dims) for row in searched}:
             signs.make(connection, identity_id, dims)
 
-    def store_file(self, row: FileRow, *, job: str = "") -> str:
+    def store_file(self, row: FileRow, *, job: str = "", is_meant: bool = False) -> str:
         """Do as `store_files` for one file."""
-        return self.store_files((row,), job=job)[0]
+        return self.store_files((row,), job=job, is_meant=is_meant)[0]
 
-    def store_files(self, rows: Sequence[FileRow], *, job: str = "") -> list[str]:
+    def store_files(self, rows: Sequence[FileRow], *, job: str = "", is_meant: bool = False) -> list[str]:
         """Make the index agree with files: remove old chunks, store new ones, want their vectors.
 
         All in one transaction: a commit takes as long as a small file. Returns what changed of each, one of
-        the words of `shared.index.chunks.FileChange.kind`. `job` is the token of the job that asked for the
-        files; empty for a live edit.
+        the words of `shared.index.chunks.FileChange.kind`; what is gone may stay unless that `is_meant`.
+        `job` is the token of the job that asked for the files; empty for a live edit.
         """
-        arrived = 0
-        kinds: list[str] = []
+        arrived, kinds, added, paths = 0, list[str](), list[int](), set[str]()
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             priority, job_id = jobs.place_of(connection, job)
+            kept = vanished.refuse(connection, None if is_meant else self._roots, rows, now)
             for row in rows:
-                change = chunks.apply_file(connection, row)
+                if row.path in paths:
+                    chunks.add_full_text(connection, added)
+                    added, paths = [], set()
+                paths.add(row.path)
+                change = chunks.apply_file(connection, row, is_kept=row.path in kept)
                 if target is not None and change.texts:
                     texts = {digest: estimate_tokens(text) for digest, text in change.texts.items()}
                     cached = vectors.want(connection, target, texts, priority=priority, job=job_id, now=now)
@@ -178,6 +223,8 @@ class IndexWriter:
                 is_whole = change.kind != "unknown" and row.mtime_ns != ledger.PARTIALLY_READ
                 arrived += is_whole and jobs.file_arrived(connection, row.path, row.observed_ns)
                 kinds.append(change.kind)
+                added += change.added
+            chunks.add_full_text(connection, added)
             if arrived:
                 meta.count_recent(connection, arrived, now, meta.READ_RECENTLY)
         if arrived:
@@ -281,6 +328,7 @@ class IndexWriter:
                 requests += more
                 if not more or refusal is None:
                     break
+            self._seen_at |= dict.fromkeys((each.lease for each in requests), self._clock.monotonic())
             if refusal is not None or requests:
                 self._note_ceiling(refusal)
             return requests
@@ -323,12 +371,15 @@ class IndexWriter:
             due = max(state.retry_at, state.probe_at, vectors.next_due(connection, target.id) or 0.0)
         return max(due - now, 0.0)
 
-    def sweep(self) -> None:
-        """Free expired leases, try failed texts again, prune the cache, finish what dead commands began."""
+    def sweep(self) -> list[str]:
+        """Free leases that are over, try failed texts again, prune the cache, finish what dead runs began.
+
+        Returns the tokens of those leases.
+        """
         with self.session() as (connection, now):
             target = identities.target(connection)
+            over = self.free_leases(self._overdue(connection))
             with transaction(connection):
-                leases.free(connection, now)
                 ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
@@ -340,12 +391,14 @@ class IndexWriter:
                 self._note_ceiling(None)
             jobs.move_misplaced(connection)
             jobs.finish_settled(connection, now)
-        self.prune_cache()
+        self.tidy()
+        return over
 
-    def prune_cache(self) -> None:
-        """Keep as many of the vectors that no chunk needs as `cache` allows."""
+    def tidy(self) -> None:
+        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted."""
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
+            self._eraser.purge(connection, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
         """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""

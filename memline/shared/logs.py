@@ -24,6 +24,9 @@ from typing import Any, TextIO
 #: All loggers of Memline are below this one.
 ROOT = "memline"
 
+# A command that shows its errors itself keeps no log; without a handler Python prints the bare events.
+logging.getLogger(ROOT).addHandler(logging.NullHandler())
+
 #: Name of the log of what users did; a server writes its lines at every level (`always`).
 AUDIT = "audit"
 

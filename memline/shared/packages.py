@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-import sysconfig
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def install_command(*requirements: str, options: tuple[str, ...] = ()) -> str:
         return shlex.join(["pipx", "inject", prefix.name, *passed, *requirements])
     if (prefix / "uv-receipt.toml").is_file() or find_spec("pip") is None:
         return shlex.join(["uv", "pip", "install", "--python", sys.executable, *arguments])
-    if sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").is_file():
+    if sys.prefix == sys.base_prefix and Path(os.__file__).with_name("EXTERNALLY-MANAGED").is_file():
         # Without it pip refuses to touch this Python, in which Memline itself was put the same way.
         arguments.insert(0, "--break-system-packages")
     return shlex.join([sys.executable, "-m", "pip", "install", *arguments])

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from memline.shared.tables import read_table
-from memline.shared.values import field, value
+from memline.shared.values import field, to_json, value
 
 
 @value
@@ -239,13 +239,7 @@ class Price:
     as_of: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "perMillion": self.per_million,
-            "batchPerMillion": self.batch_per_million,
-            "currency": self.currency,
-            "asOf": self.as_of or None,
-            "source": self.source,
-        }
+        return to_json(self) | {"asOf": self.as_of or None}
 
     def cost(self, tokens: int, *, by_batch: bool) -> float | None:
         """Return the cost of so many tokens; None when that is not known."""

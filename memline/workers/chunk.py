@@ -11,6 +11,7 @@ from memline.shared.index.driver import reading_if_any
 from memline.shared.index.rows import FileRow
 from memline.shared.queue.broker import actor, send
 from memline.shared.queue.messages import ChunkFiles, StoreFiles
+from memline.shared.sources.forgetting import NOTHING
 from memline.shared.sync.read_file import FileReader
 from memline.workers.context import Context, current
 
@@ -43,7 +44,7 @@ def chunk_files(message: ChunkFiles) -> None:
     chars = 0
     for path in message.paths:
         for row in file_reader.read(
-            path, entry=entries.get(path), force=message.force, forgotten=gone.get(path, ())
+            path, entry=entries.get(path), force=message.force, forgotten=gone.get(path, NOTHING)
         ):
             rows.append(row)
             chars += sum(len(chunk.text) for chunk in row.chunks or ())

@@ -8,22 +8,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 from operator import itemgetter
 from typing import Protocol, TypeVar, cast
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.agents import without_workspace
+from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose, choose_fallback
-from memline.shared.errors import IndexElsewhere, MemlineError, QueueError
+from memline.shared.errors import IndexElsewhere, IndexFault, MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
 from memline.shared.queue.broker import own_host, send, serve_agent
 from memline.shared.queue.in_flight import InFlightRequests, InProcessRequests
+from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.queue.messages import MessageRefused, Sweep
-from memline.shared.scheduling import fallback
-from memline.shared.scheduling.leases import Holder, current_owner
+from memline.shared.scheduling import fallback, leases
+from memline.shared.scheduling.budget import Budget
 from memline.shared.scheduling.limits import FileLimits, Limits
 
 #: Seconds between two deep sweeps.
@@ -107,11 +110,10 @@ class Context:
         clock: Clock | None = None,
         limits: Limits | None = None,
         in_flight: InFlightRequests | None = None,
-        owner: str = "",
         stopping: threading.Event | None = None,
+        watch: SettingsWatch | None = None,
     ) -> None:
-        """`owner`: of the leases that the store worker takes; by default this process. Without `limits` and
-        `in_flight` those of one process."""
+        """Without `limits` and `in_flight` those of one process; without `watch` the settings stay."""
         self.settings = settings
         self.clock = clock or SystemClock()
         self._account_file = AccountFile(settings.account_path)
@@ -119,18 +121,54 @@ class Context:
         self.in_flight = in_flight or InProcessRequests()
         #: Key of an identity -> texts of a call, since one took too long in this process.
         self.shrunk_rows: dict[str, int] = {}
+        #: Whether the provider's last answer in this process was a definite no.
+        self.is_refused = False
         #: Set when the process is told to stop: what waits then waits no longer.
         self.stopping = stopping or threading.Event()
+        self._watch = watch
+        #: What changed of the settings, when it takes another start of this process.
+        self.restart: Changed | None = None
         #: The error that ended the work of this process, if any.
         self.failure: MemlineError | None = None
         self.sweep_timer = SweepTimer(
-            lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.now()))
+            lambda agent, deep: send(Sweep(agent=agent, deep=deep, sent=self.clock.monotonic()))
         )
-        self._owner = owner or current_owner()
         self._lock = threading.RLock()
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
+        #: Counts the settings that were taken, and those that each writer was opened with.
+        self._generation = 0
+        self._opened_with: dict[str, int] = {}
+        #: What was open with the settings before: a thread may still use it.
+        self._former: list[Closable] = []
+        #: When this process began with its present settings (monotonic seconds).
+        self.began_at = time.monotonic()
+
+    def look(self, *, at_once: bool = False) -> bool:
+        """Take what changed of the settings, or stop to start again with it; tells whether anything did."""
+        changed = self._watch.look(at_once=at_once) if self._watch is not None else None
+        if changed is None:
+            return False
+        if changed.restart:
+            self.restart = changed
+            self.stopping.set()
+        else:
+            Log("settings").info("settings.taken", keys=changed.words)
+            self.take(changed.settings)
+        return True
+
+    def take(self, settings: Settings) -> None:
+        """Work with these settings from the next message on."""
+        with self._lock:
+            # Used for as long as a message lasts: by now those before the last ones are not.
+            for item in self._former:
+                item.close()
+            self._former = list(self._open.values())
+            self._open = {}
+            self._choices.clear()
+            self.settings, self.began_at = settings, time.monotonic()
+            self._generation += 1
 
     def agent(self, agent: str, *, index: str = "", needs_workspace: bool = True) -> AgentSettings:
         """Give the settings of an agent.
@@ -190,18 +228,43 @@ class Context:
 
     def writer(self, agent: str) -> IndexWriter:
         """Give the open index of an agent, made ready for work the first time."""
+        if agent in self._writers and self._opened_with[agent] != self._generation:
+            # What waits on the queue is sent by the settings of now, or not at all.
+            self.in_flight.revoke(self._writers[agent].free_unsent())
+            self._writers.pop(agent).close()
         if agent in self._writers and self._writers[agent].is_replaced:
             # What is written to the old file would be lost.
             self._writers.pop(agent).close()
         if agent not in self._writers:
             writer = IndexWriter.of(self.agent(agent), clock=self.clock)
-            writer.holder = Holder(owner=self._owner, lease_s=writer.holder.lease_s)
+            # At the start also what the same Redis has lost: no answer is on its way to this process.
+            writer.is_owner_alive = partial(is_owner_alive, url=self.settings.queue.address)
             writer.recover()
-            with writer.session() as (_, now):
-                fallback.start(writer.accounts, self.choice(agent), self.fallback(agent), now)
-            self._writers[agent] = writer
+            writer.is_owner_alive = self.in_flight.is_owner_alive
+            with writer.session() as (connection, now):
+                chosen = self.choice(agent), self.fallback(agent)
+                fallback.start(writer.accounts, *chosen, now)
+                # Requests of a model that was changed: no worker embeds with it any more.
+                keys = [each.identity.key for each in chosen if each and each.identity]
+                others = leases.tokens_of_others(connection, keys) if keys else []
+            self.in_flight.revoke(writer.free_leases(others))
+            self._writers[agent], self._opened_with[agent] = writer, self._generation
             self.sweep_timer.watch(agent)
         return self._writers[agent]
+
+    def may_send(self, lease: str) -> bool:
+        """Note that the request of a lease is sent, where it is counted; False when it was revoked."""
+        try:
+            return Budget(self._account_file).may_send(lease)
+        except IndexFault as error:
+            # It is sent all the same, and counts once it is answered.
+            Log("embed").warning("request.not_noted", lease=lease, error=error.message)
+            return True
+
+    def free_unsent(self) -> None:
+        """Free what this process leased and has not sent: no other process would, before it has ended."""
+        for writer in self._writers.values():
+            writer.free_unsent(or_uncounted=True)
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
         """Build something once and keep it open until the end of the process."""
@@ -218,10 +281,11 @@ class Context:
     def close(self) -> None:
         """Stop the timer and close what is open; the workers have stopped before."""
         self.sweep_timer.stop()
-        for item in (*self._writers.values(), *self._open.values()):
+        for item in (*self._writers.values(), *self._open.values(), *self._former):
             item.close()
         self._writers.clear()
         self._open.clear()
+        self._former.clear()
         self._account_file.close()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from memline.shared.embedders.choice import Choice
 from memline.shared.embedders.protocol import (
@@ -38,6 +39,10 @@ MIN_DEFERRED_S = 1.0
 #: than a worker waits for its place: what was in flight then goes back to the rows without a call.
 STOP_COOLDOWN_S = 2 * MAX_WAIT_S
 
+#: Seconds after its start, or a change of its settings, in which a worker that is set up for another model
+#: than the index waits for it.
+MISMATCH_S = 15.0
+
 #: Fields of an identity, as an operator knows them.
 _PARTS = {
     "provider": "the provider",
@@ -60,6 +65,11 @@ def embed_texts(message: EmbedTexts) -> None:
     """
     context = current()
     account, key = "", message.identity.key
+    if context.is_refused:
+        # By a key that may have been replaced.
+        context.look(at_once=True)
+    # Once a request, whatever parts it is cut into.
+    begin = cache(partial(context.may_send, message.lease))
     try:
         choice = _choice(context, message.agent, message.identity)
         account = account_id(choice.provider, choice.mark)
@@ -71,7 +81,7 @@ def embed_texts(message: EmbedTexts) -> None:
             outcome = embed(
                 embedder,
                 [text.text for text in message.texts],
-                before_call=partial(_take_place, context, account, budget, message.until),
+                before_call=partial(_take_place, context, account, budget, message.lease, begin),
                 max_rows=context.shrunk_rows.get(key, 0),
                 timeout_s=choice.timeout_s,
                 clock=context.clock,
@@ -79,6 +89,10 @@ def embed_texts(message: EmbedTexts) -> None:
             if outcome.error is not None:
                 span.fail(outcome.error)
     except ModelMismatch as error:
+        if context.look(at_once=True) or time.monotonic() - context.began_at < MISMATCH_S:
+            # One process takes settings that changed before another.
+            context.stopping.wait(1.0)
+            raise
         _LOG.error("worker.model_mismatch", error=error.message, action=error.hint)
         context.stop(error)
         raise
@@ -90,6 +104,7 @@ def embed_texts(message: EmbedTexts) -> None:
         broken = ProviderBrokenAnswer(f"{type(error).__name__}: {error}")
         _report(message, message.texts, broken, no_results=True)
         raise
+    context.is_refused = outcome.error is not None and outcome.error.kind == "stop"
     _note_sizes(context, key, outcome)
     learned = LearnedCaps(
         max_rows=outcome.learned_max_rows,
@@ -186,14 +201,18 @@ class _AtLimit(ProviderLater):
 
 
 def _take_place(
-    context: Context, account: str, budget: tuple[int, int], until: float, texts: Sequence[str]
+    context: Context,
+    account: str,
+    budget: tuple[int, int],
+    lease: str,
+    begin: Callable[[], bool],
+    texts: Sequence[str],
 ) -> None:
-    """Wait for a place within the account's limits, while the lease lasts.
+    """Wait for a place within the account's limits, while the lease lasts; `begin` notes that it is sent.
 
     Raises ProviderLater when the wait is too long or the lease is over: a process that was stopped for a
     while must not pay for what another one has sent meanwhile.
     """
-    _check_lease(context, until)
     (max_requests, max_tokens), provider = budget, account.partition(":")[0]
     wait_s = context.limits.take(
         account,
@@ -211,12 +230,8 @@ def _take_place(
         # Another worker may have heard a no meanwhile.
         if cooldown_s := context.limits.cooldown_s(account):
             raise _AtLimit(f"{provider} has a cooldown", retry_after_s=cooldown_s)
-    # Asking for the place, and waiting for it, take time as well.
-    _check_lease(context, until)
-
-
-def _check_lease(context: Context, until: float) -> None:
-    if until and context.clock.now() >= until:
+    # Last: to ask for the place, and to wait for it, takes time as well.
+    if not (context.in_flight.holds(lease) and begin()):
         raise _LeaseEnded("the lease of these texts is over")
 
 

@@ -18,6 +18,8 @@ import dramatiq
 from dramatiq.middleware import Middleware
 
 from memline.shared import logs
+from memline.shared.config.config_file import for_owner
+from memline.shared.config.live import LOOK_EVERY_S, Changed, SettingsWatch
 from memline.shared.config.schema import Settings
 from memline.shared.errors import IndexUnwritable
 from memline.shared.liveness import Liveness
@@ -32,9 +34,6 @@ from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.redis_limits import RedisLimits
 from memline.shared.queue.routes import QUEUES
 from memline.workers.context import Context, current, use
-
-#: Owner of the leases of a fleet: requests outlive the store process that sent them.
-FLEET_OWNER = "fleet"
 
 #: Seconds a worker that has something to send waits for a Redis that is away, before it gives the work up:
 #: what it holds may be paid for.
@@ -65,8 +64,11 @@ def run(
     stop: threading.Event,
     *,
     liveness: Liveness | None = None,
-) -> None:
+    watch: SettingsWatch | None = None,
+) -> Changed | None:
     """Work on messages of the queues of `threads_of`, each with so many threads, until `stop` is set.
+
+    It sets `stop` itself, and returns what changed, when settings that `watch` sees take another start.
 
     A worker that is drained (`heartbeat.drain`) sets it itself, when it has finished what it had taken.
     What is running then is finished, what was fetched goes back on its queue. Raises QueueError when Redis
@@ -84,8 +86,8 @@ def run(
         settings,
         limits=RedisLimits(url, retry),
         in_flight=RedisRequests(url),
-        owner=FLEET_OWNER,
         stopping=stop,
+        watch=watch,
     )
     use(context)
     declare_actors(threads_of)
@@ -93,7 +95,7 @@ def run(
     liveness.ready()
     with only_store(settings.home, stop, liveness) if "store" in threads_of else nullcontext():
         if stop.is_set():
-            return
+            return None
         if "store" in threads_of:
             broker.take_over(hosts.queue_name("store", broker.host))
             context.sweep_timer.start()
@@ -104,19 +106,21 @@ def run(
             if not any(broker.taken_ids.values()):
                 stop.set()
 
-        heartbeat.start(url, broker.broker_id, threads_of, on_drain=drain)
+        heartbeat.start(url, broker.broker_id, threads_of, on_drain=drain, watch=watch)
         if {"store", "batch"} & set(threads_of):
             # Rows may wait from before, and a batch that a killed process was in the middle of.
             for agent in settings.agents:
                 if context.serves(agent):
                     send(Sweep(agent=agent, deep=True))
         Log("worker").info("worker.started", queues=",".join(threads_of), pid=os.getpid())
-        while not stop.wait(liveness.every_s):
+        while not stop.wait(min(liveness.every_s or LOOK_EVERY_S, LOOK_EVERY_S)):
+            context.look()
             if reason := hangs(workers.values(), broker.looked_at, heartbeat):
                 Log("worker").error("worker.hangs", reason=reason)
             else:
                 liveness.alive()
-        liveness.stopping()
+        if context.restart is None:
+            liveness.stopping()
         broker.stop_waiting(LAST_TRIES_S)
         heartbeat.stop(context.failure.message if context.failure else "")
         store = workers.pop("store", None)
@@ -126,6 +130,7 @@ def run(
         context.close()
         if context.failure is not None:
             raise context.failure
+        return context.restart
 
 
 def declare_actors(queues: Iterable[str]) -> None:
@@ -183,7 +188,7 @@ def only_store(home: Path, stop: threading.Event, liveness: Liveness) -> Iterato
     path = home / "store.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = path.open("a+")
+        lock = open(path, "a+", opener=for_owner)  # noqa: SIM115
     except OSError as error:
         raise IndexUnwritable(f"cannot write {path}: {error.strerror}", hint="set MEMLINE_HOME") from error
     with lock:

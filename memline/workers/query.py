@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from functools import partial
 
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.answerer import Answerer
+from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import reading
 from memline.shared.queue.broker import actor
+from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
-from memline.shared.search.request import SearchRequest
+from memline.shared.scheduling import home_processes
+from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.staleness import DiskState, Staleness
+from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sync.freshness import is_fresh
-from memline.shared.sync.plan import make_plan, read_index_state
+from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.saves import Saves
+from memline.shared.values import replace
 from memline.workers.context import Context, current
+
+#: Seconds that a question waits for files that changed, of a fleet without a `watch`; the rest is `stale`.
+CATCH_UP_S, CATCH_UP_EVERY_S = 1.5, 0.05
+
+#: Files that it has read at a time.
+MOST_FILES = 200
 
 
 @actor(RunQuery)
@@ -26,10 +39,11 @@ def run_query(message: RunQuery) -> None:
     waiting caller takes nothing. Not retried: the caller has searched the index directly by then.
     """
     context = current()
-    if context.clock.now() > message.deadline:
+    replies = context.keep("replies", lambda: Replies(context.settings.queue.address))
+    if not replies.is_awaited(message.reply_to):
         return
     try:
-        request = SearchRequest(query=message.query, **message.options)
+        request = search_request(message.query, **message.options)
         context.agent(message.agent, index=message.index)
         memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
         answer = memory.ask(request)
@@ -37,7 +51,6 @@ def run_query(message: RunQuery) -> None:
         hint = error.hint if isinstance(error, MemlineError) else ""
         # Only a wrong question is wrong for every worker; the rest may be a problem of this process.
         answer = {"error": str(error), "action": hint, "elsewhere": not isinstance(error, ConfigError)}
-    replies = context.keep("replies", lambda: Replies(context.settings.queue.address))
     replies.put(message.reply_to, json.dumps(answer).encode())
 
 
@@ -47,6 +60,7 @@ class _Memory:
     def __init__(self, context: Context, agent: str) -> None:
         self._settings = context.agent(agent)
         self._choice = context.choice(agent)
+        self._clock = context.clock
         self._search = Answerer(
             self._settings,
             choice=self._choice,
@@ -55,18 +69,44 @@ class _Memory:
             queue=context.settings.queue.address,
             clock=context.clock,
         )
+        notes = self._settings if MEMORY in self._settings.memory.sources else None
         self._staleness = Staleness(
-            self._look, is_fresh=partial(is_fresh, self._settings, clock=context.clock), background=True
+            self._look,
+            is_fresh=partial(is_fresh, self._settings, clock=context.clock),
+            background=True,
+            news=Saves(MemoryPaths.of(notes)) if notes else None,
         )
 
     def ask(self, request: SearchRequest) -> dict[str, object]:
         """Answer a question as JSON."""
-        return self._search.ask(request, self._staleness.state()).to_json()
+        answer = self._search.ask(request, self._staleness.state())
+        return replace(answer, workspace=str(self._settings.workspace)).to_json()
 
     def close(self) -> None:
         self._search.close()
 
-    def _look(self) -> DiskState:
+    def _plan(self) -> Plan:
         with reading(self._settings.index_path) as reader:
-            plan = make_plan(self._settings, self._choice, read_index_state(reader))
-            return DiskState(files_behind=plan.changes.count)
+            return make_plan(self._settings, self._choice, read_index_state(reader))
+
+    def _look(self) -> DiskState:
+        """Look at the files; where no `watch` follows them, have those that changed read, for a moment."""
+        plan, clock = self._plan(), self._clock
+        changed = plan.changes.to_read()
+        if changed and self._settings.memory.sync.on_search and not self._is_followed():
+            name = self._settings.index_path.name
+            enqueue_files(self._settings.agent, sorted(changed)[:MOST_FILES], index=name)
+            until = clock.monotonic() + CATCH_UP_S
+            while plan.changes.count and clock.monotonic() < until:
+                clock.sleep(CATCH_UP_EVERY_S)
+                plan = self._plan()
+        return DiskState(files_behind=plan.changes.count, kept=plan.kept)
+
+    def _is_followed(self) -> bool:
+        with closing(AccountFile(self._settings.account_path)) as file:
+            return any(
+                each.kind in home_processes.FOLLOWERS
+                and self._settings.agent in each.agents
+                and each.is_alive
+                for each in home_processes.listed(file)
+            )

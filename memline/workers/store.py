@@ -27,7 +27,7 @@ from memline.shared.queue.messages import (
     StoreVectors,
     Sweep,
 )
-from memline.shared.scheduling import fallback, leases
+from memline.shared.scheduling import fallback, health, leases
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.values import replace
 from memline.workers.context import Context, current
@@ -114,12 +114,11 @@ def sweep(message: Sweep) -> None:
     context = current()
     if message.deep:
         writer = context.writer(message.agent)
-        before = leases.tokens(writer.connection)
         has_worker = context.in_flight.serves_batches()
         writer.sweep_batches(context.choice(message.agent).identity, has_worker=has_worker)
-        writer.sweep()
-        tokens = leases.tokens(writer.connection)
-        expired = set(before) - set(tokens)
+        expired = writer.sweep()
+        # Those of another process, an `index` or `up` beside the fleet, lie on no queue.
+        tokens = leases.tokens(writer.connection, leases.REDIS)
         context.in_flight.revoke(expired)
         for lease, error in context.in_flight.dead_lettered(tokens).items():
             # Counted as a failure of its texts, or they would be sent and fail for ever.
@@ -128,11 +127,10 @@ def sweep(message: Sweep) -> None:
                 words, action = f"a worker failed: {error}", "memline queue dead"
                 failure = Failure(kind="broken", error=words, action=action, no_results=True)
                 writer.record_failure(identity, lease, hashes, failure, LearnedCaps())
-        missing = context.in_flight.missing(tokens, asked=message.sent, now=context.clock.now())
+        missing = context.in_flight.missing(tokens, asked=message.sent, now=context.clock.monotonic())
         if expired or missing:
             _LOG.warning("leases.freed", agent=message.agent, expired=len(expired), missing=len(missing))
-            with writer.transaction() as (connection, now):
-                leases.free(connection, now, missing)
+            writer.free_leases(missing)
     if (primary := context.choice(message.agent).identity) is not None:
         # A batch may have found that the provider stopped.
         _switch_if_needed(context, message.agent, primary)
@@ -187,11 +185,17 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
     """Lease what the credits allow, one request a message; what is worth a batch waits for one."""
     writer, identity, caps = context.writer(agent), choice.identity, choice.caps
     assert identity is not None and caps is not None
+    state = health.read(writer.accounts, identity.provider)
+    if (state.failures or state.paused) and context.look(at_once=True):
+        # What it is tried with next is what holds now: a key may have been replaced.
+        context.sweep_timer.schedule(agent, LINGER_S)
+        return
     credits = context.in_flight.credits()
     caps = replace(caps, max_rows=rows_per_request(caps.max_rows, context.in_flight.credits_of_all()))
     rules = _batch_rules(context, agent, choice)
     has_pending_files = rules is not None and context.in_flight.is_chunking()
     plan = writer.plan_batches(rules, only=identity, has_pending_files=has_pending_files)
+    writer.holder = replace(writer.holder, owner=context.in_flight.owner())
     requests = writer.lease(caps, credits=credits, only_full=only_full, only=identity, held=plan.held)
     for request in requests:
         message = EmbedTexts(
@@ -199,7 +203,6 @@ def _request(context: Context, agent: str, choice: Choice, *, only_full: bool) -
             identity=identity,
             lease=request.lease,
             texts=request.texts,
-            until=request.until,
             is_probe=request.is_probe,
             host=own_host(),
         )

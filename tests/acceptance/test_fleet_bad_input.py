@@ -256,11 +256,14 @@ def test_dead_messages_are_put_back_or_dropped_by_what_they_are(
 
 
 def test_an_index_run_whose_messages_die_ends_and_says_why(
-    fleet: Fleet, notes: Place, redis_server: RedisServer
+    fleet: Fleet, notes: Place, tmp_path: Path
 ) -> None:
     write_notes(notes, 0, 3)
     list_agents(notes, "other")
-    fleet.start("chunk", "store")
+    # A file of their own: of that of the command they would take the other agents.
+    own = tmp_path / "workers.json5"
+    own.write_text(notes.config.read_text())
+    fleet.start("chunk", "store", env={"MEMLINE_CONFIG": str(own)})
     fleet.until_alive("chunk", "store")
     list_agents(notes, "main")
 
@@ -299,7 +302,7 @@ def test_an_old_question_is_not_answered_and_leaves_nothing(
     fleet.up()
     fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
 
-    late = RunQuery(agent="main", query="word1x1x7", reply_to="box", deadline=time.time() - 1)
+    late = RunQuery(agent="main", query="word1x1x7", reply_to="box")
     put(fleet, "query", envelope(late))
     fleet.until(lambda: fleet.queue("query").in_flight == fleet.queue("query").waiting == 0, "its end")
 

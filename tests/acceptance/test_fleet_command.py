@@ -142,8 +142,7 @@ def test_what_was_paid_for_is_stored_before_a_redis_that_keeps_nothing_ends(
     write_notes(notes, 0, 10)
     with running_fleet(notes) as fleet:
         pids = wait_for_roles(fleet, "store", "embed", "chunk", "query")
-        # All four: a request that waits on the queue ends with this Redis, and its lease only by time.
-        until(lambda: len(provider.log()["requests"]) >= 4)
+        until(lambda: bool(provider.log()["requests"]))
         os.kill(pids["store"], signal.SIGSTOP)
         try:
             fleet.process.terminate()

@@ -381,12 +381,6 @@ def test_the_answer_to_a_question_is_waited_for_longer_than_a_command_may_take(
     answers.join()
 
 
-def test_an_answer_that_is_not_taken_is_gone_after_a_while(redis_server: RedisServer) -> None:
-    Replies(redis_server.url).put("box", b"42")
-
-    assert 0 < redis_server.ask("TTL", "memline:reply:box") <= 30
-
-
 def test_bytes_that_are_no_message_hold_up_none_that_were_fetched_with_them(process: Process) -> None:
     for number in range(3):
         process.send(number)

@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from memline.producers.web.registry import PAGES
+from memline.producers.web.dashboard import PAGES
 from memline.producers.web.session import SESSION_COOKIE
 from tests.browser.conftest import HOSTILE_NAME, Opener, World
 from tests.support.http_api import serving

@@ -20,7 +20,7 @@ def server() -> Iterator[EmbeddingServer]:
 @pytest.fixture(autouse=True)
 def patient_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let searches of this process take the time that they need to bring changes in."""
-    monkeypatch.setattr("memline.producers.ask.CATCH_UP_S", 60)
+    monkeypatch.setattr("memline.producers.store_changes.CATCH_UP_S", 60)
 
 
 @pytest.fixture

@@ -4,11 +4,15 @@ import json
 import os
 import re
 import shlex
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from memline.producers.agents.tools import Caller, MemoryTools
 from memline.shared.config import workspaces
+from memline.shared.config.load import Options, load
+from tests.support.pseudo_terminal import on_terminal, plain
 from tests.support.shell import Shell
 
 #: Kind of folder: its files, the words for it, and what is not read of it.
@@ -95,7 +99,8 @@ def test_a_folder_of_any_kind_answers_after_init(shell: Shell, tmp_path: Path, n
     assert f"Claude Code  memline --workspace {shlex.quote(str(folder))} setup claude --write" in ran.stdout
     assert sorted(folder.rglob("*")) == before
     # In a new terminal, anywhere.
-    found = shell("search", "a828e60", "--json").json
+    (elsewhere := tmp_path / "without notes").mkdir()
+    found = shell("search", "a828e60", "--json", cwd=elsewhere).json
     assert len(found["results"]) == 1
     status = shell("status", "--json").json[0]["status"]
     markdown = [path for path in files if path.endswith(".md")]
@@ -115,18 +120,68 @@ def test_init_takes_the_current_folder_and_asks_on_a_terminal_only(shell: Shell,
     assert shell("init", str(tmp_path / "elsewhere"), "--yes").status == 1
 
 
-def test_past_sessions_of_claude_code_are_mentioned_and_not_read(
+WIDE = {
+    "a home directory": ({"a.md": "One.", "b.md": "Two."}, "is your home directory, with 2 Markdown files"),
+    "thousands of files": (
+        {f"{n // 100}/{n}.md": f"Note {n}." for n in range(2_001)},
+        "has 2,001 Markdown files and is not a repository",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_init_takes_a_home_or_thousands_of_files_only_when_told_to(
+    shell: Shell, tmp_path: Path, home: Path, name: str
+) -> None:
+    files, words = WIDE[name]
+    folder = make(home if "home" in name else tmp_path / "many", files)
+
+    refused = shell("init", "--yes", cwd=folder)
+
+    assert refused.status == 2
+    assert f"{folder} {words}" in refused.stderr
+    assert f"memline init {folder} --yes --anyway" in refused.stderr
+    assert not workspaces.settings_file(folder, {"HOME": str(home)}).exists()
+    with on_terminal("init") as terminal:
+        terminal.until(lambda shown: "Index all of it?" in plain(shown), "the question")
+        terminal.type("n\n")
+        assert terminal.end() == 1
+    assert not workspaces.settings_file(folder, {"HOME": str(home)}).exists()
+    assert shell("init", "--yes", "--anyway").status == 0
+    # It was told once.
+    assert shell("init", "--yes").status == 0
+
+
+def test_init_refuses_what_holds_the_home_and_takes_a_large_repository(
     shell: Shell, tmp_path: Path, home: Path
 ) -> None:
+    make(home / "notes", {"a.md": "One."})
+    many = make(tmp_path / "many", {f"docs/{n}.md": f"Note {n}." for n in range(2_001)})
+    (many / ".git").mkdir()
+
+    above = shell("init", str(home.parent), "--yes")
+    repository = shell("init", str(many / "docs"), "--yes")
+
+    assert (above.status, "holds your home directory" in above.stderr) == (2, True)
+    assert repository.status == 0
+
+
+def test_past_sessions_are_mentioned_and_not_read(shell: Shell, tmp_path: Path, home: Path) -> None:
     folder = make(tmp_path / "notes", {"a.md": "One."})
     project = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(folder))
     make(
         project, {"s.jsonl": json.dumps({"type": "user", "cwd": str(folder), "message": {"content": "two"}})}
     )
 
+    for name in ("a", "b"):
+        meta = {"type": "session_meta", "payload": {"cwd": str(folder / "sub")}}
+        make(home / ".codex/sessions/2026/11/23", {f"rollout-{name}.jsonl": json.dumps(meta) + "\n"})
+
     ran = shell("init", str(folder), "--yes")
 
     assert "1 past session of Claude Code in this folder can be searched, too: " in ran.stdout
+    assert "2 past sessions of Codex in this folder can be searched, too: " in ran.stdout
+    assert "past session of" in ran.stdout and "of Gemini" not in ran.stdout
     assert shell("search", "two", "--json").json["results"] == []
 
 
@@ -139,6 +194,44 @@ def test_two_folders_are_kept_apart(shell: Shell, tmp_path: Path) -> None:
     for folder, word in ((one, "Alpha here."), (two / "deep", "Beta here.")):
         hits = shell("search", "alpha beta here", "--json", cwd=folder).json["results"]
         assert [hit["snippet"] for hit in hits] == [word]
+
+
+def test_every_answer_names_its_workspace(shell: Shell, tmp_path: Path, home: Path) -> None:
+    notes = make(home / "notes", {"a.md": "Alpha here."})
+    (empty := tmp_path / "empty").mkdir()
+    make(home / ".cache/x", {"b.md": "No note of the user."})
+    shell("init", str(notes), "--yes")
+
+    for folder, is_said in ((notes, False), (empty, True), (home, True)):
+        for words in (("search", "alpha"), ("get", "a.md")):
+            ran = shell(*words, cwd=folder)
+            assert ran.status == 0, ran.stderr
+            assert (f"The notes of {notes} (" in ran.stderr) == is_said
+            assert shell(*words, "--json").json["workspace"] == str(notes)
+        settings = load(Options()).settings
+        with closing(MemoryTools(settings, ("main",))) as tools:
+            caller = Caller(agent="main")
+            assert tools.search(caller, {"query": "alpha"})["workspace"] == str(notes)
+            assert tools.get(caller, {"path": "a.md"})["workspace"] == str(notes)
+
+
+@pytest.mark.parametrize("where", ["b.md", "docs/deep/b.md"])
+def test_a_folder_with_notes_of_its_own_is_not_answered_from_another(
+    shell: Shell, tmp_path: Path, where: str
+) -> None:
+    notes = make(tmp_path / "notes", {"a.md": "Alpha here."})
+    other = make(tmp_path / "other", {where: "Beta here."})
+    shell("init", str(notes), "--yes")
+
+    for words in (("search", "alpha"), ("get", "a.md"), ("mcp",), ("status",)):
+        ran = shell(*words, cwd=other)
+        assert (ran.status, ran.stdout) == (2, "")
+        assert f"{other} has Markdown, and Memline was not initialised there" in ran.stderr
+        assert "Try: memline init" in ran.stderr
+    named = shell("--workspace", str(notes), "search", "alpha", "--json")
+    assert len(named.json["results"]) == 1
+    assert shell("init", "--yes").status == 0
+    assert shell("search", "beta", "--json").json["workspace"] == str(other)
 
 
 def test_folders_are_added_and_removed_and_comments_stay(shell: Shell, tmp_path: Path, home: Path) -> None:

@@ -65,6 +65,14 @@ def test_lines_status_and_context_have_their_shapes(client: httpx.Client) -> Non
     assert "whole cents" in client.get("/context", params={"private": "true"}).json()["text"]
 
 
+def test_what_takes_several_values_may_be_given_several_times(client: httpx.Client) -> None:
+    twice = client.get("/get", params=[("paths", "MEMORY.md"), ("paths", "memory/none.md")]).json()
+    once = client.get("/get", params={"paths": "MEMORY.md"}).json()
+
+    assert [each["path"] for each in twice["excerpts"]] == ["MEMORY.md", "memory/none.md"]
+    assert [each["path"] for each in once["excerpts"]] == ["MEMORY.md"]
+
+
 def test_a_saved_note_is_found_by_the_same_server(client: httpx.Client, notes: Place) -> None:
     client.get("/search", params={"query": "umbrella"})
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from memline.shared import packages
+from memline.shared.config.workspace_file import use_local_model
+from memline.shared.embedders.local.engines import ONNX
 from tests.support.local_model import MODEL, Hub, gguf, needs_model, needs_onnx
 from tests.support.onnx_model import tiny
 from tests.support.reranker_model import onnx_reranker
@@ -151,7 +153,9 @@ def test_a_reranker_that_the_hub_does_not_have_is_told_with_its_own_key(
 
 
 @pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
+    """A shell in a folder without notes of its own, from which the only workspace answers."""
+    monkeypatch.chdir(tmp_path)
     return Shell(monkeypatch, capsys)
 
 
@@ -165,6 +169,10 @@ def hub_of_small_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         ).read_bytes()
         for name in ("onnx/model.onnx", "tokenizer.json")
     }
+    graph = files["/sentence-transformers/all-MiniLM-L6-v2/resolve/main/onnx/model.onnx"]
+    for suited in ("qint8_avx512_vnni", "qint8_avx512", "quint8_avx2", "qint8_arm64"):
+        name = f"/sentence-transformers/all-MiniLM-L6-v2/resolve/main/onnx/model_{suited}.onnx"
+        files[name] = graph
     with Hub(files=files) as hub:
         monkeypatch.setenv("MEMLINE_HF_URL", hub.url)
         yield hub
@@ -188,10 +196,13 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
     ran = shell("init", str(folder), "--yes", "--model", "local")
 
     assert (ran.status, "Indexed 1 file" in ran.stdout) == (0, True)
-    assert "ONNX: 90 MB of huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0" in ran.stdout
+    assert "ONNX: 23 MB of huggingface.co/sentence-transformers/all-MiniLM-L6-v2, Apache-2.0" in ran.stdout
     assert "nothing of your notes leaves it" in ran.stdout
     body = shell("status", "--json").json[0]["status"]
-    assert (body["model"], body["vector"]["ready"]) == ("all-MiniLM-L6-v2/model.onnx", 1)
+    assert body["vector"]["ready"] == 1
+    # The file is part of what the vectors are of.
+    assert body["model"] == "all-MiniLM-L6-v2/" + ONNX.small_model.rpartition("/")[2]
+    assert "int8" in body["model"]
     assert body["engine"]["name"] == "onnxruntime" and body["engine"]["error"] == ""
     # The comments of the file stay, and what init wrote is what a user would.
     written = Path(shell("config", "path").stdout.strip()).read_text()
@@ -201,7 +212,7 @@ def test_init_takes_the_small_model_when_it_is_asked_for(
 
 
 @needs_onnx
-@pytest.mark.parametrize(("answers", "downloads"), [("y\ny\n", True), ("y\n\n", False)])
+@pytest.mark.parametrize(("answers", "downloads"), [("y\n\n", True), ("y\ny\n", True), ("y\nn\n", False)])
 def test_init_offers_the_small_model_and_downloads_nothing_unasked(
     shell: Shell,
     tmp_path: Path,
@@ -217,8 +228,69 @@ def test_init_offers_the_small_model_and_downloads_nothing_unasked(
     ran = shell("init", str(colours(tmp_path)))
 
     assert ran.status == 0
-    assert "nothing of your notes leaves it" in ran.stdout
+    asked = "Search by meaning too? A model of 23 MB is loaded once and runs here [Y/n]"
+    assert asked in ran.stdout
+    assert ("nothing of your notes leaves it" in ran.stdout) is downloads
     assert bool(hub_of_small_models.requests) is downloads
+
+
+def test_without_an_engine_init_asks_nothing_and_names_what_brings_one(
+    shell: Shell, tmp_path: Path, hub_of_small_models: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = io.StringIO("y\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr(packages, "missing", list)
+    folder = colours(tmp_path)
+
+    ran = shell("init", str(folder))
+
+    assert ran.status == 0
+    assert "Search by meaning too: " in ran.stdout and "install 'onnxruntime>=1.20'" in ran.stdout
+    assert f"&& memline init {folder} --model local" in ran.stdout
+    assert hub_of_small_models.requests == []
+
+
+@needs_onnx
+def test_a_workspace_of_the_whole_model_keeps_it(
+    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
+) -> None:
+    """As `init` of 0.2.0 configured it: its vectors stay, and none of another file come beside them."""
+    folder = colours(tmp_path)
+    assert shell("init", str(folder), "--yes").status == 0
+    file = Path(shell("config", "path").stdout.strip())
+    use_local_model(file, "hf:sentence-transformers/all-MiniLM-L6-v2/onnx/model.onnx")
+    assert shell("index").status == 0
+    before = shell("status", "--json").json[0]["status"]
+    requests = list(hub_of_small_models.requests)
+
+    again = shell("init", str(folder), "--yes", "--model", "local")
+
+    after = shell("status", "--json").json[0]["status"]
+    assert again.status == 0
+    assert before["model"] == after["model"] == "all-MiniLM-L6-v2/model.onnx"
+    assert after["vector"] == before["vector"]
+    assert hub_of_small_models.requests == requests
+
+
+@needs_onnx
+def test_vectors_of_another_file_are_not_mixed(
+    shell: Shell, tmp_path: Path, hub_of_small_models: Hub
+) -> None:
+    folder = colours(tmp_path)
+    assert shell("init", str(folder), "--yes", "--model", "local").status == 0
+    file = Path(shell("config", "path").stdout.strip())
+    keys = []
+    for name in ("model_quint8_avx2", "model_qint8_arm64"):
+        use_local_model(file, f"hf:sentence-transformers/all-MiniLM-L6-v2/onnx/{name}.onnx")
+        assert shell("index").status == 0
+        body = shell("status", "--json").json[0]["status"]
+        keys.append((body["model"], body["vector"]["ready"]))
+
+    assert keys == [
+        ("all-MiniLM-L6-v2/model_quint8_avx2.onnx", 1),
+        ("all-MiniLM-L6-v2/model_qint8_arm64.onnx", 1),
+    ]
 
 
 def test_without_an_engine_init_names_the_command_and_writes_nothing(

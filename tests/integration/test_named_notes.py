@@ -2,6 +2,7 @@
 
 import pytest
 
+from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.memory import Memory
 from memline.shared.errors import BadRequest, PathNotAllowed
 from tests.support.workspace import Place, paths
@@ -78,6 +79,59 @@ def test_a_note_is_read_by_its_title(place: Place) -> None:
             memory.get("Twin")
         with pytest.raises(PathNotAllowed):
             memory.get("No Such Title")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "first"),
+    [
+        ("projects/p1.md", "projects/p1.md", 1),
+        ("PROJECTS/P1.MD", "projects/p1.md", 1),
+        ("projects/p1", "projects/p1.md", 1),
+        ("./Projects/P1:8-9", "projects/p1.md", 8),
+        ("projects/p1.md#l8-l9", "projects/p1.md", 8),
+        ("projects/p1.md:8:5:text: of it", "projects/p1.md", 8),
+        ("0.913 projects/p1.md#L8-L9  (text 1.00)", "projects/p1.md", 8),
+        ("P1", "projects/p1.md", 1),
+        ("deploy plan.md", "projects/p1.md", 1),
+        ("DEPLOY_PLAN:8", "projects/p1.md", 8),
+        ("breakfast", "Notes/At 10:30.md", 1),
+        ("20260415 Retro", "20260415 retro.md", 1),
+        ("notes/at 10:30", "Notes/At 10:30.md", 1),
+    ],
+)
+def test_a_note_is_read_by_whatever_names_it_in_any_case(
+    place: Place, name: str, path: str, first: int
+) -> None:
+    place.write("Notes/At 10:30.md", "# Breakfast\n\nWe met.\n")
+    place.index()
+
+    with Memory.of(place.settings, place.agent) as memory:
+        excerpt = memory.get(name)
+        answer = MemoryTools(place.settings, (place.agent.agent,)).get(
+            Caller(agent=place.agent.agent), {"path": name}
+        )
+
+    assert (excerpt.path, excerpt.first, excerpt.status) == (path, first, "ok")
+    assert answer == excerpt.to_json()
+
+
+def test_a_name_of_several_notes_lists_them_and_a_path_chooses(place: Place) -> None:
+    for number in range(12):
+        place.write(f"{number:02}/Twin.md", "x\n")
+    place.index()
+    tools = MemoryTools(place.settings, (place.agent.agent,))
+    group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
+
+    with Memory.of(place.settings, place.agent) as memory, pytest.raises(BadRequest) as caught:
+        memory.get("twin")
+    refused = tools.get(group, {"paths": ["twin", "07/twin", "triplet"]})["excerpts"]
+
+    assert caught.value.message.startswith("several notes have this name: 00/Twin.md, 01/Twin.md, ")
+    assert caught.value.message.endswith("09/Twin.md and 2 more")
+    assert refused[0]["error"] == caught.value.message
+    assert (refused[1]["path"], refused[1]["status"]) == ("07/Twin.md", "ok")
+    assert refused[2]["status"] == "refused"
+    tools.close()
 
 
 def test_names_and_days_of_an_older_index_come_with_its_next_run(place: Place) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import dramatiq
 import pytest
 
-from memline.producers.ask import ask_fleet
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import MessagePack
 from memline.shared.queue.messages import RunQuery, decode
-from memline.shared.queue.replies import QueryClient, Replies
+from memline.shared.queue.replies import QueryClient, Replies, ask_fleet
 from memline.shared.search.request import SearchRequest
 from tests.support.redis_server import RedisServer
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mcp_types import CallToolResult
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.pseudo_terminal import on_terminal
 from tests.support.shell import Shell
+from tests.support.workspace import until
 
 
 @pytest.fixture
@@ -137,3 +139,71 @@ def test_a_file_that_cannot_be_changed_safely_is_left(
 
     assert ran.status != 0 and said in ran.stderr
     assert file.read_bytes() == content.encode("utf-8", "surrogateescape")
+
+
+def test_the_entry_is_taken_out_again_and_the_file_is_as_it_was(shell: Shell, tmp_path: Path) -> None:
+    notes = folder(tmp_path / "notes", "x\n")
+    mine, new = tmp_path / "mine.json", tmp_path / "new.json"
+    mine.write_text('{\n  // mine\n  "a": 1 // one\n}')
+    for file in (mine, new):
+        shell("--workspace", str(notes), "setup", "zed", "--write", "--yes", "--file", str(file))
+
+    refused = shell("setup", "zed", "--remove", "--file", str(mine))
+    ran = [shell("setup", "zed", "--remove", "--yes", "--file", str(file)) for file in (mine, new)]
+    again = shell("setup", "zed", "--remove", "--yes", "--file", str(mine))
+
+    assert (refused.status, "add --yes" in refused.stderr) == (2, True)
+    assert [each.status for each in ran] == [0, 0]
+    assert mine.read_text() == '{\n  // mine\n  "a": 1 // one\n}'
+    assert not new.exists()
+    assert (again.status, "nothing was changed" in again.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(("existing", "written"), [("opencode.jsonc",) * 2, ("", "opencode.json")])
+def test_the_file_of_a_client_that_exists_is_the_one(
+    shell: Shell, tmp_path: Path, home: Path, existing: str, written: str
+) -> None:
+    place = home / ".config" / "opencode"
+    if existing:
+        place.mkdir(parents=True)
+        (place / existing).write_text("{ // mine\n}\n")
+
+    shell("--workspace", str(folder(tmp_path / "notes", "x\n")), "setup", "opencode", "--write", "--yes")
+
+    assert '"command": [' in (place / written).read_text()
+    assert [each.name for each in place.iterdir() if each.suffix != ".bak"] == [written]
+
+
+#: The command of each real client that lists its servers, and what it says of one that answers.
+LISTS = {
+    "codex": (["mcp", "list", "--json"], '"enabled": true'),
+    "gemini": (["mcp", "list"], "Connected"),
+    "opencode": (["mcp", "list"], "connected"),
+}
+
+
+@pytest.mark.skipif("MCP_CLIENTS" not in os.environ, reason="no real clients: sh scripts/clients.sh")
+@pytest.mark.parametrize("name", LISTS)
+def test_the_real_client_is_connected(shell: Shell, tmp_path: Path, home: Path, name: str) -> None:
+    notes = folder(tmp_path / "notes", "The lamp stands at the window.\n")
+    arguments, connected = LISTS[name]
+    shell("--workspace", str(notes), "setup", name, "--write", "--yes")
+
+    def listed() -> str:
+        ran = subprocess.run(
+            [Path(os.environ["MCP_CLIENTS"], name), *arguments],
+            cwd=notes,
+            env={"HOME": str(home), "PATH": os.environ["PATH"], "GEMINI_CLI_TRUST_WORKSPACE": "true"},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return ran.stdout or ran.stderr
+
+    # A client waits for a server for some seconds only, which a loaded machine may need.
+    until(lambda: connected in listed(), "the client is connected")
+    if name == "codex":
+        # It does not start its servers to list them: what it has stored is started here.
+        (entry,) = [each["transport"] for each in json.loads(listed())]
+        assert ask(entry, "lamp", tmp_path) == ["The lamp stands at the window."]

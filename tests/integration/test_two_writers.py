@@ -17,7 +17,7 @@ NOTES = 24
 @pytest.fixture
 def place(place: Place, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch) -> Place:
     """Notes of many requests, and a provider that takes its time."""
-    monkeypatch.setattr("memline.producers.ask.CATCH_UP_BUSY_MS", 60_000)
+    monkeypatch.setattr("memline.producers.store_changes.CATCH_UP_BUSY_MS", 60_000)
     server.control({"latency_ms": 30})
     syncing = {"watchDebounceMs": 20, "onSearch": False}
     place.furnish(notes=NOTES, **remote(server.url, maxRows=4), sync=syncing)

@@ -33,6 +33,13 @@ WORKERS = ("chunk", "embed", "store", "query")
 LINES = ("watch", *WORKERS)
 
 
+#: Sets the clock of a process ahead by the seconds of `SKEW_S`, or back; durations stay right.
+_CLOCK = (
+    "import os, time; ahead_s = float(os.environ.get('SKEW_S', 0)); now, now_ns = time.time, time.time_ns; "
+    "time.time = lambda: now() + ahead_s; time.time_ns = lambda: now_ns() + int(ahead_s * 1e9); "
+)
+
+
 def procfile() -> dict[str, str]:
     """The command lines of the Procfile, by the name of the process."""
     lines = (ROOT / "Procfile").read_text("utf-8").splitlines()
@@ -59,7 +66,7 @@ class Fleet:
         # The commands of an installation: of these sources, run by this interpreter.
         short = f"from memline.shared.scheduling import leases; leases.lease_s = lambda _: {lease_s}; "
         start = "from memline.producers.start import main; main()"
-        self._command("memline", short * (lease_s is not None) + start)
+        self._command("memline", _CLOCK + short * (lease_s is not None) + start)
 
     def __enter__(self) -> Fleet:
         return self

@@ -1,7 +1,9 @@
 """Small rows for tests of the index: files of a few lines, vectors of four dimensions."""
 
 import struct
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from memline.shared.config.schema import Batch
 from memline.shared.embedders.choice import Choice
@@ -137,3 +139,23 @@ def nearest(writer: IndexWriter, text: str) -> list[str]:
         " WHERE vectors.id = ?"
     )
     return [scalar(writer.connection, text_of, vector_id) for vector_id, _ in found]
+
+
+def add_batch(writer: IndexWriter, token: str, *, texts: int = 0, **columns: Any) -> None:
+    """Put a batch at the provider into an index, with so many new texts and all others that are wanted."""
+    writer.retarget(MODEL_A)
+    if texts:
+        writer.store_file(file_row(f"{token[:8]}.md", *(f"{token} {n}" for n in range(texts))))
+    target = identities.target(writer.connection)
+    assert target is not None
+    values = {
+        "token": token,
+        "identity_id": target.id,
+        "state": "submitted",
+        "rows": texts,
+        "created_at": time.time() - 120,
+    } | columns
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    with writer.transaction() as (connection, _):
+        connection.execute(f"INSERT INTO batches ({names}) VALUES ({marks})", list(values.values()))
+        connection.execute("UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,))

@@ -1,7 +1,16 @@
 """Transcripts as an agent writes them, for tests."""
 
 import json
+from functools import partial
 from pathlib import Path
+
+from memline.shared.clock import ManualClock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.sources.transcripts.formats import format_named
+from memline.shared.sources.transcripts.progress import Progress
+from memline.shared.sources.transcripts.stores import TranscriptStore
+from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice, read_transcript
 
 
 def said(role: str, text: str, *, at: str = "2026-02-10T10:00:00.000Z") -> str:
@@ -38,3 +47,43 @@ def sessions_folder(state_dir: Path, agent: str = "main") -> Path:
     folder = state_dir / "agents" / agent / "sessions"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def store_of(program: str, place: Path, workspace: str = "/w/proj") -> TranscriptStore:
+    """The sessions of a program that were held in a workspace; `place` is where it keeps them."""
+    places = dict.fromkeys(TRANSCRIPT_PROGRAMS, place)
+    settings = AgentSettings(
+        agent="main",
+        workspace=Path(workspace),
+        index_path=place / "index.sqlite",
+        state_dir=place,
+        transcript_places=places,
+    )
+    (store,) = format_named(program).find(settings)
+    return store
+
+
+def names_in(store: TranscriptStore) -> list[str]:
+    """The names of the sessions that a store finds."""
+    return [file.path.rpartition("/")[2].removesuffix(".jsonl") for file in store.discover().files]
+
+
+def read_session(
+    store: TranscriptStore, program: str, name: str, *, known: TranscriptSlice | None = None
+) -> TranscriptSlice:
+    """What an index gets of a session: all of it, or what is new since `known`."""
+    *_, last = read_transcript(
+        partial(store.open, f"sessions/{program}/{name}.jsonl"),
+        format=format_named(program),
+        known=known.progress if known else Progress(),
+        known_digest=known.digest if known else "",
+        max_tokens=4000,
+        overlap_tokens=0,
+        clock=ManualClock(1_800_000_000),
+    )
+    return last
+
+
+def said_in(store: TranscriptStore, program: str, name: str) -> list[str]:
+    """Who said what in a session, a line each."""
+    return [line for chunk in read_session(store, program, name).chunks for line in chunk.text.split("\n")]

@@ -12,7 +12,7 @@ import yaml
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config import environment
-from memline.shared.queue.processes import PROCESSES
+from memline.shared.queue.routes import PROCESSES
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 

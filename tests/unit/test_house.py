@@ -10,6 +10,7 @@ import grimp
 import pytest
 
 from memline.producers.cli.command_list import COMMANDS
+from memline.producers.cli.root import cli
 from memline.shared.config.load import Options, load
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES
@@ -36,8 +37,8 @@ NAMES = [
 
 
 def command(name: str) -> click.Command:
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    found: click.Command = getattr(import_module(module), attribute)
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
 from memline.shared.config.load import Options, load
-from memline.shared.queue.processes import PROCESSES
+from memline.shared.queue.routes import PROCESSES
 from tests.support.kustomize import Objects, rendered
 from tests.unit.test_deploy import known_variables
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from memline.shared import values
-from memline.shared.values import field, value
+from memline.shared.values import field, to_json, value
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +70,19 @@ class Key(Quiet):
     text: str
 
 
+@value
+class Moved:
+    agent: str
+    path: Path
+    left_out: tuple[str, ...]
+    inner: Point
+    last: int
+
+    @property
+    def end_line(self) -> int:
+        return 7
+
+
 def test_a_value_has_its_fields_and_their_defaults() -> None:
     point = Point(x=1)
 
@@ -116,6 +129,23 @@ def test_a_value_is_copied_with_changes_and_made_plain_also_by_dataclasses(tools
     assert [each.name for each in tools.fields(Point)] == ["x", "y", "tags", "secret"]
 
 
+def test_the_fields_for_dataclasses_are_made_once_for_each_class() -> None:
+    """msgspec asks for them at each value that it encodes."""
+
+    @value
+    class Base:
+        x: int
+
+    @value
+    class Further(Base):
+        y: int
+
+    first = dataclasses.fields(Base(x=1))  # type: ignore[arg-type]
+
+    assert all(a is b for a, b in zip(first, dataclasses.fields(Base), strict=True))  # type: ignore[arg-type]
+    assert [each.name for each in dataclasses.fields(Further)] == ["x", "y"]  # type: ignore[arg-type]
+
+
 def test_a_value_inherits_the_fields_of_its_base() -> None:
     place = Place(x=1, name="here")
 
@@ -152,3 +182,15 @@ def test_values_are_made_without_dataclasses() -> None:
 def test_what_is_to_be_hidden_is_not_shown() -> None:
     assert repr(Point(x=1, secret="s3cret")) == "Point(x=1, y=0, tags={})"
     assert repr(Key(text="s3cret")) == "Quiet()"
+
+
+def test_fields_have_the_names_of_json() -> None:
+    moved = Moved(agent="main", path=Path("/a"), left_out=("b",), inner=Point(x=1, secret="s"), last=3)
+
+    assert to_json(moved, "end_line", without=("last", "inner"), total=1) == {
+        "agentId": "main",
+        "path": "/a",
+        "leftOut": ["b"],
+        "endLine": 7,
+        "total": 1,
+    }

@@ -11,7 +11,7 @@ from memline.shared.errors import AccessDenied, BadRequest
 from memline.shared.search.agent_view import Chat
 from memline.shared.sources import append as notes
 from memline.shared.sources.paths import LONG_TERM
-from memline.shared.values import value
+from memline.shared.values import to_json, value
 
 #: A note that an agent writes grows no larger than this.
 MAX_NOTE_BYTES = 1_048_576
@@ -39,14 +39,7 @@ class Entry:
         return f"{self.path}#L{self.start_line}{end}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "startLine": self.start_line,
-            "endLine": self.end_line,
-            "citation": self.citation,
-            "text": self.text,
-            "bytes": self.bytes,
-        }
+        return to_json(self, "citation")
 
 
 def append(

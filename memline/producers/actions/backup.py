@@ -15,7 +15,7 @@ from memline.shared.index.driver import faults, file_id, open_writer, refuse_for
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync import freshness
-from memline.shared.values import value
+from memline.shared.values import to_json, value
 
 #: The ending of a backup: the file of an agent is `<agent>.sqlite`.
 SUFFIX = ".sqlite"
@@ -35,15 +35,7 @@ class Saved:
     workspace: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "agentId": self.agent,
-            "path": str(self.path),
-            "bytes": self.bytes,
-            "files": self.files,
-            "chunks": self.chunks,
-            "vectors": self.vectors,
-            "workspace": self.workspace,
-        }
+        return to_json(self)
 
 
 def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:

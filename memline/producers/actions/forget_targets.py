@@ -14,7 +14,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
 from memline.shared.index import driver
-from memline.shared.index.chunks import TOKENIZER
+from memline.shared.index.chunks import TOKENIZER, former_texts
 from memline.shared.search.dates import day_of_path
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
@@ -59,7 +59,10 @@ class Lines:
     @classmethod
     def holding(cls, agent: AgentSettings, path: str, terms: Sequence[Term]) -> list[Target]:
         """List what of a note holds every term: each line with all of them, else the shortest runs."""
-        runs = _spans(_terms_of_lines(lines_of(agent, path), terms), len(terms))
+        located = MemoryPaths.of(agent).locate(path)
+        if located is None or not os.path.lexists(located.absolute):
+            return [Gone(path=path)]
+        runs = _spans(terms_of_lines(lines_of(agent, path), terms), len(terms))
         return [cls(path=path, first=first, last=last) for first, last in runs]
 
     def chunks(self, connection: Connection) -> list[Text]:
@@ -137,7 +140,37 @@ class Transcript:
         """Do nothing."""
 
 
-Target = Lines | Transcript
+@value
+class Gone:
+    """A note whose file is gone, as a whole: what the index, or another file of the home, still has of it."""
+
+    path: str
+
+    first: ClassVar[int] = 0
+    stays: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return self.path
+
+    def chunks(self, connection: Connection) -> list[Text]:
+        return connection.execute(_CHUNKS_OF, (self.path,)).fetchall()
+
+    def shown(self, agent: AgentSettings) -> list[str]:
+        return []
+
+    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
+        return {
+            line.strip().encode() for _, text in chunks for line in text.split("\n") if line.strip()
+        }, set()
+
+    def take_out(self, agent: AgentSettings) -> None:
+        """Do nothing."""
+
+    def keep_copy(self, agent: AgentSettings, folder: Path) -> None:
+        """Do nothing."""
+
+
+Target = Lines | Transcript | Gone
 
 
 def kind_of(path: str) -> type[Lines] | type[Transcript]:
@@ -153,7 +186,11 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     citation = parse_citation(cited)
     if kind_of(citation.path) is Transcript:
         return [Transcript(path=citation.path)]
-    located = MemoryPaths.of(agent).locate(citation.path)
+    paths = MemoryPaths.of(agent)
+    located = paths.locate(citation.path)
+    path = located.path if located else citation.path
+    if not (located and os.path.lexists(located.absolute)) and _is_left(agent, path):
+        return [Gone(path=path)]
     if located is None:
         raise PathNotAllowed(
             f"{citation.path} is not a memory file of this agent", hint="memline search QUERY"
@@ -162,6 +199,15 @@ def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     first = citation.first or 1
     last = min(count, first + (citation.lines or count) - 1) if citation.first else count
     return [Lines(path=located.path, first=first, last=last)] if first <= last else []
+
+
+def _is_left(agent: AgentSettings, path: str) -> bool:
+    """Tell whether the index has texts, or vectors of texts, of a file that is gone."""
+    with driver.reading_if_any(agent.index_path) as reader:
+        if reader is None:
+            return False
+        has_chunks = reader.execute(f"{_CHUNKS_OF} LIMIT 1", (path,)).fetchone() is not None
+        return has_chunks or bool(former_texts(reader, path))
 
 
 def targets_before(agent: AgentSettings, day: date) -> list[Target]:
@@ -200,7 +246,7 @@ def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
     notes are read as they are now; the index only names those to look at, so it must be up to date. No
     provider is asked.
     """
-    terms = [term for term in analyse(query).terms if term.is_asked]
+    terms = terms_of(query)
     if not terms:
         return []
     everything = " AND ".join(f"({any_of((term.match, *term.spellings))})" for term in terms)
@@ -213,7 +259,12 @@ def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:
     return [target for path in named for target in kind_of(path).holding(agent, path, terms)]
 
 
-def _terms_of_lines(lines: Sequence[str], terms: Sequence[Term]) -> list[set[int]]:
+def terms_of(query: str) -> list[Term]:
+    """Return what a line has to hold."""
+    return [term for term in analyse(query).terms if term.is_asked]
+
+
+def terms_of_lines(lines: Sequence[str], terms: Sequence[Term]) -> list[set[int]]:
     """Return which of the terms each line holds, by the rules of the index."""
     held: list[set[int]] = [set() for _ in lines]
     folded = [fold(line) for line in lines]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from typing import Any
 
-from memline.producers.reports.fleet_state import agent_state, eta_s
+from memline.producers.reports.fleet_state import agent_state, eta_s, is_stopped
 from memline.producers.reports.job_reports import NamedJob, Prices
 from memline.shared.batches import open_batches
 from memline.shared.clock import Clock, SystemClock
@@ -14,8 +14,8 @@ from memline.shared.errors import QueueError
 from memline.shared.index import jobs, vectors
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.broker import serve_agent
-from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.fleet_workers import Fleet
+from memline.shared.queue.replies import cancel_jobs
 from memline.shared.sync.plan import plan_of
 
 
@@ -121,7 +121,7 @@ def progress(settings: AgentSettings, prices: Prices | None = None) -> dict[str,
         "filesBehind": max(plan_of(settings).changes.count, state["filesWaiting"]),
         "vectors": state["vectors"],
         "vectorsPerSecond": rate,
-        "etaSeconds": None if is_paused else eta_s(state["vectors"], rate),
+        "etaSeconds": eta_s(state["vectors"], rate, is_stopped=is_paused or is_stopped(state)),
         "paused": is_paused,
         "jobs": state["jobs"],
     }

@@ -14,6 +14,7 @@ from memline.producers.actions.perform import Asker, Done
 from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
+from memline.shared.findings.diagnosis import queue_of
 from memline.shared.queue import heartbeat, message_list
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.words import counted
@@ -53,7 +54,9 @@ pause_job, resume_job, cancel_job = (partial(_change_job, verb) for verb in _STA
 
 
 def _report(asker: Asker, job: job_reports.NamedJob) -> dict[str, Any]:
-    return job_reports.report(job, prices=asker.settings.prices, now=time.time()).to_json()
+    return job_reports.report(
+        job, prices=asker.settings.prices, now=time.time(), queue=queue_of(asker.settings)
+    ).to_json()
 
 
 def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> Done:
@@ -64,6 +67,7 @@ def list_jobs(asker: Asker, *, open: bool = False, limit: int | None = None) -> 
         now=time.time(),
         limit=10 if limit is None else limit,
         only_open=open,
+        queue=queue_of(asker.settings),
     )
     jobs = [job.to_json() for job in found]
     return Done(value=jobs, answer=lambda: {"jobs": jobs})

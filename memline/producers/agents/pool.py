@@ -1,4 +1,4 @@
-"""Run calls in a few threads next to an event loop, with a bounded queue and a time limit."""
+"""Run the calls of a server in threads, a few at a time."""
 
 from __future__ import annotations
 

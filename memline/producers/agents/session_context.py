@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from memline.producers.read_note import lines_of
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.search.agent_view import Chat
 from memline.shared.sources.append import local_time, log_path
+from memline.shared.sources.forgetting import shown as with_marks
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
@@ -47,7 +49,8 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         text = ""
         if located := memory_paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
-            text = reading.text.strip("\n") if reading.outcome == INDEXED else ""
+            lines = with_marks(reading.text.split("\n"), lines_of(settings)(located.path).of(reading.sha256))
+            text = "\n".join(lines).strip("\n") if reading.outcome == INDEXED else ""
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))

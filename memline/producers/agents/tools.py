@@ -72,6 +72,8 @@ class MemoryTools:
         """`options_of` returns the options that mean an agent's memory in every shell: hints name them."""
         self.settings = settings
         self._options_of = options_of
+        #: What of the settings this process does not take; every answer says it.
+        self.never: tuple[str, ...] = ()
         #: The agents that may be asked for, by id.
         self.agents = agents
         self._clock = clock or SystemClock()
@@ -84,6 +86,14 @@ class MemoryTools:
             for memory in self._memories.values():
                 memory.close()
             self._memories.clear()
+
+    def take(self, settings: Settings) -> None:
+        """Answer from these settings from the next call on; calls that run end with the former ones."""
+        with self._lock:
+            self.settings = settings
+            # Not closed: a call may be using them. They are when it ends.
+            self._memories = {}
+            self._collector = None
 
     def memory(self, agent: str) -> Memory:
         """Return the memory of an agent. Raises UnknownAgent for one that is not served here."""
@@ -107,6 +117,12 @@ class MemoryTools:
         """Put the options that mean this agent's memory in any shell into the commands of an answer."""
         as_typed = self._options_of(settings).as_typed
         found = [each | {"action": as_typed(each["action"])} for each in body["findings"]]
+        if self.never:
+            told = Trouble(code="started_before", details={"keys": ", ".join(self.never)})
+            (last,) = (each.to_json() for each in of_troubles(settings, told))
+            found.append(last)
+            if not body["warning"]:
+                body = body | {"warning": last["what"], "action": last["action"]}
         return {**body, "action": as_typed(body["action"]), "findings": found}
 
     def search(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
@@ -151,10 +167,12 @@ class MemoryTools:
                 excerpts.append(memory.get(path, max_chars=share, **options).to_json())
             except (BadRequest, PathNotAllowed, AccessDenied) as error:
                 refused = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
-                excerpts.append({**refused.to_json(), "status": "refused", "error": error.message})
+                where = {"workspace": str(memory.settings.workspace)}
+                excerpts.append({**refused.to_json(), **where, "status": "refused", "error": error.message})
         is_cut = any(each["truncated"] for each in excerpts)
         whole = Excerpt(path="", text="", first=1, lines=0, truncated=is_cut, next_from=None)
-        return {**whole.to_json(), "excerpts": excerpts}
+        workspace = str(memory.settings.workspace)
+        return {**whole.to_json(), "workspace": workspace, "excerpts": excerpts}
 
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""
@@ -218,7 +236,7 @@ class MemoryTools:
         try:
             day_bounds(request, self._clock.now())
         except ConfigError as error:
-            hint = "a date such as 2026-02-10, or an age: 30d"
+            hint = "a date such as 2026-02-10, an age: 30d, or words: last week"
             raise BadRequest(error.message.removeprefix("--"), hint=hint) from error
         return request
 
@@ -261,6 +279,6 @@ def view_for(chat: Chat, settings: AgentSettings, answer: Mapping[str, Any]) -> 
 
 def _no_answer(settings: AgentSettings, found: tuple[Finding, ...]) -> Json:
     """Make an answer without results that says why, in the shape of one with results."""
-    answer = Answer(findings=found)
+    answer = Answer(findings=found, workspace=str(settings.workspace))
     empty = view_for(Chat(), settings, answer.to_json())
     return {**empty, "disabled": True, "unavailable": False, "error": answer.warning}

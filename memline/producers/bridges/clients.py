@@ -16,7 +16,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from memline.shared.config import edit, environment
+from memline.shared.config import config_file, edit, environment
 from memline.shared.config.environment import Environment
 from memline.shared.errors import ConfigError
 from memline.shared.values import value
@@ -43,70 +43,156 @@ class Server:
         return shlex.join((self.command, *self.args))
 
 
+#: The members of a server's entry.
+Entry = Mapping[str, Any]
+
+
+def _plain(server: Server) -> Entry:
+    return {"command": server.command, "args": list(server.args)}
+
+
 @value
 class Client:
     """One program that starts MCP servers."""
 
     title: str
-    #: The file of its servers.
-    file: Callable[[Environment], Path]
+    #: The files that may hold its servers: the first that exists, else the first.
+    files: Callable[[Environment], Sequence[Path]]
     #: Where in the file they are.
     place: tuple[str, ...]
+    #: The members of a server's entry, in the client's words.
+    entry: Callable[[Server], Entry] = _plain
     is_toml: bool = False
     #: Its own command that adds a server; {name} and {line} are filled in.
     command: str = ""
 
-    def values(self, server: Server) -> dict[str, str | list[str]]:
+    def file(self, env: Environment) -> Path:
+        """Return the file of its servers."""
+        files = self.files(env)
+        return next((file for file in files if file.exists()), files[0])
+
+    def values(self, server: Server) -> Entry:
         """Return the members of the server's entry."""
-        values: dict[str, str | list[str]] = {"command": server.command, "args": list(server.args)}
+        values = dict(self.entry(server))
         if self.is_toml and server.key_variable:
             # Codex hands on only what is named here. Never the key itself.
             values[_FORWARDED] = [server.key_variable]
         return values
 
-    def changed(self, text: str, name: str, server: Server, *, where: str) -> str:
+    def changed(self, text: str, name: str, values: Entry, *, where: str) -> str:
         """Return the text of its file with the server in it; what else is there stays. Raises ConfigError."""
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
         if self.is_toml:
-            return put_toml(text, (*self.place, name), self.values(server), grows=(_FORWARDED,), where=where)
-        for member, entry in self.values(server).items():
-            text = edit.put(text, (*self.place, name, member), entry, where=where)
+            return put_toml(text, (*self.place, name), values, grows=(_FORWARDED,), where=where)
+        for member, each in values.items():
+            text = edit.put(text, (*self.place, name, member), each, where=where)
         return text
+
+    def current(self, text: str, name: str, *, where: str) -> Entry | None:
+        """Return the entry of a server as it stands in the text; None without one. Raises ConfigError."""
+        node: Any = tomllib.loads(text) if self.is_toml else config_file.parse(text, where=where)
+        for each in (*self.place, name):
+            node = node.get(each) if isinstance(node, dict) else None
+        return node if isinstance(node, dict) else None
+
+    def removed(self, text: str, name: str, earlier: Sequence[str], *, where: str) -> str:
+        """Return the text without the server. Raises ConfigError when it cannot be changed safely.
+
+        When one of the `earlier` texts became this one by nothing but the entry, it is that one to the byte.
+        """
+        entry = self.current(text, name, where=where)
+        if entry is None:
+            return text
+        for each in earlier:
+            try:
+                if self.changed(each, name, entry, where=where) == text:
+                    return each
+            except ConfigError:
+                continue
+        if self.is_toml:
+            return remove_toml(text, (*self.place, name), where=where)
+        return edit.remove(text, self.place, name, where=where)
 
     def snippet(self, name: str, server: Server) -> str:
         """Write the part of its file that starts the server, as a whole file."""
         if self.is_toml:
-            return self.changed("", name, server, where="")
+            return self.changed("", name, self.values(server), where="")
         entry: Any = self.values(server)
         for each in reversed((*self.place, name)):
             entry = {each: entry}
         return json.dumps(entry, ensure_ascii=False, indent=2) + "\n"
 
 
+def _vs_code_folder(env: Environment) -> Path:
+    is_mac = sys.platform == "darwin"
+    above = (
+        environment.user_home(env) / "Library/Application Support"
+        if is_mac
+        else environment.client_settings(env)
+    )
+    return above / "Code" / "User"
+
+
 #: By the name that `memline setup` takes.
 CLIENTS: Mapping[str, Client] = {
     "claude": Client(
         title="Claude Code",
-        file=lambda _: Path.cwd() / ".mcp.json",
+        files=lambda _: (Path.cwd() / ".mcp.json",),
         place=("mcpServers",),
         command="claude mcp add {name} -- {line}",
     ),
     "cursor": Client(
         title="Cursor",
-        file=lambda env: environment.user_home(env) / ".cursor" / "mcp.json",
+        files=lambda env: (environment.user_home(env) / ".cursor" / "mcp.json",),
         place=("mcpServers",),
     ),
     "codex": Client(
         title="Codex",
-        file=lambda env: environment.codex_home(env) / "config.toml",
+        files=lambda env: (environment.codex_home(env) / "config.toml",),
         place=("mcp_servers",),
         is_toml=True,
         command="codex mcp add {name} -- {line}",
     ),
+    "gemini": Client(
+        title="Gemini CLI",
+        files=lambda env: (environment.gemini_home(env) / "settings.json",),
+        place=("mcpServers",),
+        command="gemini mcp add --scope user {name} {line}",
+    ),
+    "opencode": Client(
+        title="opencode",
+        files=lambda env: [
+            environment.client_settings(env) / "opencode" / name
+            for name in ("opencode.json", "opencode.jsonc")
+        ],
+        place=("mcp",),
+        entry=lambda server: {"type": "local", "command": [server.command, *server.args], "enabled": True},
+    ),
+    "windsurf": Client(
+        title="Windsurf",
+        # The second is where Devin Desktop, its name since June 2026, is said to look.
+        files=lambda env: (
+            environment.user_home(env) / ".codeium" / "windsurf" / "mcp_config.json",
+            environment.client_settings(env) / "devin" / "mcp_config.json",
+        ),
+        place=("mcpServers",),
+    ),
+    "vscode": Client(
+        title="VS Code",
+        files=lambda env: (_vs_code_folder(env) / "mcp.json",),
+        place=("servers",),
+        entry=lambda server: {"type": "stdio", **_plain(server)},
+    ),
+    "zed": Client(
+        title="Zed",
+        files=lambda env: (environment.client_settings(env) / "zed" / "settings.json",),
+        place=("context_servers",),
+        entry=lambda server: {**_plain(server), "env": {}},
+    ),
     "openclaw": Client(
         title="OpenClaw",
-        file=lambda env: environment.state_dir(env) / "openclaw.json",
+        files=lambda env: (environment.state_dir(env) / "openclaw.json",),
         place=("mcp", "servers"),
     ),
 }
@@ -125,7 +211,7 @@ def own_command() -> str:
 def put_toml(
     text: str,
     table: Sequence[str],
-    values: Mapping[str, str | list[str]],
+    values: Mapping[str, Any],
     *,
     grows: Sequence[str] = (),
     where: str,
@@ -153,6 +239,21 @@ def put_toml(
         is_right = False
     if not is_right:
         # Dotted keys beside tables are where the library has been wrong.
+        raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
+    return changed
+
+
+def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
+    """Return the text without the table of this name. Raises ConfigError when it cannot be changed safely."""
+    try:
+        wanted, document = tomllib.loads(text), tomlkit.parse(text)
+        for root in (wanted, document):
+            del _toml_table(root, table[:-1], where)[table[-1]]
+        changed = tomlkit.dumps(document)
+        is_right = tomllib.loads(changed) == wanted
+    except (tomllib.TOMLDecodeError, TOMLKitError):
+        is_right = False
+    if not is_right:
         raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
     return changed
 

@@ -24,7 +24,7 @@ from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_storable
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.values import value
+from memline.shared.values import to_json, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -60,18 +60,7 @@ class Moved:
     bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "agentId": self.agent,
-            "path": str(self.path),
-            "bytes": self.bytes,
-            "notes": self.notes,
-            "vectors": self.vectors,
-            "knownNotes": self.known_notes,
-            "knownVectors": self.known_vectors,
-            "kept": list(self.kept),
-            "leftOut": list(self.left_out),
-            "otherModels": list(self.other_models),
-        }
+        return to_json(self)
 
 
 def export(

@@ -18,10 +18,10 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.embedders.endpoint import normal_url
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, load_numpy, unit_vector
 from memline.shared.errors import ConfigError, IndexMissing, ProviderBrokenAnswer
-from memline.shared.index import forgotten, identities, jobs, ledger, openclaw_index, vectors
+from memline.shared.index import forgotten, identities, jobs, ledger, other_indexes, vectors
 from memline.shared.index.chunks import text_hash
 from memline.shared.index.driver import scalar
-from memline.shared.index.openclaw_index import TheirChunk, TheirIndex
+from memline.shared.index.other_indexes import TheirChunk, TheirIndex
 from memline.shared.index.rows import Chunk, FileRow, VectorRow
 from memline.shared.index.vectors import SLICE_ROWS
 from memline.shared.index_writer import IndexWriter
@@ -34,7 +34,7 @@ from memline.shared.sources.reading import read_file
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.sync.read_file import FileReader
-from memline.shared.values import replace, value
+from memline.shared.values import replace, to_json, value
 
 #: Lines that its texts have or lack where ours do not.
 _NO_LINE_ENDS = str.maketrans("", "", "\r\n")
@@ -74,31 +74,12 @@ class Taken:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "agentId": self.agent,
-            "path": str(self.path),
-            "provider": self.provider,
-            "model": self.model,
-            "files": self.files,
-            "knownFiles": self.known_files,
-            "changed": list(self.changed),
-            "oddFiles": list(self.odd_files),
-            "oddVectors": self.odd_vectors,
-            "chunks": self.chunks,
-            "vectors": self.vectors,
-            "cached": self.cached,
-            "sessions": self.sessions,
-            "sessionsTaken": self.sessions_taken,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "currency": self.currency or None,
-            "reason": self.reason,
-        }
+        return to_json(self, currency=self.currency or None)
 
 
 def find(agent: AgentSettings, state_dir: Path | None = None) -> Path | None:
     """Return the index that OpenClaw has of this agent, the newest format first; None when there is none."""
-    found = openclaw_index.places(state_dir or agent.state_dir, agent.agent)
+    found = other_indexes.places(state_dir or agent.state_dir, agent.agent)
     return next((path for path in found if path.is_file() and path.stat().st_size), None)
 
 
@@ -117,7 +98,7 @@ def take_over(
     """
     clock = clock or SystemClock()
     choice = choose(agent)
-    with openclaw_index.opened(path, _folder(agent)) as theirs:
+    with other_indexes.opened(path, _folder(agent)) as theirs:
         taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
         if reason := _mismatch(choice, theirs) or _other_address(agent, choice, theirs):
             return replace(taken, reason=reason)
@@ -138,7 +119,7 @@ def estimate(
     Raises IndexFaults, and ConfigError while no provider is configured.
     """
     choice = choose(agent)
-    with openclaw_index.opened(path, _folder(agent)) as theirs:
+    with other_indexes.opened(path, _folder(agent)) as theirs:
         taken = Taken(agent=agent.agent, path=path, provider=theirs.provider, model=theirs.model)
         if reason := _mismatch(choice, theirs) or _other_address(agent, choice, theirs):
             return replace(taken, reason=reason)
@@ -207,7 +188,7 @@ def _other_address(agent: AgentSettings, choice: Choice, theirs: TheirIndex) -> 
     assert endpoint is not None
     if endpoint.provider == LOCAL or not recorded:
         return ""
-    if recorded == openclaw_index.bare_provider_key(theirs.provider, theirs.model):
+    if recorded == other_indexes.bare_provider_key(theirs.provider, theirs.model):
         # Ollama's has no address when it is the usual one; of others it never has one.
         return "" if endpoint.provider != "ollama" or endpoint.public else _ANOTHER.format(endpoint.shown_url)
     names = PROVIDERS[endpoint.provider].entry_names
@@ -220,7 +201,7 @@ def _other_address(agent: AgentSettings, choice: Choice, theirs: TheirIndex) -> 
     configured = [*(each.headers for each in entries), remote.headers]
     spelled = {name.strip().lower(): name for each in configured for name in each}
     headers = {spelled[name]: text for name, text in endpoint.extra_headers.items()}
-    keys = openclaw_index.provider_keys(
+    keys = other_indexes.provider_keys(
         theirs.provider,
         theirs.model,
         {url.rstrip("/") + end for url in urls for end in ("", "/")},
@@ -253,7 +234,11 @@ class _TakeOver:
         for number, file in enumerate(self._theirs.files(MEMORY), 1):
             on_progress(number)
             row = _note(self._reader, self._places, file.path)
-            if row is None or row.hash != file.hash or forgotten.lines_of(self._writer.connection, file.path):
+            if (
+                row is None
+                or row.hash != file.hash
+                or forgotten.lines_of(self._writer.connection, file.path).lines
+            ):
                 changed.append(file.path)
                 continue
             if self._is_known(row):
@@ -296,7 +281,7 @@ class _TakeOver:
         for file in self._theirs.files(SESSIONS):
             path = openclaw_sessions.path_of(file.path)
             row = openclaw_sessions.read(self._reader, path) if self._transcripts else None
-            if row is not None and forgotten.lines_of(self._writer.connection, path):
+            if row is not None and forgotten.lines_of(self._writer.connection, path).lines:
                 row = None
             if row is not None and self._is_known(row):
                 counts["known_files"] += 1
@@ -367,7 +352,7 @@ class _TakeOver:
 
     def _vector(self, stored: object) -> bytes:
         try:
-            vector = unit_vector(openclaw_index.numbers(stored), dims=self._dims or None)
+            vector = unit_vector(other_indexes.numbers(stored), dims=self._dims or None)
         except (ValueError, ProviderBrokenAnswer):
             return b""
         self._dims = len(vector) // FLOAT_BYTES

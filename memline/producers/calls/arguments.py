@@ -62,7 +62,8 @@ def allowed(schema: Schema) -> str:
 def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of a call and return them by the name of their parameter; null is left out.
 
-    Raises BadRequest for an unknown name, a missing or doubled parameter, and a value that is not allowed.
+    A text for a list is its only item. Raises BadRequest for an unknown name, a missing or doubled parameter,
+    and a value that is not allowed.
     """
     by_name = {name: each for each in parameters for name in (each.name, *each.aliases)}
     values: dict[str, Any] = {}
@@ -77,6 +78,8 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
             )
         if raw is None:
             continue
+        if parameter.kind == "array" and isinstance(raw, str):
+            raw = [raw]
         if not _fits(parameter.schema, raw):
             words = f"{name}: found {describe(raw)}, allowed: {allowed(parameter.schema)}"
             raise BadRequest(words, hint=f"{name}: {parameter.description}")
@@ -118,10 +121,7 @@ def _fits(schema: Schema, raw: object) -> bool:
 
 
 def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> dict[str, Any]:
-    """Turn texts, as in the query of a URL, into arguments; `read` refuses what cannot be turned.
-
-    A text for a list is its only item.
-    """
+    """Turn texts, as in the query of a URL, into arguments; `read` refuses what cannot be turned."""
     types = {name: each.kind for each in parameters for name in (each.name, *each.aliases)}
     return {name: _from_text(types.get(name), text) for name, text in texts.items()}
 
@@ -134,8 +134,6 @@ def _from_text(kind: str | None, text: str) -> object:
             return float(text)
         if kind == "boolean":
             return _FLAGS[text.lower()]
-        if kind == "array":
-            return [text]
     return text
 
 

@@ -16,8 +16,6 @@ INSTRUCTIONS = (
     " the user and suggest its action."
 )
 
-_DAY = (("pattern", "^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{1,5} *[dwmyDWMY])?$"),)
-
 #: What every call over HTTP takes as well; on the command line, `agent` is an option of all commands.
 AGENT_ID = Parameter(
     name="agent", words="The agent whose memory is meant.", default="the one of the token", faces=REMOTE
@@ -47,6 +45,7 @@ a warning that says why: try other words, fewer filters, or report the warning."
             words="What to find: a question in natural language, or exact words, ids, file names, dates.",
             is_required=True,
             argument="optional",
+            as_option="The question; wins over the argument.",
         ),
         Parameter(
             name="maxResults",
@@ -85,16 +84,23 @@ a warning that says why: try other words, fewer filters, or report the warning."
             limits=(("maxLength", 500),),
         ),
         Parameter(
+            name="tag",
+            words="Only notes with this tag, or one below it (boat/dinghy for boat); of several, with all.",
+            kind="array",
+            metavar="TAG",
+            limits=TEXTS,
+        ),
+        Parameter(
             name="since",
-            words="Only notes from this day on: 2026-02-10, or an age such as 30d.",
+            words="Only notes from this day on: 2026-02-10, 30d, yesterday, last week, March 2026.",
             metavar="DAY",
-            limits=_DAY,
+            limits=(("maxLength", 60),),
         ),
         Parameter(
             name="until",
-            words="Only notes up to this day: 2026-02-10, or an age such as 30d.",
+            words="Only notes up to this day, or the last of these days: 2026-02-10, 30d, last week.",
             metavar="DAY",
-            limits=_DAY,
+            limits=(("maxLength", 60),),
         ),
         flag("explain", "Show how each score came about.", faces=frozenset((CLI, PYTHON))),
         _SESSION,
@@ -124,8 +130,8 @@ GET = Call(
     text="""\
 Print a memory file, some of its lines, or what was said in a past conversation.
 
-PATH is a path as `memline search` cites it, `path#L5-L7`, or the title, an alias or the file name of a
-note.""",
+PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`, or the title, an alias or the file
+name of a note, in any case, with .md or without. A name that several notes have lists them.""",
     tool="""\
 Read lines of a note that memory_search found: give its path, or its citation path#L5-L7, and around for
 more before and after; or several citations at once as paths. 120 lines unless you say otherwise; when

@@ -50,6 +50,8 @@ class Parameter:
     #: On the command line: `required` or `optional` where it stands without the name of an option; what its
     #: value is called; a short option.
     argument: str = ""
+    #: Words of an option that gives the same, for a value that begins with a dash, and wins.
+    as_option: str = ""
     metavar: str = ""
     short: str = ""
     #: `module:function` that lists the values that are known, for the completion of a word.

@@ -20,6 +20,11 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
         parameters=(
             flag("force", "Read and split every file again; known vectors are kept."),
             flag("reEmbed", "Forget all vectors and embed every text again."),
+            flag(
+                "acceptRemovals",
+                "Remove what vanished from an emptied folder, which is kept for a day else.",
+                faces=COMMAND,
+            ),
             flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),
             Parameter(
                 name="adopt",
@@ -202,6 +207,10 @@ home; what stays in a kept note or a transcript is not read again.""",
             flag("dryRun", "Only list what would be forgotten."),
             YES,
             flag("keepNote", "Leave the notes as they are; only Memline forgets."),
+            flag("list", "List what was forgotten: number, day and path, never the text.", python="as_list"),
+            Parameter(
+                name="undo", words="Take this number off that list.", kind="integer", minimum=1, metavar="N"
+            ),
             Parameter(name="backup", words="Copy the notes there first.", metavar="DIR"),
         ),
         examples=(
@@ -209,6 +218,7 @@ home; what stays in a kept note or a transcript is not read again.""",
             "memline forget memory/old.md --keep-note --yes",
             "memline forget --query 'door code' --dry-run",
             "memline forget --before 2025-01-01 --backup ~/attic",
+            "memline forget --list",
         ),
     ),
     Call(

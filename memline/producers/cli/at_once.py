@@ -11,13 +11,16 @@ import sys
 from memline.producers.cli.command_list import COMMANDS, EXAMPLES, GLOBALS, PROGRAM, SUMMARY
 from memline.shared.version import own_version
 
+#: A shell that completes a word sets it.
+COMPLETE = f"_{PROGRAM.upper()}_COMPLETE"
+
 #: The widest that click writes; what is narrower it wraps.
 _COLUMNS = 80
 
 
 def answer(args: list[str]) -> bool:
     """Print the answer to a command line, if it is one of these."""
-    if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:
+    if COMPLETE in os.environ:
         lines = _completion()
     elif args == ["--version"]:
         lines = [f"{PROGRAM} {own_version()}"]
@@ -70,7 +73,7 @@ def _columns() -> int:
 
 def _completion() -> list[str]:
     """List the commands that begin as typed, as the shell's script reads them; none: click's turn."""
-    shell, _, what = os.environ[f"_{PROGRAM.upper()}_COMPLETE"].partition("_")
+    shell, _, what = os.environ[COMPLETE].partition("_")
     words, typed = os.environ.get("COMP_WORDS", ""), os.environ.get("COMP_CWORD", "")
     if what != "complete" or any(mark in words for mark in "'\"\\#"):
         return []

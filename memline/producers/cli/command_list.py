@@ -15,19 +15,19 @@ COMMANDS = {
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
     "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
-    "context": ("memline.producers.cli.read:context", "Print what an agent reads when a session starts."),
+    "context": ("memline.producers.cli.context:context", "Print what an agent reads when a session starts."),
     "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
-    "reindex": ("memline.producers.cli.reindex:reindex", "Ask for a reindex and return, or plan one."),
+    "reindex": ("memline.producers.cli.jobs:reindex", "Ask for a reindex and return, or plan one."),
     "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),
     "queue": ("memline.producers.cli.queue:queue", "Show depth, backlog, workers and dead messages."),
-    "batch": ("memline.producers.cli.batch:batch", "List, show and cancel jobs of a provider's Batch API."),
+    "batch": ("memline.producers.cli.jobs:batch", "List, show and cancel jobs of a provider's Batch API."),
     "metrics": ("memline.producers.cli.serve:metrics", "Serve the state of the fleet for Prometheus."),
     "watch": ("memline.producers.cli.up:watch", "Follow the files and put changes on the queue."),
     "worker": ("memline.producers.cli.up:worker", "Work on messages of the queue, in one role or more."),
-    "agent": ("memline.producers.cli.agent:agent", "Show which host serves an agent, and move one."),
+    "agent": ("memline.producers.cli.moving:agent", "Show which host serves an agent, and move one."),
     "fleet": ("memline.producers.cli.fleet:fleet", "Run all processes of a fleet, or print their files."),
     "up": ("memline.producers.cli.up:up", "Run everything in one process."),
-    "flush": ("memline.producers.cli.flush:flush", "Show which sessions are due to be written down."),
+    "flush": ("memline.producers.cli.setup:flush", "Show which sessions are due to be written down."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
     "import": ("memline.producers.cli.moving:import_command", "Take over notes and vectors from a file."),
@@ -42,6 +42,9 @@ COMMANDS = {
 
 #: Commands that run until they are told to end: a SIGTERM is no failure of theirs at any time.
 UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
+
+#: Those that only ask memory: click is loaded for their help and errors alone.
+PLAIN = {"search", "get", "status", "context", "doctor"}
 
 #: What stands above the lists of `memline --help`.
 SUMMARY = """Memory search for AI agents: Markdown notes in, cited answers out.

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
+from memline.producers.cli.at_once import COMPLETE
 from memline.producers.cli.command_list import PROGRAM
-from memline.producers.cli.options import Invocation, command, echo, examples, print_json, print_result
+from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
+from memline.producers.cli.options import command, examples
 from memline.producers.cli.root import cli
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
@@ -20,6 +22,7 @@ from memline.shared.config.load import examine
 from memline.shared.config.show import keys_of_file, shown_for_agent, shown_for_all
 from memline.shared.config.workspaces import settings_file
 from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import ConfigError
 from memline.shared.providers import LISTED, OWN, price_of
 from memline.shared.values import asdict
@@ -103,10 +106,8 @@ def check(invocation: Invocation, as_json: bool) -> int:
 
 def _engine(loaded: Loaded, agent: str) -> dict[str, Setting]:
     """Say what runs the local model of an agent, or what is missing; empty where none is configured."""
-    from memline.producers.reports.status import engine_report
-
     settings = without_workspace(loaded.settings.agents, agent)
-    engine = engine_report(settings, choose(settings))
+    engine = engine_report(settings, choose(settings).provider)
     if engine is None:
         return {}
     fix = f"; try: {engine['action']}" if engine["error"] else ""
@@ -157,4 +158,4 @@ def completion(shell: str) -> None:
     """Print the completion script for a shell."""
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
+    click.echo(script(cli, {}, PROGRAM, COMPLETE).source())

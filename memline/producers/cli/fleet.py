@@ -11,11 +11,13 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.producers.cli.invocation import Invocation, echo
+from memline.producers.cli.long_running import liveness, stop_event, watch_of
+from memline.producers.cli.options import command
 from memline.producers.runs import supervisor
 from memline.producers.runs.supervisor import memline
 from memline.shared.config import environment
-from memline.shared.queue.processes import PROCESSES, commands
+from memline.shared.queue.routes import PROCESSES, commands
 from memline.shared.tables import read_table
 from memline.shared.values import replace
 
@@ -51,6 +53,14 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
         variables[environment.QUEUE_NAME] = queue.name
         variables = environment.with_secret(variables, environment.QUEUE_URL, url)
         processes = commands(invocation.enabled_agents(), with_api=api)
+        watch = watch_of(invocation, restarts=False)
+
+        def needed() -> dict[str, list[str]] | None:
+            if watch.look() is None:
+                return None
+            agents = [each for each in watch.loaded.agents() if each.memory.enabled]
+            return commands(agents, with_api=api)
+
         is_good = supervisor.run(
             processes,
             variables,
@@ -58,8 +68,11 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
             tell=tell,
             redis=redis,
             fleet=replace(queue, url=url).address.partition("#")[2],
-            liveness=invocation.liveness(),
+            liveness=liveness(),
+            needed=needed,
         )
+    if redis is not None:
+        supervisor.free_leases(invocation.enabled_agents())
     return 0 if is_good else 1
 
 

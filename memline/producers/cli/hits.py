@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.cli import terminal
-from memline.producers.cli.options import json_line, one_line, printable
+from memline.producers.cli.invocation import json_line, one_line, printable
 from memline.shared.search.results import pattern_of
 from memline.shared.words import counted
 

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memline.producers import interrupts
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.options import (
-    Invocation,
-    advise,
-    echo,
-    once_a_minute,
-    one_line,
-    print_json,
-    printable,
-)
+from memline.producers.cli.invocation import Invocation, echo, one_line, print_json
+from memline.producers.cli.options import advise, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.config.agents import USUAL
+from memline.shared.config.live import SettingsWatch
 from memline.shared.config.workspaces import ONLY
 from memline.shared.embedders.local.downloads import fetch, missing, reranker, reranker_file
-from memline.shared.errors import IndexFault, ProviderError
+from memline.shared.errors import (
+    IndexElsewhere,
+    IndexFault,
+    MemlineError,
+    ProviderError,
+    SettingsChanged,
+)
 from memline.shared.index import ownership
 from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
+from memline.shared.queue.heartbeat import serving_host
 from memline.shared.values import replace
 from memline.shared.words import counted, span
 
@@ -47,6 +50,7 @@ def index(
     invocation: Invocation,
     force: bool,
     re_embed: bool,
+    accept_removals: bool,
     new_agent: bool,
     adopt: str | None,
     verbose: bool,
@@ -57,39 +61,69 @@ def index(
         invocation = Invocation(options=replace(invocation.options, new_agent=True))
     if adopt is not None:
         ownership.adopt(invocation.agent(), Path(adopt).expanduser().absolute())
-    reports = index_agents(
-        invocation.settings, invocation.enabled_agents(), force=force, re_embed=re_embed, verbose=verbose
-    )
+    options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
+    options["watch"] = SettingsWatch(invocation.loaded, invocation.options)
+    agents = {each.agent: each for each in invocation.enabled_agents()}
+    failed: list[MemlineError] = []
+
+    def leave(agent: AgentSettings, error: MemlineError) -> None:
+        is_elsewhere = isinstance(error, IndexElsewhere) and not invocation.loaded.chosen
+        if is_elsewhere and (host := serving_host(invocation.settings.queue.address, agent.agent)):
+            _note(f"Agent {agent.agent}: served by {host}, left to it.")
+            return
+        if len(agents) == 1:
+            raise error
+        failed.append(error)
+        _note(f"Error: agent {agent.agent}: {error.message}")
+        advise(error.hint)
+
+    several = list(agents.values())
+    reports = index_agents(invocation.settings, several, **options, verbose=verbose, on_error=leave)
     if as_json:
         print_json([report.to_json() for report in reports])
     else:
-        for settings, report in zip(invocation.enabled_agents(), reports, strict=True):
+        for report in reports:
+            settings = agents[report.agent]
             _print(report)
             if settings.workspace_origin in (ONLY, USUAL):
                 # Neither the user nor the current folder said so.
                 echo(f"  of {settings.workspace} ({settings.workspace_origin})")
-    return 1 if any(report.failed for report in reports) else None
+    return 1 if failed or any(report.failed for report in reports) else None
 
 
 def index_agents(
     settings: Settings,
     agents: Sequence[AgentSettings],
     *,
-    force: bool = False,
-    re_embed: bool = False,
     verbose: bool = False,
+    on_error: Callable[[AgentSettings, MemlineError], None] | None = None,
+    **options: Any,
 ) -> list[IndexReport]:
-    """Bring the index of every agent up to date, one after another, with progress on stderr."""
+    """Bring the index of every agent up to date, one after another, with progress on stderr.
+
+    `on_error` is told what ends the run of an agent, and the others go on; without it that is raised.
+    `options`: those of `Memory.index`.
+    """
     reports = []
+    is_main = threading.current_thread() is threading.main_thread()
+    before = interrupts.arm_term() if is_main else None
     for agent in agents:
-        fetch_model(agent)
         try:
+            fetch_model(agent)
             with progress_bar(agent.agent) as show, Memory.of(settings, agent) as memory:
                 on_plan = _print_plan if verbose else _print_move
-                options = {"force": force, "re_embed": re_embed}
-                reports.append(memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note))
+                made = memory.index(**options, on_progress=show, on_plan=on_plan, on_note=_note)
+                reports.append(made)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_kept(agent)) from None
+        except SettingsChanged:
+            raise
+        except MemlineError as error:
+            if on_error is None:
+                raise
+            on_error(agent, error)
+    if is_main:
+        interrupts.arm_term(before)
     return reports
 
 
@@ -136,47 +170,9 @@ def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
         yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
         return
     # rich costs 60 ms to import; only a user who watches pays it.
-    from rich import progress as bars
-    from rich.console import Console, RenderableType
-    from rich.table import Column
-    from rich.text import Text
+    from memline.producers.cli.drawing import bars
 
-    console = Console(stderr=True)
-    note = ""
-
-    class Bars(bars.Progress):
-        """The bars, and below them why nothing moves: beside them there is no room for it."""
-
-        def get_renderables(self) -> Iterator[RenderableType]:
-            yield self.make_tasks_table(self.tasks)
-            if note:
-                yield Text(note)
-
-    def text(words: str, max_width: int | None = None) -> bars.TextColumn:
-        # Words of a provider are no markup.
-        return bars.TextColumn(words, markup=False, table_column=Column(no_wrap=True, max_width=max_width))
-
-    # What is dropped where it is narrow: the rate below 70 columns, the time so far below 90.
-    width = console.width
-    columns: list[bars.ProgressColumn] = [text("{task.description}", max_width=20)]
-    columns += [bars.BarColumn(bar_width=max(5, min(40, width - 65))), bars.MofNCompleteColumn()]
-    columns += [text("{task.fields[rate]}")] * (width >= 70)
-    columns += [text("elapsed"), bars.TimeElapsedColumn()] * (width >= 90)
-    columns += [text("left"), bars.TimeRemainingColumn(compact=True)]
-    with Bars(*columns, console=console, transient=True) as bar:
-        files = bar.add_task(f"{agent} files", total=None, rate="")
-        vectors = bar.add_task(f"{agent} vectors", total=None, rate="", visible=False)
-
-        def show(progress: RunProgress) -> None:
-            nonlocal note
-            note = printable(progress.waiting)
-            bar.update(files, completed=progress.files_done, total=progress.files)
-            done, total = progress.vectors_done, progress.vectors
-            bar.update(vectors, completed=done, total=total, visible=total > 0)
-            for task in bar.tasks:
-                if task.speed:
-                    bar.update(task.id, rate=f"{task.speed:.0f}/s")
-
+    with bars(agent) as show:
         yield show
 
 

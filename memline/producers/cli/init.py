@@ -14,16 +14,20 @@ import click
 from memline.producers.bridges import import_openclaw
 from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.index import index_agents
+from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.moving import openclaw_lines
-from memline.producers.cli.options import Invocation, advise, command, echo
+from memline.producers.cli.options import advise, command
 from memline.producers.memory import Memory
-from memline.shared.config import workspace_file
+from memline.shared.config import environment, workspace_file, workspaces
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.embedders.choice import choose
+from memline.shared.embedders.local.downloads import HUB_PREFIX, configured
 from memline.shared.embedders.local.engines import ENGINES
-from memline.shared.errors import MemlineError
+from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index import driver
+from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
-from memline.shared.sources.transcripts.claude_code import ClaudeCodeTranscripts
+from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     from memline.shared.sync.plan import Plan
 
 
+#: More Markdown files than a folder of notes mostly has: an import of them is not begun by mistake.
+MANY_FILES = 2_000
+
+
 @command("memline init", "memline init ~/notes --yes", "memline init ~/vault --model local")
 @click.argument("folder", metavar="[DIR]", required=False)
 @click.option("--yes", is_flag=True, help="Ask nothing.")
@@ -42,7 +50,10 @@ if TYPE_CHECKING:
     type=click.Choice(["local"]),
     help="Search by meaning with a small model on this machine, downloaded once.",
 )
-def init(invocation: Invocation, folder: str | None, yes: bool, model: str | None) -> int | None:
+@click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")
+def init(
+    invocation: Invocation, folder: str | None, yes: bool, model: str | None, anyway: bool
+) -> int | None:
     """Make a folder of Markdown searchable: settings, index, a first answer, and how to connect an agent.
 
     DIR is the current folder unless it is given. Its settings are kept in your configuration folder; nothing
@@ -50,7 +61,8 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     """
     workspace = _folder(folder or str(invocation.options.workspace or Path.cwd()))
 
-    if not markdown_below(str(workspace)):
+    count = markdown_below(str(workspace))
+    if not count:
         echo(f"Error: there is no Markdown in {workspace}", err=True)
         echo(
             f"Try: write a first note: echo 'A note.' > {shlex.quote(str(workspace / 'MEMORY.md'))}", err=True
@@ -60,20 +72,22 @@ def init(invocation: Invocation, folder: str | None, yes: bool, model: str | Non
     invocation = Invocation(options=replace(invocation.options, workspace=workspace, new_agent=True))
     extra = (".",) if kind.is_whole else ()
     is_new = not workspace_file.exists(workspace, os.environ)
+    if is_new and not anyway and (what := _much(workspace, count)) and not _is_meant(workspace, what, yes):
+        return 1
     settings = invocation.agent()
     if is_new:
         settings = workspace_file.with_extra_paths(settings, extra)
     plan = _plan(settings)
     for line in _described(settings, plan, kind.name):
         echo(line)
-    engine = _engine(workspace) if model else None
+    engine = _engine(workspace, settings) if model else None
     if not yes:
         if not sys.stdin.isatty():
             raise click.UsageError(f"there is no terminal to ask on: memline init {workspace} --yes")
         if not click.confirm("Write its settings and index it?", default=True):
             return 1
         if not engine and plan.choice.identity is None and plan.choice.requested == "auto":
-            engine = _offered_engine()
+            engine = _offered_engine(workspace)
     file, _ = workspace_file.create(workspace, kind.name, extra, os.environ)
     if engine:
         workspace_file.use_local_model(file, engine.small_model)
@@ -134,6 +148,27 @@ def _folder(text: str, *, file_too: bool = False) -> Path:
     return path
 
 
+def _much(folder: Path, count: int) -> str:
+    """Say why a folder is hardly meant as a whole; empty when it may be."""
+    files = f"{count:,} Markdown file{'s' * (count != 1)}"
+    home = Path(os.path.realpath(environment.user_home(os.environ)))
+    if home.is_relative_to(os.path.realpath(folder)):
+        is_home = "is" if workspaces.is_same(home, folder) else "holds"
+        return f"{folder} {is_home} your home directory, with {files}"
+    above = (folder, *folder.parents)
+    if count > MANY_FILES and not any((each / ".git").exists() for each in above):
+        return f"{folder} has {files} and is not a repository"
+    return ""
+
+
+def _is_meant(folder: Path, what: str, is_answered: bool) -> bool:
+    """Ask whether all of a folder is meant. Raises ConfigError where that cannot be asked."""
+    if is_answered or not sys.stdin.isatty():
+        again = shlex.join(["memline", "init", str(folder), "--yes", "--anyway"])
+        raise ConfigError(f"{what}; nothing was written", hint=f"memline init DIR, or all of it: {again}")
+    return click.confirm(f"{what}. Index all of it?", default=False)
+
+
 def _plan(settings: AgentSettings) -> Plan:
     return plan_of(settings)
 
@@ -154,8 +189,14 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
         yield f"Its texts are sent to {choice.provider} ({choice.model}) to be embedded."
 
 
-def _engine(workspace: Path) -> Engine:
-    """Return the engine that will run the small model. Raises MemlineError when none is installed."""
+def _engine(workspace: Path, settings: AgentSettings) -> Engine | None:
+    """Return the engine that will run the small model; None where a local model is configured already.
+
+    Raises MemlineError when none is installed.
+    """
+    if settings.memory.provider == LOCAL and configured(settings.memory.local).startswith(HUB_PREFIX):
+        # Another file of the same model is another model: all texts would be embedded again.
+        return None
     engine = next((engine for engine in ENGINES if engine.is_installed), None)
     if engine is None:
         what = f"{ENGINES[0].not_installed().message}; nothing was written"
@@ -165,13 +206,18 @@ def _engine(workspace: Path) -> Engine:
     return engine
 
 
-def _offered_engine() -> Engine | None:
-    """Offer the small model where something can run it; None: it is not wanted."""
-    for engine in ENGINES:
-        if engine.is_installed:
-            echo(engine.offer)
-            return engine if click.confirm("Download it and search by meaning, too?", default=False) else None
-    return None
+def _offered_engine(workspace: Path) -> Engine | None:
+    """Offer the small model where something can run it, else name what would; None: it is not wanted."""
+    engine = next((engine for engine in ENGINES if engine.is_installed), None)
+    if engine is None:
+        again = shlex.join(["memline", "init", str(workspace), "--model", "local"])
+        echo(f"Search by meaning too: {ENGINES[0].install()} && {again}")
+        return None
+    size = f"A model of {engine.small_mb} MB is loaded once and runs here"
+    if not click.confirm(f"Search by meaning too? {size}", default=True):
+        return None
+    echo(f"Downloads {engine.offer}")
+    return engine
 
 
 def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes: bool) -> None:
@@ -218,13 +264,22 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
 
 
 def _mention_sessions(settings: AgentSettings, file: Path) -> None:
-    """Say that there are past sessions of Claude Code: they are private, and read only when asked for."""
+    """Say what past sessions of other programs there are: they are private, and read only when asked for."""
     if "sessions" in settings.memory.sources:
         return
-    found = ClaudeCodeTranscripts(str(settings.claude_projects), str(settings.workspace)).discover()
-    if count := sum(1 for each in found.files if each.problem is None):
-        sessions = f"{count} past session{'s' * (count != 1)} of Claude Code"
-        echo(f"\n{sessions} in this folder can be searched, too: {file} says how.")
+    counts = {
+        program.title: sum(
+            each.problem is None
+            for store in format_named(name).find(settings)
+            for each in store.discover().files
+        )
+        for name, program in TRANSCRIPT_PROGRAMS.items()
+        if name not in settings.memory.transcripts
+    }
+    for title, count in counts.items():
+        if count:
+            sessions = f"{count} past session{'s' * (count != 1)} of {title}"
+            echo(f"\n{sessions} in this folder can be searched, too: {file} says how.")
 
 
 def _connections(settings: AgentSettings) -> Iterator[str]:

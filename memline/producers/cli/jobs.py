@@ -1,17 +1,27 @@
-"""`memline jobs`: show jobs; what changes them is in the table."""
+"""`memline jobs`, `batch` and `reindex`: show jobs and batches; the table has what changes them."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from memline.producers.actions.perform import perform
+from memline.producers.actions import reindex_job
+from memline.producers.actions.perform import audited, perform
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.options import Invocation, examples, print_result, print_table
-from memline.producers.cli.table_commands import add_actions, asker, asks
-from memline.shared.words import span
+from memline.producers.cli.invocation import Invocation, print_result
+from memline.producers.cli.options import examples, print_table
+from memline.producers.cli.table_commands import act_on, add_actions, asker, asks
+from memline.producers.reports import batch_jobs
+from memline.producers.reports.batch_jobs import SHORT, listed, named
+from memline.producers.reports.estimate import estimate
+from memline.shared.index.jobs import asker as this_user
+from memline.shared.words import counted, span
+
+if TYPE_CHECKING:
+    from memline.producers.reports.estimate import Estimate
 
 
 @click.group(epilog=examples("memline jobs ls", "memline jobs show 5f3a", "memline jobs pause 5f3a"))
@@ -88,3 +98,189 @@ def _cost(job: dict[str, Any]) -> str:
 
 
 add_actions(jobs, CALLS.values())
+
+
+@click.group(
+    epilog=examples(
+        "memline batch ls",
+        "memline batch ls --open --json",
+        "memline batch show 5f3a",
+        "memline batch cancel 5f3a",
+        "memline batch collect 5f3a",
+        "memline batch errors 5f3a",
+    )
+)
+def batch() -> None:
+    """List, show, collect and cancel jobs of a provider's Batch API, and list their errors.
+
+    They are made when remote.batch.enabled is true and the backlog is worth one.
+    """
+
+
+@asks(CALLS["batch ls"], parent=batch)
+def list_(invocation: Invocation, open: bool, limit: int | None, as_json: bool) -> None:
+    """List the open batches and the last closed ones."""
+    now = time.time()
+    found = listed(invocation.agents(), limit=10 if limit is None else limit, only_open=open)
+    jobs = [job.to_json(now) for job in found]
+    if as_json or not jobs:
+        return print_result(jobs, as_json, ["No open batches." if open else "No batches."])
+    columns = ("batch", "agent", "job", "state", "provider says", "rows", "stored", "failed", "price", "age")
+    print_table((*columns, "next poll"), (_batch_cells(job, now, job["id"][:SHORT]) for job in jobs))
+
+
+def _batch_cells(job: dict[str, Any], now: float, name: str) -> tuple[str, ...]:
+    counts = (job[key] for key in ("rows", "stored", "failed"))
+    cells = (name, job["agentId"], job["jobId"], job["progress"], job["providerState"], *counts, _price(job))
+    next_poll = f"in {span(max(job['nextLookAt'] - now, 0))}" if job["nextLookAt"] else ""
+    return (*("" if cell is None else str(cell) for cell in cells), span(job["ageSeconds"]), next_poll)
+
+
+def _price(job: dict[str, Any]) -> str:
+    """Write what a batch costs; empty where no price is known."""
+    return "" if job["cost"] is None else f"${job['cost']:.4f}"
+
+
+@asks(CALLS["batch show"], parent=batch)
+def show(invocation: Invocation, batch: str, as_json: bool) -> None:
+    """Print what is known of a batch."""
+    job = named(invocation.agents(), batch).to_json(time.time())
+    texts = f"{job['rows']}: {job['stored']} stored, {job['failed']} failed, {job['textsLeft']} to come"
+    done, failed = job["providerRowsDone"], job["providerRowsFailed"]
+    texts += f" (the provider has done {done}, failed {failed})" if done or failed else ""
+    rows = {
+        "Batch": job["id"],
+        "Agent": job["agentId"],
+        "Provider": f"{job['provider']} {job['model']}",
+        "Job": job["jobId"],
+        "State": job["progress"],
+        "Provider says": job["providerState"],
+        "Texts": texts,
+        "Price": _price(job),
+        "Made": _moment(job["createdAt"]),
+        "Submitted": _moment(job["submittedAt"]),
+        "Polled": _moment(job["lookedAt"]),
+        "Next poll": _moment(job["nextLookAt"]),
+        "Deadline": _moment(job["deadline"]),
+        "Closed": _moment(job["closedAt"]),
+        "Cancel asked": _moment(job["cancelAsked"]),
+        "Because": job["cancelReason"],
+        "File": job["fileId"],
+        "Attempts": job["attempts"],
+        "Worker": job["owner"],
+        "Error": next((each["what"] for each in job["findings"]), job["error"]),
+        "Try": job["action"],
+    }
+    print_result(job, as_json, (f"{label + ':':<15}{text}" for label, text in rows.items() if text))
+
+
+@asks(CALLS["batch errors"], parent=batch)
+def errors(invocation: Invocation, batch: str, as_json: bool) -> None:
+    """Print the texts of a batch that got an error."""
+    found = batch_jobs.error_rows(batch_jobs.named(invocation.agents(), batch))
+    rows = [{"textHash": each.text_hash, "path": each.path or None, "error": each.error} for each in found]
+    lines = [f"{each.text_hash[:8]}  {each.path or '(no file has it now)'}  {each.error}" for each in found]
+    print_result(rows, as_json, lines or ["No text of this batch got an error."])
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+add_actions(batch, CALLS.values())
+
+
+@asks(CALLS["reindex"])
+def reindex(
+    invocation: Invocation,
+    force: bool,
+    plan: bool,
+    list: bool,
+    status: bool,
+    cancel: bool,
+    job: str | None,
+    as_json: bool,
+) -> int | None:
+    """Ask for a reindex of every agent, or do what an option says instead."""
+    agents, url = tuple(invocation.enabled_agents()), invocation.settings.queue.address
+    context = click.get_current_context()
+    if plan + list + status + cancel > 1:
+        raise click.UsageError("--plan, --list, --status and --cancel exclude each other")
+    if job is not None and not (status or cancel):
+        raise click.UsageError("JOB goes with --status or --cancel")
+    if job is not None and cancel:
+        return act_on(invocation, CALLS["jobs cancel"], as_json, job=job)
+    if job is not None:
+        context.invoke(show_job, job=job, as_json=as_json)
+    elif list:
+        context.invoke(list_jobs, as_json=as_json)
+    elif plan:
+        plans = [estimate(each, force=force, prices=invocation.settings.prices) for each in agents]
+        lines = (line for plan in plans for line in _plan_lines(plan))
+        print_result([plan.to_json() for plan in plans], as_json, lines)
+    elif status or cancel:
+        if status:
+            states = [reindex_job.progress(settings, invocation.settings.prices) for settings in agents]
+            print_result(states, as_json, (line for each in states for line in _progress_lines(each)))
+        else:
+            with audited(CALLS["jobs cancel"], this_user()) as line:
+                cancelled = [reindex_job.cancel_all(settings, url) for settings in agents]
+                line["jobs"] = ", ".join(job for each in cancelled for job in each["ids"])
+            print_result(cancelled, as_json, (line for each in cancelled for line in _cancelled_lines(each)))
+    else:
+        return act_on(invocation, CALLS["reindex"], as_json, agents=agents, force=force)
+    return None
+
+
+def _plan_lines(plan: Estimate) -> Iterator[str]:
+    yield (
+        f"{plan.agent}: {counted(plan.files, 'file')} to read, {counted(plan.chunks, 'chunk')};"
+        f" {counted(plan.texts, 'text')} to embed ({plan.cached} more are cached),"
+        f" about {counted(plan.tokens, 'token')}"
+    )
+    if plan.in_flight:
+        yield f"  {counted(plan.in_flight, 'text', 'are')} at the provider already"
+    for line in plan.words():
+        yield f"  {line}"
+
+
+def _cancelled_lines(done: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"{done['agentId']}: {counted(done['vectors'], 'text')} will not be embedded, and"
+        f" {counted(done['files'], 'file')} will not be read. memline reindex resumes them."
+    )
+    if done["batches"]:
+        batches = counted(done["batches"], "batch", "are")
+        yield f"  {batches} being cancelled at the provider (memline batch ls)."
+
+
+def _progress_lines(state: dict[str, Any]) -> Iterator[str]:
+    yield f"{state['agentId']}: {_progress_words(state)}"
+    for job in state["jobs"]:
+        yield f"  job {job['id']}, {job['name']}: {job['progress']}"
+
+
+def _progress_words(state: dict[str, Any]) -> str:
+    vectors = state["vectors"]
+    if vectors is None:
+        return "there is no index yet."
+    pending = vectors["wanted"] + vectors["leased"]
+    words = (
+        f"{counted(state['filesBehind'], 'file', 'are')} still to be read, " if state["filesBehind"] else ""
+    )
+    words += (
+        f"{vectors['ready']} of {counted(sum(vectors.values()) - vectors['backfill'], 'vector', 'are')} ready"
+    )
+    if pending:
+        words += f", {pending} are pending ({vectors['backfill']} of them wait behind live edits)"
+    if state["paused"]:
+        words += ", paused"
+    elif state["etaSeconds"] is not None:
+        words += f", {state['vectorsPerSecond']:.0f} a second, about {state['etaSeconds']:.0f} s left"
+    if vectors["failed"]:
+        words += f", {vectors['failed']} failed"
+    if vectors["paused"]:
+        words += f", {vectors['paused']} wait for a job that is paused (memline jobs ls)"
+    if vectors["cancelled"]:
+        words += f", {vectors['cancelled']} are cancelled (memline reindex resumes them)"
+    return words + "."

@@ -1,38 +1,42 @@
-"""`memline export`, `import`, `backup`, `restore` and `forget`: memory that moves, and that goes."""
+"""`memline export`, `import`, `backup`, `restore`, `agent` and `forget`: memory that moves, and that goes."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from memline.producers.actions import backup as backups
 from memline.producers.actions import forget_targets as resolve
+from memline.producers.actions import move as moving
 from memline.producers.actions.backup import back_up
 from memline.producers.actions.forget import forget as do_forget
+from memline.producers.actions.forget import listed as do_list
+from memline.producers.actions.forget import undo as do_undo
+from memline.producers.actions.forget_home import holding, of_path
+from memline.producers.actions.move import listed
 from memline.producers.ask import catch_up
 from memline.producers.bridges.export import export, take_in
 from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.options import (
-    Invocation,
-    advise,
-    confirm,
-    echo,
-    once_a_minute,
-    print_result,
-)
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.options import advise, command, confirm, once_a_minute
+from memline.producers.cli.table_commands import asks, note
 from memline.shared.clock import SystemClock
+from memline.shared.config.installation import HOST_NAME
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
-from memline.shared.search.dates import parse_bound
+from memline.shared.search.dates import day_of_time, parse_bound
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.producers.bridges.export import Moved
     from memline.producers.bridges.import_openclaw import Taken
+    from memline.shared.config.schema import AgentSettings
 
 
 @asks(CALLS["backup"])
@@ -164,6 +168,27 @@ def _named(what: str, names: tuple[str, ...]) -> Iterator[str]:
         yield f"  … and {len(names) - MAX_NAMED} more"
 
 
+def _forgotten_list(agent: AgentSettings, undo: int | None, as_json: bool) -> int | None:
+    """List what was forgotten, or take one off the list."""
+    groups = do_list(agent)
+    numbered = [
+        {"number": number, "path": each.path, "day": day_of_time(each.at).isoformat()}
+        for number, each in enumerate(groups, 1)
+    ]
+    if undo is None:
+        lines = [f"{each['number']:>4}  {each['day']}  {each['path']}" for each in numbered]
+        print_result(numbered, as_json, lines or ["Nothing was forgotten."])
+        return None
+    if undo > len(groups):
+        raise ConfigError(f"there is no number {undo} on the list", hint="memline forget --list")
+    do_undo(agent, groups[undo - 1])
+    chosen = numbered[undo - 1]
+    print_result({"undone": chosen}, as_json, [f"Off the list: {chosen['path']} of {chosen['day']}."])
+    if not as_json:
+        advise("memline index")
+    return None
+
+
 #: Characters of a line that are shown before the question whether to forget it.
 MAX_SHOWN = 80
 
@@ -178,25 +203,34 @@ def forget(
     dry_run: bool,
     yes: bool,
     keep_note: bool,
+    as_list: bool,
+    undo: int | None,
     backup: str | None,
     as_json: bool,
 ) -> int | None:
     """Forget what a path, words, a session or a day names, once it is confirmed."""
     agent = invocation.agent()
+    if as_list or undo is not None:
+        return _forgotten_list(agent, undo, as_json)
     if sum(each is not None for each in (path, query, session, before)) != 1:
         raise ConfigError("say what to forget", hint="one of: PATH, --query, --session, --before")
+    found: dict[Path, set[bytes]] = {}
     if path is not None:
         targets = resolve.targets_of_path(agent, path)
+        found = {} if targets else of_path(agent, path)
     elif session is not None:
         targets = resolve.targets_of_session(agent, session)
     elif before is not None:
-        today = datetime.now(UTC).date()
+        today = day_of_time(SystemClock().now())
         targets = resolve.targets_before(agent, parse_bound(before, today, option="--before"))
     else:
         catch_up(agent, choose(agent), clock=SystemClock())
         targets = resolve.targets_of_query(agent, query or "")
-    if not targets:
-        echo("Nothing to forget.", err=True)
+        if terms := resolve.terms_of(query or ""):
+            found = holding(agent, terms)
+    if not targets and not found:
+        left = f": nothing but hashes is left of {path}" if path is not None else ""
+        echo(f"Nothing to forget{left}.", err=True)
         if query is not None:
             echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
             advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
@@ -205,8 +239,11 @@ def forget(
         text = " ".join(" ".join(target.shown(agent)).split())
         shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
         echo(f"  {target}  {shown}".rstrip(), err=True)
+    for file, held in found.items():
+        echo(f"  {file}  {counted(len(held), 'line')}", err=True)
     if dry_run:
-        print_result({"agentId": agent.agent, "wouldForget": [str(each) for each in targets]}, as_json, ())
+        would = [*map(str, targets), *map(str, found)]
+        print_result({"agentId": agent.agent, "wouldForget": would}, as_json, ())
         return None
     where = "Memline (the notes stay)" if keep_note else "the notes and Memline"
     if not confirm(CALLS["forget"].asks.format(where=where), is_answered=yes):
@@ -216,15 +253,87 @@ def forget(
         targets,
         keep_note=keep_note,
         backup=Path(backup) if backup else None,
+        found=set().union(*found.values()),
         queue_address=invocation.settings.queue.address,
     )
     counts = ((done.lines, "line"), (done.chunks, "chunk"), (done.vectors, "vector"))
     lines = [
-        f"Forgotten: {', '.join(counted(count, noun) for count, noun in counts)}.",
+        f"{'Not all is forgotten' if done.at_provider else 'Forgotten'}:"
+        f" {', '.join(counted(count, noun) for count, noun in counts)}.",
         *(f"  cleaned: {name}" for name in done.files),
         *(f"  holds a line of it, and is left to you: {name}" for name in done.out_of_reach),
         *(f"  the same text also stands in {name}" for name in done.also_in),
         f"  out of reach: copies outside of {agent.home} (exports, backups, version control)",
     ]
     print_result(done.to_json(), as_json, lines)
-    return None
+    for each in done.at_provider:
+        what = f"the file {each.file} of batch" if each.file else "the file of batch"
+        why = f": {each.error}" if each.error else ""
+        echo(f"Error: {what} {each.batch[:8]}, which may hold it, is still at {each.provider}{why}", err=True)
+    if done.at_provider:
+        advise("memline index")
+    return 1 if done.at_provider else None
+
+
+@command("memline agent ls", "memline agent move work --to index-2 --backup /mnt/usb", cls=click.Group)
+def agent(invocation: Invocation) -> None:
+    """Show which index host of the fleet serves which agent, and move agents between them."""
+
+
+@asks(CALLS["agent ls"], parent=agent)
+def list_agents(invocation: Invocation, as_json: bool) -> None:
+    """List the agents of this configuration and of the fleet, with the index host that serves each."""
+    found = listed(invocation.settings)
+    lines = (
+        f"{each['agentId']}  {each['indexHost'] or '(none yet)'}"
+        f"{' on its way to ' * bool(each['movingTo'])}{each['movingTo']}"
+        f"{'' if each['isConfigured'] else '  (not configured here)'}"
+        for each in found
+    )
+    print_result(found, as_json, lines)
+
+
+@asks(CALLS["agent move"], parent=agent)
+def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json: bool) -> None:
+    """Move an agent away from this index host, to it, or undo that."""
+    settings, host, folder = invocation.settings, to, Path(backup) if backup else None
+    if not settings.queue.url or not settings.queue.host:
+        raise ConfigError(
+            "agents move between index hosts of a fleet, and this one has no name",
+            hint="set queue.url, queue.name and queue.host on each (docs/fleet.md)",
+        )
+    if not re.fullmatch(HOST_NAME, host):
+        raise ConfigError(f"{host[:80]!r} is not a valid name of an index host", hint="memline agent ls")
+    chosen = invocation.agent(name)
+    again = shlex.join(["memline", "agent", "move", name, "--to", host, "--backup", str(folder or "PATH")])
+    note(agent=name, host=settings.queue.host, to=host)
+    if host != settings.queue.host:
+        if folder is None:
+            raise click.UsageError("name a folder for the index: --backup PATH")
+        say = once_a_minute()
+        saved = moving.leave(settings, chosen, to=host, folder=folder, on_wait=say)
+        lines = [
+            f"{name} is on its way to {host}: {counted(saved.files, 'file')},"
+            f" {counted(saved.vectors, 'vector')} in {saved.path}",
+            f"Copy {saved.path} and the notes, {chosen.workspace}, to {host}, configure the agent there with"
+            " the same provider, and run there:",
+            f"    {again}",
+            f"Until then nothing answers for it. To undo this here: memline agent move {name} --to"
+            f" {settings.queue.host}",
+        ]
+        print_result({**saved.to_json(), "indexHost": settings.queue.host, "movingTo": host}, as_json, lines)
+        return
+    if folder is None:
+        is_undone = moving.stay(settings, chosen)
+        words = f"{name} stays on {host}." if is_undone else f"{name} is served by {host}; nothing to undo."
+        print_result({"agentId": name, "indexHost": host, "movingTo": ""}, as_json, [words])
+        return
+    arrived = moving.arrive(settings, chosen, folder)
+    words = f"{name} is served by {host}" + ("." if arrived else " already.")
+    if arrived:
+        words += f" {counted(arrived.files, 'file')}, {counted(arrived.vectors, 'vector')}."
+        words += " Take it out of the old host's configuration."
+    counts = arrived.to_json() if arrived else {"agentId": name}
+    print_result({**counts, "indexHost": host, "movingTo": ""}, as_json, [words])
+    if not as_json:
+        echo("Try: memline index", err=True)

@@ -14,10 +14,11 @@ from rich.live import Live
 from rich.table import Table
 
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.options import Invocation, command, echo, print_json, print_result, printable
+from memline.producers.cli.invocation import Invocation, echo, print_json, print_result, printable
+from memline.producers.cli.options import command
 from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import add_actions, asks
-from memline.producers.reports import provider_accounts as reports
+from memline.producers.reports import breakers as reports
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
 from memline.shared.queue import message_list
 from memline.shared.queue.message_list import Filter
@@ -81,8 +82,11 @@ def queue(
 
     def read() -> dict[str, Any]:
         report = fleet_state(invocation.settings, invocation.agents())
-        typed = [each | {"action": invocation.as_typed(each["action"])} for each in report["findings"]]
-        return report | {"findings": typed}
+        return typed(report) | {"agents": [typed(each) for each in report["agents"]]}
+
+    def typed(of: dict[str, Any]) -> dict[str, Any]:
+        found = [each | {"action": invocation.as_typed(each["action"])} for each in of["findings"]]
+        return of | {"findings": found}
 
     report = read()
     if as_json:

@@ -8,9 +8,12 @@ from typing import Any
 
 import click
 
-from memline.producers.cli.command_list import COMMANDS, EXAMPLES, PROGRAM, SUMMARY
-from memline.producers.cli.options import GLOBAL_OPTIONS, echo, examples, invocation_of
-from memline.producers.interrupts import INTERRUPTED, tell
+from memline.producers.calls.table import CALLS
+from memline.producers.cli.command_list import COMMANDS, EXAMPLES, PLAIN, PROGRAM, SUMMARY
+from memline.producers.cli.invocation import echo
+from memline.producers.cli.options import GLOBAL_OPTIONS, examples, invocation_of
+from memline.producers.cli.table_commands import asks
+from memline.producers.interrupts import exit_status, tell
 from memline.shared import traces
 from memline.shared.config import environment
 from memline.shared.errors import MemlineError
@@ -32,7 +35,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
+        found = getattr(import_module(module), name)
+        command: click.Command = asks(CALLS[cmd_name])(found) if cmd_name in PLAIN else found
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -99,12 +103,4 @@ def run_command(args: Sequence[str] | None) -> Any:
         return error.exit_code
     except (click.Abort, Interrupted) as error:
         tell(str(error))
-        return INTERRUPTED
-
-
-def fail(message: str, hint: str, status: int) -> int:
-    """Print an error and what to do, and return the exit status."""
-    echo(f"Error: {message}", err=True)
-    if hint:
-        echo(f"Try: {hint}", err=True)
-    return status
+        return exit_status()

@@ -5,28 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
-from memline.producers.ask import ask_fleet
-from memline.producers.calls.memory_calls import SEARCH
-from memline.producers.cli.options import Invocation, advise, echo, print_json
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, put
 from memline.producers.memory import Memory, sees_private
 from memline.shared import traces
 from memline.shared.search.request import search_request
 
-#: A second way to say the question, for one that begins with a dash.
-_QUERY = click.option(
-    "--query", "query_option", metavar="QUERY", help="The question; wins over the argument."
-)
 
-
-@asks(SEARCH)
-@_QUERY
 def search(
     invocation: Invocation,
     query: str | None,
-    query_option: str | None,
     session_key: str | None,
     full: bool,
     format: str | None,
@@ -34,16 +21,16 @@ def search(
     **options: Any,
 ) -> None:
     """Print the answer to a question; `options` are those of `SearchOptions`."""
-    question = query_option if query_option is not None else query
-    if question is None:
-        raise click.UsageError("a question is missing: memline search 'what to look for'")
+    if query is None:
+        raise Misuse("a question is missing: memline search 'what to look for'")
     form = format or ("json" if as_json else "text")
     if as_json and form != "json":
-        raise click.UsageError(f"--json and --format {form} exclude each other")
+        raise Misuse(f"--json and --format {form} exclude each other")
     settings = invocation.agent()
     if not settings.memory.enabled:
         if form == "json":
-            print_json({"results": [], "disabled": True, "agentId": settings.agent})
+            where = {"workspace": str(settings.workspace)}
+            print_json({"results": [], "disabled": True, "agentId": settings.agent, **where})
         else:
             echo(f"Memory search is disabled for agent {settings.agent} (memorySearch.enabled).", err=True)
         return
@@ -52,10 +39,12 @@ def search(
         from memline.producers.agents.tools import chat_for
 
         chat = chat_for(settings, session_key)
-    request = search_request(question, private=sees_private(settings, chat), **options)
+    request = search_request(query, private=sees_private(settings, chat), **options)
     with traces.span("search", attributes={"memline.agent": settings.agent}):
         answer = None
         if invocation.settings.queue.url and settings.backend == "builtin":
+            from memline.shared.queue.replies import ask_fleet
+
             answer = ask_fleet(
                 invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
             )
@@ -71,6 +60,7 @@ def search(
     if form == "json":
         print_json(answer)
     else:
+        invocation.name_workspace(settings)
         # An agent gets whole snippets.
         _print(answer, form, settings.workspace, full=full or chat is not None)
 
@@ -83,14 +73,14 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
         for line in hits.for_programs(answer["results"], form, workspace):
-            click.echo(line)
+            put(line)
     else:
         for hit in answer["results"]:
             for line in hits.rows_of(hit, with_vectors=has_vectors, full=full, workspace=workspace):
-                click.echo(line)
+                put(line)
             for line in hits.explained(hit) if "explain" in hit else ():
-                click.echo(line)
-            click.echo()
+                put(line)
+            put("")
         if not answer["results"]:
             echo("No matches.")
     if answer.get("timings"):
@@ -103,4 +93,4 @@ def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) ->
         # A sentence of what could be better is for `status`: a search asks for what is wrong, or one command.
         if each["action"] not in said and (each["level"] != "note" or each["actionKind"] == "command"):
             said.add(each["action"])
-            advise(each["action"])
+            echo(f"Try: {each['action']}", err=True)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import closing
-from functools import partial
 
 import click
 
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
-from memline.producers.cli.options import Invocation, command, stop_event
+from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.long_running import (
+    listed,
+    liveness,
+    looking,
+    stop_event,
+    watch_of,
+    write_log,
+)
+from memline.producers.cli.options import command
 from memline.shared import logs
+from memline.shared.config.installation import Serve
 from memline.shared.values import replace
 
 
@@ -31,14 +41,22 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     """
     from memline.producers.agents.mcp import run_stdio
 
-    invocation.log()
+    write_log()
     agent = invocation.agent()
     # A wrong one would be refused at every call.
     chat_for(agent, session_key)
     # The thread that waits for a line cannot be ended otherwise; what is written, is.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     tools = MemoryTools(invocation.settings, (agent.agent,), options_of=invocation.everywhere)
-    with closing(tools), invocation.listed("mcp", [agent]):
+    seen = watch_of(invocation, restarts=False)
+
+    def look() -> None:
+        changed = seen.look()
+        tools.never = seen.never
+        if changed is not None:
+            tools.take(changed.settings)
+
+    with closing(tools), listed(invocation, "mcp", [agent], seen), looking(look):
         run_stdio(tools, Caller(agent=agent.agent, session_key=session_key))
 
 
@@ -58,34 +76,38 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
     One process answers many clients from one warm index. Run it on the host of the index; memline up keeps
     that fresh.
     """
-    from memline.producers.http.app import Api
-    from memline.producers.http.server import listen, require_token, run, url_of
-    from memline.producers.web.dashboard import Dashboard
+    from memline.producers.web.dashboard import serving
 
-    invocation.log()
+    write_log()
     logs.always(logs.AUDIT)
-    served = invocation.agents()
-    agents = tuple(settings.agent for settings in served)
-    wanted = invocation.settings.serve
-    wanted = replace(
-        wanted,
-        host=wanted.host if host is None else host,
-        port=wanted.port if port is None else port,
-        read_only=wanted.read_only or read_only,
+    served, seen, changed = invocation.agents(), watch_of(invocation, restarts=False), threading.Event()
+    wanted = _served(invocation.settings.serve, host, port, read_only)
+
+    def look() -> None:
+        if found := seen.look():
+            click.echo(f"memline: the settings changed ({found.words}), and are taken", err=True)
+            changed.set()
+
+    with stop_event() as stop, serving(wanted, stop) as (url, run), looking(look):
+        click.echo(f"memline: {url} (dashboard at /ui, MCP at /mcp)", err=True)
+        with listed(invocation, "serve", served, seen):
+            while not stop.is_set():
+                changed.clear()
+                chosen = invocation.loaded.chosen
+                agents = (chosen,) if chosen else tuple(seen.settings.agents)
+                tools = MemoryTools(seen.settings, agents, options_of=invocation.everywhere)
+                wanted = _served(seen.settings.serve, wanted.host, wanted.port, read_only)
+                with closing(tools):
+                    run(tools, wanted, seen.loaded, changed, liveness())
+
+
+def _served(serve: Serve, host: str | None, port: int | None, read_only: bool) -> Serve:
+    return replace(
+        serve,
+        host=serve.host if host is None else host,
+        port=serve.port if port is None else port,
+        read_only=serve.read_only or read_only,
     )
-    require_token(wanted)
-    default = invocation.settings.default_agent
-    tools = MemoryTools(invocation.settings, agents, options_of=invocation.everywhere)
-    with closing(tools), stop_event() as stop, invocation.listed("serve", served), listen(wanted) as opened:
-        api = Api(
-            tools,
-            wanted,
-            dashboard=partial(Dashboard, loaded=invocation.loaded, is_stopping=stop.is_set),
-            default_agent=default if default in agents else agents[0],
-            is_stopping=stop.is_set,
-        )
-        click.echo(f"memline: {url_of(opened)} (dashboard at /ui, MCP at /mcp)", err=True)
-        run(api.app, opened, stop, liveness=invocation.liveness())
 
 
 #: The usual one of Prometheus exporters inside applications.
@@ -105,11 +127,11 @@ def metrics(invocation: Invocation, port: int, host: str, once: bool) -> None:
     """
     from memline.producers.reports.metrics import FleetCollector, page, serve
 
-    invocation.log()
+    write_log()
     collector = FleetCollector(invocation.settings, invocation.enabled_agents())
     if once:
         click.echo(page(collector), nl=False)
         return
     with stop_event() as stop, serve(collector, host=host, port=port) as url:
         click.echo(f"memline: metrics at {url}", err=True)
-        invocation.liveness().run_until(stop)
+        liveness().run_until(stop)

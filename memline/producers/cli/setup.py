@@ -1,4 +1,4 @@
-"""`memline setup` connects an MCP client to this installation; `memline hook` answers Claude Code."""
+"""`memline setup` connects an MCP client; `hook` answers Claude Code; `flush` shows what it writes down."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ import click
 
 from memline.producers.agents.claude_hook import answer
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
-from memline.producers.cli.options import Invocation, command, confirm, echo, json_line
+from memline.producers.calls.table import CALLS
+from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
+from memline.producers.cli.options import command, confirm
+from memline.producers.cli.table_commands import act_on, asks
+from memline.producers.reports.session_list import SET_UP, flushes
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
@@ -24,27 +28,47 @@ from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
     "memline --workspace ~/notes setup cursor --write",
     "memline setup codex --write --yes",
     "memline setup claude --write --file ~/projects/shop/.mcp.json",
+    "memline setup zed --remove",
 )
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.option("--write/--print", "is_written", help="Change the client's file.  [default: --print]")
+@click.option("--remove", is_flag=True, help="Take the memory out of the client's file.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option("--file", metavar="FILE", help="The client's file, where it is not the usual one.")
 @click.option("--name", default="memline", show_default=True, help="What the client calls the memory.")
 def setup(
-    invocation: Invocation, client: str, is_written: bool, yes: bool, file: str | None, name: str
+    invocation: Invocation,
+    client: str,
+    is_written: bool,
+    remove: bool,
+    yes: bool,
+    file: str | None,
+    name: str,
 ) -> int | None:
     """Connect an MCP client to this memory: print what goes into its file, or write it.
 
-    The usual file is .mcp.json in the current folder for claude, ~/.cursor/mcp.json, ~/.codex/config.toml,
-    and ~/.openclaw/openclaw.json. --write shows the difference and asks. All else in the file stays, comments
-    too, and a copy of it is kept beside it. No key is ever written.
+    The usual file is the client's own one for this user; for claude it is .mcp.json in the current folder.
+    --write and --remove show the difference and ask. All else in the file stays, comments too, and a copy of
+    it is kept beside it. No key is ever written.
     """
-    known, server = CLIENTS[client], _server(invocation)
+    known = CLIENTS[client]
     path = Path(file).expanduser().absolute() if file else known.file(os.environ)
-    settings = invocation.agent()
+    before = _read(path)
+    if remove:
+        kept = [_read(each) for each in sorted(path.parent.glob(f"{path.name}.*.bak"), reverse=True)]
+        after = known.removed(before, name, [*kept, ""], where=str(path))
+        if after == before:
+            echo(f"{path} has no server {name}; nothing was changed.")
+            return None
+        return _write(known, path, before, after, yes=yes)
+    server, settings = _server(invocation), invocation.agent()
     echo(f"{settings.workspace} ({settings.workspace_origin})", err=True)
     if is_written:
-        return _write(known, path, name, server, yes=yes)
+        after = known.changed(before, name, known.values(server), where=str(path))
+        if after == before:
+            echo(f"{path} has it already; nothing was changed.")
+            return None
+        return _write(known, path, before, after, yes=yes)
     click.echo(known.snippet(name, server), nl=False)
     echo(f"For {known.title}: {path}", err=True)
     if known.command:
@@ -65,12 +89,8 @@ def _server(invocation: Invocation) -> Server:
     )
 
 
-def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) -> int | None:
-    before = _read(path)
-    after = client.changed(before, name, server, where=str(path))
-    if after == before:
-        echo(f"{path} has it already; nothing was changed.")
-        return None
+def _write(client: Client, path: Path, before: str, after: str, *, yes: bool) -> int | None:
+    """Change the client's file once the difference is agreed to. A file that is empty then goes."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), str(path), f"{path} (new)", lineterm=""
     )
@@ -85,8 +105,12 @@ def _write(client: Client, path: Path, name: str, server: Server, *, yes: bool) 
         copy = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
         config_file.write(copy, before)
         echo(f"Kept {copy}")
-    config_file.write(path, after)
-    echo(f"Wrote {path}. Start {client.title} again, and it has the memory.")
+    if after:
+        config_file.write(path, after)
+        echo(f"Wrote {path}. Start {client.title} again.")
+    else:
+        path.unlink()
+        echo(f"Removed {path}, which held nothing else. Start {client.title} again.")
     return None
 
 
@@ -131,3 +155,25 @@ def hook(invocation: Invocation) -> None:
         answered = {"systemMessage": f"memline: {error.message}{hint}"}
     if answered:
         click.echo(json_line(answered))
+
+
+@asks(CALLS["flush"])
+def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | None:
+    """Print how close sessions are to a flush, or flush one now."""
+    if session is not None:
+        return act_on(
+            invocation, CALLS["flush"], as_json, agents=[invocation.agent()], session=session, here=True
+        )
+    report = [flushes(settings) for settings in invocation.agents()]
+    if as_json:
+        print_json(report)
+        return 0
+    for agent in report:
+        echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {SET_UP}'}")
+        for row in agent["sessions"]:
+            of = f" of {row['threshold']}" if row["threshold"] else ""
+            last = f" · {row['outcome']} ({row['reason']})" if row["outcome"] else ""
+            echo(f"  {row['session']}  {row['tokens']}{of} tokens{last}")
+        if not agent["sessions"]:
+            echo("  no session has been measured yet: memline up (or watch) does that")
+    return 0

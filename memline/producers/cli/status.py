@@ -7,12 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
-from memline.producers.calls.memory_calls import DOCTOR, STATUS
-from memline.producers.cli.index import index_agents
-from memline.producers.cli.options import Invocation, print_json, print_result, printable
-from memline.producers.cli.table_commands import asks
+from memline.producers.cli import terminal
+from memline.producers.cli.invocation import Invocation, print_json, print_result, printable, put
 from memline.producers.memory import Memory
 from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
@@ -34,7 +30,6 @@ _MARKS = {
 }
 
 
-@asks(DOCTOR)
 def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
     """Find problems of the installation and of each agent's memory, with the command that fixes each."""
     found: list[Finding] = []
@@ -52,7 +47,7 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
         print_json(rows)
     else:
         for line in told(rows, names_agents=True, is_coloured=True):
-            click.echo(line)
+            put(line)
     return 1 if any(each.level == PROBLEM for each in found) else None
 
 
@@ -64,16 +59,17 @@ def told(
         mark, color = _MARKS[each["level"]]
         agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
         mark = f"{mark:<5}"
-        yield f"{click.style(mark, fg=color) if is_coloured else mark}{printable(agent + each['what'])}"
+        yield f"{terminal.style(mark, fg=color) if is_coloured else mark}{printable(agent + each['what'])}"
         if each["action"]:
             yield f"     try: {printable(each['action'])}"
 
 
-@asks(STATUS)
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
     """Say what is indexed, what is behind, and what is not as it should be."""
     has_failed = False
     if index:
+        from memline.producers.cli.index import index_agents
+
         has_failed = any(report.failed for report in index_agents(invocation.settings, invocation.agents()))
     reports = []
     for settings in invocation.agents():

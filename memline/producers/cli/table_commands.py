@@ -8,7 +8,7 @@ The function has the parameters by their names in Python; one that was not given
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,17 @@ from click.shell_completion import CompletionItem
 
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import CLI, Call, Parameter
-from memline.producers.cli.options import Invocation, command, echo, invocation_of, print_result
+from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.options import command, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
 
+
+#: Ends the key of the option that gives the same as an argument.
+_AS_OPTION = "_option"
 
 #: Where a click context keeps the fields of the audit line.
 _LINE = "memline.audit"
@@ -47,6 +51,17 @@ def asks(
         # What `perform` does, it writes down itself.
         return act if call.audit and not call.run else function
 
+    def merges(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        twice = [each.key for each in call.parameters if each.as_option]
+
+        def act(invocation: Invocation, **arguments: Any) -> int | None:
+            for key in twice:
+                if (option := arguments.pop(f"{key}{_AS_OPTION}")) is not None:
+                    arguments[key] = option
+            return function(invocation, **arguments)
+
+        return act if twice else function
+
     make = command(
         *call.examples,
         parent=parent,
@@ -55,10 +70,10 @@ def asks(
         cls=cls,
         help=call.text or call.title,
         short_help=call.title,
-        params=[_parameter(each) for each in call.parameters if CLI in each.faces],
+        params=[made for each in call.parameters if CLI in each.faces for made in _parameters(each)],
         **settings,
     )
-    return lambda function: make(audits(function))
+    return lambda function: make(audits(merges(function)))
 
 
 def note(**fields: object) -> None:
@@ -108,6 +123,13 @@ def asker(invocation: Invocation, agents: Iterable[AgentSettings] | None = None)
         agent=invocation.options.agent or "",
         by=this_user(),
     )
+
+
+def _parameters(each: Parameter) -> Iterator[click.Parameter]:
+    yield _parameter(each)
+    if each.as_option:
+        names = [each.option, f"{each.key}{_AS_OPTION}"]
+        yield click.Option(names, metavar=each.key.upper(), help=each.as_option)
 
 
 def _parameter(each: Parameter) -> click.Parameter:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import click
-
 from memline.shared.config import environment
 
 #: Columns of a pipe or a file, which have none.
@@ -22,6 +20,9 @@ PIPE_WIDTH = 80
 _MIN_WIDTH = 20
 
 _WORDS = re.compile(r"\S+\s*")
+
+#: Colours of a text, as terminals know them.
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 #: Deepest indentation of a line that is kept, in columns.
 _MAX_INDENT = 8
@@ -48,9 +49,12 @@ def link(text: str, file: Path, *, line: int = 0) -> str:
     return f"\x1b]8;;{file.as_uri()}{f'#L{line}' if line else ''}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
-def style(text: str, **options: bool | str) -> str:
+def style(text: str, *, fg: str = "", bold: bool = False, dim: bool = False) -> str:
     """Colour a text where colours are shown."""
-    return click.style(text, **options) if has_colour() else text  # type: ignore[arg-type]
+    if not has_colour():
+        return text
+    codes = [_COLOURS[name] for name in (fg,) if name] + [1] * bold + [2] * dim
+    return "".join(f"\x1b[{code}m" for code in codes) + f"{text}\x1b[0m"
 
 
 @lru_cache(maxsize=4096)

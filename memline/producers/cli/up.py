@@ -7,7 +7,9 @@ from functools import partial
 import click
 
 from memline.producers.cli.index import fetch_model
-from memline.producers.cli.options import Invocation, command, echo, stop_event
+from memline.producers.cli.invocation import Invocation, echo
+from memline.producers.cli.long_running import listed, liveness, start_again, stop_event, watch_of, write_log
+from memline.producers.cli.options import command
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
@@ -20,13 +22,17 @@ def up(invocation: Invocation) -> None:
 
     Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
     """
-    invocation.log()
+    write_log()
     agents = invocation.enabled_agents()
     for agent in agents:
         fetch_model(agent)
-    with stop_event() as stop, invocation.listed("up", agents):
-        note = partial(echo, err=True)
-        following.run(invocation.settings, agents, stop=stop, on_note=note, liveness=invocation.liveness())
+    seen, note = watch_of(invocation), partial(echo, err=True)
+    with stop_event() as stop:
+        with listed(invocation, "up", agents, seen):
+            changed = following.run(
+                invocation.settings, agents, stop=stop, on_note=note, liveness=liveness(), watch=seen
+            )
+        start_again(changed, stop)
 
 
 @command("MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline watch")
@@ -36,12 +42,15 @@ def watch(invocation: Invocation) -> None:
     Needs queue.url. Without a queue, `memline up` does this and the work in one process.
     """
     # A process of a fleet: it logs what workers log, and at their level.
-    invocation.log(default_level="INFO")
+    write_log(default_level="INFO")
     if not invocation.settings.queue.url:
         raise QueueError("watch puts work on a queue, and no queue.url is set", hint="memline up")
     agents = invocation.enabled_agents()
-    with stop_event() as stop, invocation.listed("watch", agents):
-        following.watch(invocation.settings, agents, stop=stop, liveness=invocation.liveness())
+    seen = watch_of(invocation)
+    with stop_event() as stop:
+        with listed(invocation, "watch", agents, seen):
+            changed = following.watch(invocation.settings, agents, stop=stop, liveness=liveness(), watch=seen)
+        start_again(changed, stop)
 
 
 @command(
@@ -63,9 +72,11 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     Needs queue.url. SIGINT and SIGTERM end it: running messages are finished, for up to 15 seconds, and the
     others go back on the queue. A second signal changes nothing, a third ends it at once.
     """
-    invocation.log(default_level="INFO")
+    write_log(default_level="INFO")
     threads_of = {
         role: QUEUES[role].threads if QUEUES[role].is_single or threads is None else threads for role in roles
     }
     with stop_event() as stop:
-        lifecycle.run(invocation.settings, threads_of, stop, liveness=invocation.liveness())
+        seen = watch_of(invocation)
+        changed = lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness(), watch=seen)
+        start_again(changed, stop)

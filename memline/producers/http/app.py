@@ -25,11 +25,10 @@ from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.calls.arguments import read
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
 from memline.producers.calls.rows import Call
-from memline.producers.http.arguments import read_arguments
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.openapi import describe
 from memline.producers.http.responses import JsonResponse, error_response, response_to
-from memline.producers.http.table_routes import TableRoutes
+from memline.producers.http.table_routes import TableRoutes, read_arguments
 from memline.shared.config.installation import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.logs import Log

@@ -1,28 +1,29 @@
-"""Serve the calls of the table that are not an agent's own over HTTP: jobs, and what changes them.
+"""Read the arguments of a request, and serve the calls of the table that are not an agent's own.
 
 A token of one agent sees and changes what is of that agent alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from memline.producers.actions.perform import Asker, perform
 from memline.producers.agents.pool import Pool
-from memline.producers.calls.arguments import by_key, read
+from memline.producers.calls.arguments import by_key, parse_texts, read
 from memline.producers.calls.memory_calls import AGENT_ID
-from memline.producers.calls.rows import OWNER, Call
+from memline.producers.calls.rows import OWNER, Call, Parameter
 from memline.producers.calls.table import CALLS
-from memline.producers.http.arguments import read_arguments
 from memline.producers.http.auth import access_of
 from memline.producers.http.responses import JsonResponse, error_response
 from memline.shared.config.schema import Settings
-from memline.shared.errors import AccessDenied, UnknownAgent
+from memline.shared.errors import AccessDenied, BadRequest, UnknownAgent
 
 
 class TableRoutes:
@@ -68,3 +69,38 @@ def _answer(call: Call, asker: Asker, arguments: dict[str, Any]) -> Response:
             409, done.words[0].rstrip("."), "its state does not allow that; it is unchanged"
         )
     return JsonResponse(done.answer() if done.answer else done.value)
+
+
+async def read_arguments(
+    request: Request, parameters: Iterable[Parameter], *, example: str, is_body_needed: bool = True
+) -> dict[str, Any]:
+    """Return the arguments of a request, not checked yet. Raises BadRequest and HTTPException.
+
+    `example`: a body that is allowed, for the hint of an error. `is_body_needed`: whether an empty body of a
+    POST is an error.
+    """
+    parameters = tuple(parameters)
+    lists = {name for each in parameters if each.kind == "array" for name in (each.name, *each.aliases)}
+    given: dict[str, list[str]] = {}
+    for name, text in request.query_params.multi_items():
+        if name in given and name not in lists:
+            raise BadRequest(f"{name[:80]} is given twice", hint="give it once")
+        given.setdefault(name, []).append(text)
+    if request.method != "POST":
+        texts = {name: each[0] for name, each in given.items() if name not in lists}
+        return parse_texts(parameters, texts) | {name: given[name] for name in lists & given.keys()}
+    if given:
+        raise BadRequest("a POST takes its parameters in the body alone", hint="send them as JSON")
+    if not is_body_needed and not await request.body():
+        return {}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "the body has to be JSON")
+    hint = f"such as {example}"
+    try:
+        body = await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest("the body is not valid JSON", hint=hint) from error
+    if not isinstance(body, dict):
+        raise BadRequest("the body is not a JSON object", hint=hint)
+    return body

@@ -29,6 +29,15 @@ MAX_KNOWN = 1000
 
 _LIST = "memline batch ls"
 
+#: What is to happen next with a batch in a state.
+_NEXT = {
+    "intent": "to be uploaded",
+    "uploaded": "to be submitted",
+    "submitted": "at the provider",
+    "collecting": "being stored",
+    "cleaning": "being cleaned up",
+}
+
 #: Fields of the JSON contract that are null while there is nothing to say.
 _OPTIONAL = {
     "jobId": "job_id",
@@ -65,6 +74,13 @@ class Job:
     #: What is wrong with it.
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def progress(self) -> str:
+        """Say what became of it, or what is to happen next."""
+        words = self.batch.outcome or _NEXT.get(self.batch.state, self.batch.state)
+        is_to_end = self.batch.cancel_requested_at and not self.batch.outcome
+        return f"{words}, to be cancelled" if is_to_end else words
+
     def to_json(self, now: float) -> dict[str, Any]:
         """Everything that is known of it."""
         batch = self.batch
@@ -74,6 +90,7 @@ class Job:
             "provider": self.provider,
             "model": self.model,
             **{name: getattr(batch, name) for name in ("state", "rows", "stored", "failed", "attempts")},
+            "progress": self.progress,
             "textsLeft": self.texts_left,
             "cost": self.cost,
             "providerRowsDone": batch.rows_done,

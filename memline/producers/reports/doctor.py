@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from memline.producers.reports.status import examine
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import NONE
-from memline.shared.errors import IndexFault
+from memline.shared.errors import IndexFault, QueueError
 from memline.shared.finding import OK, Finding, Trouble
 from memline.shared.findings.diagnosis import of_common, queue_of
 from memline.shared.findings.facts import fleet_at
 from memline.shared.flush import flush_plan
 from memline.shared.index import driver
+from memline.shared.queue.heartbeat import serving_host
 from memline.shared.words import counted
 
 
@@ -44,6 +45,9 @@ def examine_common(
 def examine_agent(settings: AgentSettings, *, deep: bool = False, queue: str = "") -> Iterator[Finding]:
     """Examine one agent; `deep` and `queue` as in `reports.status.examine`."""
     name, troubles = settings.agent, list[Trouble]()
+    if "@" in queue.rpartition("#")[2] and (host := _serving_host(queue, name)):
+        yield _ok(f"served by {host}", name)
+        return
     try:
         with driver.reading_if_any(settings.index_path) as reader:
             verdict = reader.execute("PRAGMA quick_check(1)").fetchone()[0] if reader is not None else "ok"
@@ -77,3 +81,9 @@ def examine_agent(settings: AgentSettings, *, deep: bool = False, queue: str = "
         yield _ok("sessions are written down before they are compacted", name)
     if body["reranker"] and not body["reranker"]["error"]:
         yield _ok(f"reranks with {body['reranker']['model']} by {body['reranker']['engine']}", name)
+
+
+def _serving_host(queue: str, agent: str) -> str:
+    with suppress(QueueError):
+        return serving_host(queue, agent)
+    return ""

@@ -17,11 +17,12 @@ from memline.shared.index.chunks import text_hash
 from memline.shared.providers import LISTED, PROVIDERS, Price, RequestCaps, price_of
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health, tighter
+from memline.shared.sources.forgetting import NOTHING
 from memline.shared.sources.paths import is_transcript
 from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.read_file import FileReader
-from memline.shared.values import asdict, replace, value
+from memline.shared.values import asdict, replace, to_json, value
 
 REQUESTS, BATCH = "requests", "batch"
 
@@ -111,17 +112,8 @@ class Estimate:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        about: dict[str, Any] = {
-            "agentId": self.agent,
-            "provider": self.provider,
-            "model": self.model,
-            "files": self.files,
-            "chunks": self.chunks,
-            "texts": self.texts,
-            "cached": self.cached,
-            "tokens": self.tokens,
-            "underWay": self.in_flight,
-        }
+        own = ("in_flight", "chosen", "other", "price")
+        about = to_json(self, without=own, underWay=self.in_flight)
         chosen, price = self.chosen, self.price
         if chosen is None:
             return {**about, "costUsd": None}
@@ -161,7 +153,7 @@ def estimate(
         chunk_count = 0
         for path in paths:
             entry = ledger.entry(reader, path) if reader and is_transcript(path) else None
-            gone = forgotten.lines_of(reader, path) if reader else ()
+            gone = forgotten.lines_of(reader, path) if reader else NOTHING
             for row in file_reader.read(path, entry=entry, force=force, forgotten=gone):
                 chunks = row.chunks or ()
                 chunk_count += len(chunks)

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
-from memline.producers.reports.job_reports import Prices, of_index
+from memline.producers.reports.job_reports import STOPPING, Prices, is_halted, of_index
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
@@ -17,6 +17,7 @@ from memline.shared.index import identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
+from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import refusal_of, spent
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
         "backlog": {
             **backlog,
             "files": sum(state["filesWaiting"] for state in states),
-            "etaSeconds": eta_s(backlog, rate),
+            "etaSeconds": eta_s(backlog, rate, is_stopped=any(map(is_stopped, states))),
         },
         "agents": [
-            {key: state[key] for key in state if key not in ("providers", "findings")} for state in states
+            {key: state[key] for key in state if key not in ("providers", "halted")}
+            | {"findings": [each.to_json() for each in state["findings"]]}
+            for state in states
         ],
         "findings": [each.to_json() for each in found],
         "processes": [each.to_json() for each in processes(agents[0])] if agents else [],
@@ -91,10 +94,18 @@ def ceiling(reader: Connection, settings: AgentSettings) -> dict[str, Any] | Non
     return refusal.to_json() if refusal else None
 
 
-def eta_s(counts: dict[str, Any], rate: float) -> float | None:
-    """Estimate the seconds until the pending vectors are ready at the present rate; None when unknown."""
+def eta_s(counts: dict[str, Any], rate: float, *, is_stopped: bool) -> float | None:
+    """Estimate the seconds until the pending vectors are ready at the present rate; None when unknown.
+
+    `is_stopped`: nothing is sent or stored now, whatever came in the last minute.
+    """
     pending = counts["wanted"] + counts["leased"]
-    return round(pending / rate, 1) if pending and rate else None
+    return round(pending / rate, 1) if pending and rate and not is_stopped else None
+
+
+def is_stopped(state: dict[str, Any]) -> bool:
+    """Tell by the state of an agent whether none of its texts is sent or stored now."""
+    return bool(state["halted"]) or any(each.code in STOPPING for each in state["findings"])
 
 
 def agent_state(
@@ -112,7 +123,11 @@ def agent_state(
         target = identities.target(reader)
         counts = vectors.backlog(reader, target.id) if target else vectors.Backlog()
         rows = jobs.open_jobs(reader)
-        opened = of_index(reader, settings, rows, prices=prices or {}, now=time.time()) if rows else []
+        opened = (
+            of_index(reader, settings, rows, prices=prices or {}, now=time.time(), queue=queue)
+            if rows
+            else []
+        )
         return {
             "agentId": settings.agent,
             "vectors": {
@@ -130,12 +145,19 @@ def agent_state(
             "jobCounts": jobs.count_by_state(reader),
             "providers": _providers(reader, settings, target.identity) if target else [],
             "findings": of_agent(settings, index=reader, files_behind=files_behind, queue=queue),
+            # Whether the fleet stands still.
+            "halted": is_halted(queue),
         }
 
 
 def _providers(reader: Connection, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
     with Accounts.opened(reader, settings) as accounts:
         return _provider_states(accounts, settings, target)
+
+
+def state_of(state: Health) -> str:
+    """Name the state of a provider that is not paused: `cooldown` also between tries that failed."""
+    return "cooldown" if state.failures or state.retry_at > time.time() else "ok"
 
 
 def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identity) -> list[dict[str, Any]]:
@@ -149,7 +171,7 @@ def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identi
         providers.append(
             {
                 "name": name,
-                "state": "paused" if is_manual or state.paused else "ok",
+                "state": "paused" if is_manual or state.paused else state_of(state),
                 "reason": breakers.PAUSED_MANUALLY if is_manual else state.reason,
                 "action": breakers.RESUME if is_manual else state.action,
                 "failures": state.failures,

@@ -11,9 +11,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import JobUnknown
+from memline.shared.errors import JobUnknown, QueueError
 from memline.shared.finding import Finding, worst
 from memline.shared.findings.diagnosis import of_agent
+from memline.shared.findings.facts import fleet_at
 from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
@@ -163,16 +164,25 @@ class JobReport:
 
 
 def listed(
-    agents: Sequence[AgentSettings], *, prices: Prices, now: float, limit: int = 10, only_open: bool = False
+    agents: Sequence[AgentSettings],
+    *,
+    prices: Prices,
+    now: float,
+    limit: int = 10,
+    only_open: bool = False,
+    queue: str = "",
 ) -> list[JobReport]:
-    """Report the open jobs of these agents and the last `limit` of each, newest first. Raises IndexFaults."""
+    """Report the open jobs of these agents and the last `limit` of each, newest first. Raises IndexFaults.
+
+    `queue`: the address of a fleet's Redis.
+    """
     reports: list[JobReport] = []
     for settings in agents:
         with driver.reading_if_any(settings.index_path) as reader:
             if reader is not None:
                 latest = [] if only_open else jobs.latest(reader, limit)
                 known = {job.id: job for job in (*jobs.open_jobs(reader), *latest)}
-                reports += of_index(reader, settings, known.values(), prices=prices, now=now)
+                reports += of_index(reader, settings, known.values(), prices=prices, now=now, queue=queue)
     return sorted(reports, key=lambda report: (-report.created_at, report.id))
 
 
@@ -219,17 +229,34 @@ def only_one(found: Mapping[str, T], name: str, known: Iterable[str], *, noun: s
     raise JobUnknown(f"there is no {noun} {name!r}{meant}", hint=hint)
 
 
-def report(job: NamedJob, *, prices: Prices, now: float) -> JobReport:
+def report(job: NamedJob, *, prices: Prices, now: float, queue: str = "") -> JobReport:
     """Report one job as it is now. Raises JobUnknown when its row was forgotten meanwhile."""
     with driver.reading(job.settings.index_path) as reader:
         row = jobs.by_token(reader, job.job.token)
         if row is None:
             raise JobUnknown(f"there is no job {job.job.token!r} any more", hint=_LIST)
-        return of_index(reader, job.settings, [row], prices=prices, now=now)[0]
+        return of_index(reader, job.settings, [row], prices=prices, now=now, queue=queue)[0]
+
+
+def is_halted(queue: str) -> bool:
+    """Tell whether a fleet, if there is one, sends or stores nothing now: its rate says nothing of later."""
+    if not queue:
+        return False
+    fleet = fleet_at(queue)
+    roles = (
+        set() if isinstance(fleet, QueueError) else {role for each in fleet.workers for role in each.queues}
+    )
+    return not roles >= {"store", "embed"}
 
 
 def of_index(
-    reader: Connection, settings: AgentSettings, rows: Iterable[Job], *, prices: Prices, now: float
+    reader: Connection,
+    settings: AgentSettings,
+    rows: Iterable[Job],
+    *,
+    prices: Prices,
+    now: float,
+    queue: str = "",
 ) -> list[JobReport]:
     """Report these jobs of an index, in their order."""
     left = jobs.left(reader)
@@ -250,7 +277,7 @@ def of_index(
         if one.state == jobs.RUNNING:
             texts = (one.texts_expected or 0) - one.texts_done - one.texts_failed
             ahead += max(texts, one.texts_left)
-            eta_s = None if stops else _eta_s(one, ahead, rates)
+            eta_s = None if stops or is_halted(queue) else _eta_s(one, ahead, rates)
             one = replace(one, eta_s=eta_s, findings=stops if one.texts_left else ())
         elif one.state == jobs.PAUSED:
             held = (each for each in found if each.code == "job_paused" and each.subject == one.id)

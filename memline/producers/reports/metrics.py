@@ -25,7 +25,7 @@ from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import of_agent, of_common, of_error
 from memline.shared.logs import Log
 from memline.shared.queue import depth
-from memline.shared.queue.processes import commands
+from memline.shared.queue.routes import commands
 from memline.shared.sync.plan import plan_of
 
 #: Seconds the count of files behind is good for: it walks the workspace, 0.1 s of CPU for 5,000 files.

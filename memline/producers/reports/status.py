@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
 from memline.producers.reports.fleet_state import ceiling, spending
-from memline.shared.config.schema import AgentSettings, Batch
+from memline.shared.config.schema import AgentSettings, Batch, Settings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.embedders.local.downloads import configured, engine_named, reranker_file
+from memline.shared.embedders.local.downloads import engine_report, reranker_file
 from memline.shared.embedders.local.engines import engine_of
 from memline.shared.errors import IndexFault, MemlineError, ProviderError
-from memline.shared.finding import NOTE, Finding, Trouble
-from memline.shared.findings.diagnosis import of_agent
+from memline.shared.finding import Finding, Trouble
+from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
 from memline.shared.index import (
     chunks,
     driver,
@@ -29,10 +29,10 @@ from memline.shared.index import (
     vectors,
 )
 from memline.shared.index.accounts import Accounts
-from memline.shared.providers import LOCAL
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
 from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
 
@@ -89,6 +89,23 @@ def examine(
         },
     }
     return report | probe, found
+
+
+def whole_report(
+    settings: Settings, agent: AgentSettings, *, deep: bool, troubles: tuple[Trouble, ...] = ()
+) -> dict[str, Any]:
+    """Collect what `memline status --json` says of an agent; `deep`, `troubles`: as in `examine`."""
+    report, found = examine(agent, deep=deep, queue=queue_of(settings), troubles=troubles)
+    return report | told(settings, agent, found)
+
+
+def told(settings: Settings, agent: AgentSettings, found: tuple[Finding, ...]) -> dict[str, Any]:
+    """Return findings of an agent, those of its fleet, and the processes of its home, as JSON."""
+    everything = merged(found, of_common(settings, [agent]))
+    return {
+        "findings": [each.to_json() for each in everything],
+        "processes": [each.to_json() for each in processes(agent)],
+    }
 
 
 def check_provider(choice: Choice) -> tuple[str, str]:
@@ -162,7 +179,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "model": choice.model,
         "requestedProvider": choice.requested,
         # What runs a local model, where one is configured.
-        "engine": engine_report(settings, choice),
+        "engine": engine_report(settings, choice.provider),
         # The model that reads the best hits again, where one is configured.
         "reranker": reranker_report(settings),
         "providerReason": choice.reason,
@@ -176,6 +193,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "outcomes": read(ledger.outcome_counts, {}),
         "forgotten": read(forgotten.count, 0),
         "behind": plan.behind | {"vectors": model.missing},
+        "kept": [each.to_json() for each in vanished.grouped(plan.kept)],
         # What of the settings the index has not taken up yet, and what that costs; empty: nothing.
         "modelDiffers": model.reason,
         "cache": {
@@ -196,12 +214,12 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "numpy": find_spec("numpy") is not None,
             "wanted": backlog.pending,
             "ready": backlog.ready,
+            # With how many a question is compared exactly, at least: chosen by their signs; null: with all.
+            "compared": read(lambda reader: _compared(reader, active), None),
             "failed": backlog.failed,
             # The first of them; `memline index --json` lists more.
             "failures": [{"path": path or "", "reason": why} for _, why, path in failed],
             "table": bool(active and not vector_error),
-            # How many a question is compared with exactly, chosen by their signs; null: with all.
-            "compared": read(lambda reader: _compared(reader, active), None),
         },
         "batch": _batch_json(rules, batch, plan.index.open_batches),
         "breakers": open_breakers,
@@ -210,13 +228,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
         "moving": read(lambda reader: ownership.move_of(reader, settings.agent), None),
         "loopErrors": [{"part": part, **entry} for part, entry in sorted(errors.items())],
         "fallback": read(lambda reader: meta.get(reader, meta.FALLBACK), None) or fallback,
-        "identity": {
-            "active": _identity_json(active),
-            "target": _identity_json(target),
-            "building": bool(active and target and active.id != target.id),
-        }
-        if active or target
-        else None,
+        "identity": _identities_json(active, target),
     }
 
 
@@ -236,10 +248,16 @@ def _batch_json(rules: Batch, batch: Health, open_batches: int) -> dict[str, Any
 
 
 def _compared(reader: Connection, active: identities.IdentityRow | None) -> int | None:
-    known = signs.read(reader, active.id) if active else None
-    if active is None or known is None:
+    return signs.MIN_DEPTH if active and signs.read_centre(reader, active.id) else None
+
+
+def _identities_json(
+    active: identities.IdentityRow | None, target: identities.IdentityRow | None
+) -> dict[str, Any] | None:
+    if not active and not target:
         return None
-    return known.depth_for(signs.count(reader, active.id), signs.MIN_DEPTH // 5) or None
+    is_building = bool(active and target and active.id != target.id)
+    return {"active": _identity_json(active), "target": _identity_json(target), "building": is_building}
 
 
 def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
@@ -248,23 +266,6 @@ def _identity_json(row: identities.IdentityRow | None) -> dict[str, Any] | None:
     identity = row.identity
     dims = row.vector_dims or identity.dims or None
     return {"provider": identity.provider, "model": identity.model, "dims": dims, "key": identity.key[:12]}
-
-
-def engine_report(settings: AgentSettings, choice: Choice) -> dict[str, str] | None:
-    """Say what runs the local model, or what to install for it; None when no local model is configured."""
-    if LOCAL not in (choice.provider, settings.memory.provider, settings.memory.fallback):
-        return None
-    engine = engine_named(configured(settings.memory.local))
-    if engine is None:
-        return None
-    missing = None if engine.is_installed else engine.not_installed()
-    return {
-        "name": engine.name,
-        "version": engine.version,
-        "kind": engine.kind,
-        "error": missing.message if missing else "",
-        "action": missing.hint if missing else "",
-    }
 
 
 def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
@@ -281,26 +282,3 @@ def reranker_report(settings: AgentSettings) -> dict[str, str] | None:
     except ProviderError as error:
         report |= {"error": error.message, "action": error.hint}
     return report
-
-
-def digest(settings: AgentSettings, collected: dict[str, Any]) -> dict[str, Any]:
-    """Pick the part of a status that helps an agent: what can be searched, what is missing, what to do."""
-    status, found = collected["status"], collected["findings"]
-    worst = next((each for each in found if each["level"] != NOTE), {"what": "", "action": ""})
-    same = ("provider", "model", "files", "chunks", "sources", "sourceCounts", "behind")
-    return {
-        "agentId": settings.agent,
-        "enabled": settings.memory.enabled,
-        **{name: status[name] for name in same},
-        "mode": status["qmd"]["mode"]
-        if "qmd" in status
-        else "hybrid"
-        if status["vector"]["ready"] and status["provider"] != "none"
-        else "keyword",
-        "vectors": {name: status["vector"][name] for name in ("ready", "wanted", "failed")},
-        "stale": status["dirty"],
-        "append": settings.memory.append.enabled,
-        "warning": worst["what"],
-        "action": worst["action"],
-        "findings": found,
-    }

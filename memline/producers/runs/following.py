@@ -16,6 +16,7 @@ from memline.producers.watching.flush_sessions import FlushProducer
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.findings.diagnosis import of_agent
@@ -162,26 +163,37 @@ def watch(
     *,
     stop: threading.Event,
     liveness: Liveness | None = None,
-) -> None:
+    watch: SettingsWatch | None = None,
+) -> Changed | None:
     """Follow the files of `agents` and put changes on the queue until `stop` is set.
 
-    Raises QueueError when the queue cannot be used at the start.
+    Ends as well, and returns what changed, when settings that `watch` sees take another start. Raises
+    QueueError when the queue cannot be used at the start.
     """
     broker.on_redis(settings.queue.address)
     errors, liveness = LoopErrors(), liveness or Liveness()
-    flushes = FlushProducer(agents, errors=errors)
-    with (
-        QmdUpdates(agents) as qmd,
-        Follower(agents, errors=errors, on_change=qmd.changed) as follow,
-    ):
-        follow.log_modes()
-        liveness.ready()
-        while not stop.wait(TICK_S):
-            liveness.alive()
-            follow.tick()
-            flushes.tick()
-            qmd.tick()
-        liveness.stopping()
+    while not stop.is_set():
+        flushes = FlushProducer(agents, errors=errors)
+        changed: Changed | None = None
+        with (
+            QmdUpdates(agents) as qmd,
+            Follower(agents, errors=errors, on_change=qmd.changed) as follow,
+        ):
+            follow.log_modes()
+            liveness.ready()
+            while changed is None and not stop.wait(TICK_S):
+                liveness.alive()
+                follow.tick()
+                flushes.tick()
+                qmd.tick()
+                changed = watch.look() if watch is not None else None
+        if changed is not None and changed.restart:
+            return changed
+        if changed is not None:
+            Log("settings").info("settings.taken", keys=changed.words)
+            agents = [changed.settings.agents[each.agent] for each in agents]
+    liveness.stopping()
+    return None
 
 
 def run(
@@ -191,15 +203,17 @@ def run(
     stop: threading.Event,
     on_note: Note,
     liveness: Liveness | None = None,
-) -> None:
+    watch: SettingsWatch | None = None,
+) -> Changed | None:
     """Follow the files of `agents` and do the work in this process until `stop` is set.
 
-    A damaged index is moved aside and built again. Raises what keeps it from starting.
+    Ends as well, and returns what changed, when settings that `watch` sees take another start. A damaged
+    index is moved aside and built again. Raises what keeps it from starting.
     """
     while not stop.is_set():
         found = {agent.index_path: file_id(agent.index_path) for agent in agents}
         try:
-            _run(settings, agents, stop, on_note, liveness or Liveness())
+            return _run(settings, agents, stop, on_note, liveness or Liveness(), watch)
         except IndexCorrupt as error:
             damaged = next((each for each in agents if str(each.index_path) in error.message), None)
             if damaged is None:
@@ -209,6 +223,7 @@ def run(
             aside = move_aside(path, SystemClock().now(), found[path] or file_id(path))
             then = f"it was moved to {aside} and" if aside else "it"
             on_note(f"{error.message}; {then} is built again from the files.")
+    return None
 
 
 def _run(
@@ -217,8 +232,12 @@ def _run(
     stop: threading.Event,
     on_note: Note,
     liveness: Liveness,
-) -> None:
+    watch: SettingsWatch | None,
+) -> Changed | None:
     log, errors, logged = Log("up"), LoopErrors(), ""
+    if watch is not None:
+        settings = watch.settings
+        agents = [settings.agents[each.agent] for each in agents]
     for agent in agents:
         choice = prepare(agent, is_asked=False).choice
         reason = f" ({choice.reason})" if choice.reason else ""
@@ -226,28 +245,39 @@ def _run(
         on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
     flushes = FlushProducer(agents, errors=errors)
     queues = (*INDEXING, *("flush",) * flushes.is_needed)
-    with (
-        InProcessWorkers(settings, queues=queues, long_lived=True) as workers,
-        QmdUpdates(agents) as qmd,
-        Follower(agents, errors=errors, on_change=qmd.changed) as follow,
-    ):
-        for line in follow.describe():
-            on_note(line)
-        for agent in agents:
-            workers.wake(agent.agent)
-        told = [ChangeLines(agent, on_note) for agent in agents]
-        liveness.ready()
-        while not stop.wait(TICK_S):
-            liveness.alive()
-            follow.tick()
-            flushes.tick()
-            qmd.tick()
-            for each in told:
-                each.tick()
-            fault = errors.corrupt or workers.fault()
-            if isinstance(fault, IndexCorrupt):
-                raise fault
-            if fault is not None and str(fault) != logged:
-                logged = str(fault)
-                log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))
-        liveness.stopping()
+    with InProcessWorkers(settings, queues=queues, long_lived=True, watch=watch) as workers:
+        while workers.restart is None and not stop.is_set():
+            if workers.settings is not settings:
+                settings = workers.settings
+                agents = [settings.agents[each.agent] for each in agents]
+                flushes = FlushProducer(agents, errors=errors)
+                on_note("memline: the settings changed, and are taken")
+            with (
+                QmdUpdates(agents) as qmd,
+                Follower(agents, errors=errors, on_change=qmd.changed) as follow,
+            ):
+                for line in follow.describe():
+                    on_note(line)
+                for agent in agents:
+                    workers.wake(agent.agent)
+                told = [ChangeLines(agent, on_note) for agent in agents]
+                liveness.ready()
+                while not stop.wait(TICK_S):
+                    liveness.alive()
+                    follow.tick()
+                    flushes.tick()
+                    qmd.tick()
+                    for each in told:
+                        each.tick()
+                    fault = errors.corrupt or workers.fault()
+                    if isinstance(fault, IndexCorrupt):
+                        raise fault
+                    if fault is not None and str(fault) != logged:
+                        logged = str(fault)
+                        log.error("work.failed", error=logged, hint=getattr(fault, "hint", ""))
+                    workers.look()
+                    if workers.restart is not None or workers.settings is not settings:
+                        break
+        if workers.restart is None:
+            liveness.stopping()
+        return workers.restart

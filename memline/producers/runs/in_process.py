@@ -10,18 +10,21 @@ import contextlib
 import ctypes
 import sys
 import threading
+from collections.abc import Iterable
 
 import dramatiq
 
 from memline.shared.clock import Clock
-from memline.shared.config.schema import Settings
+from memline.shared.config.live import Changed, SettingsWatch
+from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault
 from memline.shared.queue import broker as queue_broker
 from memline.shared.queue.broker import send
+from memline.shared.queue.feed import FileFeeder
+from memline.shared.queue.fleet_workers import Fleet
 from memline.shared.queue.in_flight import InProcessRequests
 from memline.shared.queue.messages import Sweep
-from memline.shared.queue.processes import uses_batches
-from memline.shared.queue.routes import QUEUES
+from memline.shared.queue.routes import QUEUES, uses_batches
 from memline.workers import context, lifecycle
 
 #: The queues that bring an index up to date; searches read the index themselves.
@@ -56,8 +59,10 @@ class InProcessWorkers:
         queues: tuple[str, ...] = INDEXING,
         long_lived: bool = False,
         clock: Clock | None = None,
+        watch: SettingsWatch | None = None,
     ) -> None:
-        self._settings = settings
+        """`watch` sees that the settings change; without it they stay."""
+        self._settings, self._watch = settings, watch
         # A worker for batches runs when some agent uses them, or has left one open.
         has_batches = any(map(uses_batches, settings.agents.values()))
         self._queues = (*queues, "batch") if has_batches else queues
@@ -80,7 +85,9 @@ class InProcessWorkers:
         queue_broker.forget_messages(self._broker)
         queue_broker.faults(self._broker).last = None
         in_flight = InProcessRequests(self._broker, serves_batches="batch" in self._queues)
-        self._context = context.Context(self._settings, clock=self._clock, in_flight=in_flight)
+        self._context = context.Context(
+            self._settings, clock=self._clock, in_flight=in_flight, watch=self._watch
+        )
         context.use(self._context)
         if "memline.producers.start" in sys.modules:
             # Not in a program that uses `Memory`: it may have threads of its own.
@@ -109,6 +116,8 @@ class InProcessWorkers:
                 with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
                     self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
             store.stop(timeout=STOP_TIMEOUT_MS)
+            if not is_index_lost:
+                self._context.free_unsent()
         queue_broker.faults(self._broker).left_behind.update(
             thread for thread in threads if thread.is_alive()
         )
@@ -119,6 +128,30 @@ class InProcessWorkers:
     def wake(self, agent: str) -> None:
         """Open the agent's index in the store worker and send the texts that wait there already."""
         send(Sweep(agent=agent))
+
+    #: What only a fleet asks for, and lacks.
+    wants_vectors = False
+
+    def missing(self) -> str:
+        return ""
+
+    def take(self, settings: Settings) -> None:
+        """Work with these settings from now on."""
+        self._context.take(settings)
+
+    def look(self) -> None:
+        """Take what changed of the settings; see `workers.context.Context.look`."""
+        self._context.look()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that hold now."""
+        return self._context.settings
+
+    @property
+    def restart(self) -> Changed | None:
+        """What changed that these workers do not take while they run."""
+        return self._context.restart
 
     def fault(self) -> BaseException | None:
         """Return the last error that ended an actor, if any; a command that waits ends with it."""
@@ -133,3 +166,14 @@ def _share_one_heap() -> None:
     """
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def workers_of(settings: Settings, *, clock: Clock) -> Fleet | InProcessWorkers:
+    """Return the workers of a run: those of the fleet, else threads of this process."""
+    url = settings.queue.address
+    return Fleet(url) if url else InProcessWorkers(settings, clock=clock)
+
+
+def feeder_of(agent: AgentSettings, files: Iterable[tuple[str, int]], *, scanned_ns: int) -> FileFeeder:
+    """Return what hands these files of an agent to its workers, a few at a time."""
+    return FileFeeder(agent.agent, files, scanned_ns=scanned_ns, index=agent.index_path.name)

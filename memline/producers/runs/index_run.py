@@ -16,9 +16,11 @@ from memline.producers.backends import IndexReport, RunProgress
 from memline.shared.batches import open_batches as batch_waiting
 from memline.shared.batches.open_batches import OpenBatches
 from memline.shared.clock import Clock, SystemClock
+from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose, choose_fallback
-from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced
+from memline.shared.embedders.local import downloads
+from memline.shared.errors import IndexCorrupt, IndexMissing, IndexReplaced, SettingsChanged
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent, queue_of
 from memline.shared.index import chunks, identities, jobs, ledger, meta, vectors
@@ -30,9 +32,11 @@ from memline.shared.index.repair import move_aside
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import hosts, redis_client
+from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.scheduling import fallback, health, home_processes, leases, model_change
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, refusal_of
+from memline.shared.sync import vanished
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.values import replace, value
 from memline.shared.words import counted
@@ -90,17 +94,22 @@ def bring_up_to_date(
     *,
     force: bool = False,
     re_embed: bool = False,
+    accept_removals: bool = False,
     on_progress: Callable[[RunProgress], None] = lambda _: None,
     on_plan: Callable[[Plan], None] = lambda _: None,
     on_note: Callable[[str], None] = lambda _: None,
+    watch: SettingsWatch | None = None,
     clock: Clock | None = None,
 ) -> IndexReport:
     """Make the index of `agent` agree with the disk and embed what is missing; report when all is settled.
 
     A damaged index is moved aside and built again from the files; a run whose index is deleted or replaced
-    by another process begins again. Raises IndexFaults.
+    by another process begins again. Raises IndexFaults, and SettingsChanged for what `watch` sees that the
+    run cannot take.
     """
     clock = clock or SystemClock()
+    if downloads.missing(agent):
+        downloads.fetch(agent)
     if settings.queue.host:
         with redis_client.connected(settings.queue.address) as client:
             hosts.serve_agent(client, agent)
@@ -108,17 +117,17 @@ def bring_up_to_date(
         found = file_id(agent.index_path)
         try:
             started_ns = clock.now_ns()
-            plan = prepare(agent, re_embed=re_embed, clock=clock)
+            plan = prepare(agent, re_embed=re_embed, accept_removals=accept_removals, clock=clock)
             # A first run has made it by now.
             found = found or file_id(agent.index_path)
             on_plan(plan)
             with closing(IndexRun(settings, agent, plan, started_ns=started_ns, clock=clock)) as run:
                 files = run.share_with_jobs(plan.files(force=force), force=force)
                 if files or run.has_job_files or plan.index.backlog.pending or plan.index.open_batches:
-                    run.work(files, on_progress=on_progress)
+                    run.work(files, on_progress=on_progress, watch=watch)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
-                    writer.prune_cache()
+                    writer.tidy()
                 return run.report()
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:
@@ -133,16 +142,23 @@ def bring_up_to_date(
 
 
 def prepare(
-    settings: AgentSettings, *, re_embed: bool = False, is_asked: bool = True, clock: Clock | None = None
+    settings: AgentSettings,
+    *,
+    re_embed: bool = False,
+    is_asked: bool = True,
+    accept_removals: bool = False,
+    clock: Clock | None = None,
 ) -> Plan:
     """Open (or make) the index, set its provider, and plan the run.
 
-    `is_asked`: a user waits for it, so a provider that stopped is tried again at once.
+    `is_asked`: a user waits for it, so a provider that stopped is tried again at once. `accept_removals`:
+    what vanished is removed, however much it is.
 
     Raises an IndexFault when the index cannot be used.
     """
     choice = choose(settings)
     with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
+        writer.is_owner_alive = is_owner_alive
         writer.recover()
         if is_asked:
             home_processes.forget_gone(writer.accounts.file)
@@ -157,7 +173,11 @@ def prepare(
             _take_up_cancelled(connection, now)
         if re_embed:
             model_change.forget_vectors(connection, now)
-        plan = make_plan(settings, choice, read_index_state(connection))
+        index = read_index_state(connection)
+        plan = make_plan(settings, choice, index, accepts_removals=accept_removals, now=now)
+        if plan.kept != index.kept:
+            with transaction(connection):
+                vanished.note(connection, plan.kept)
         return replace(plan, given_back=writer.given_back)
 
 
@@ -232,7 +252,13 @@ class IndexRun:
         with faults(self._agent.index_path):
             return jobs.next_to_read(self._reader) is not None
 
-    def work(self, files: list[tuple[str, int]], *, on_progress: Callable[[RunProgress], None]) -> None:
+    def work(
+        self,
+        files: list[tuple[str, int]],
+        *,
+        on_progress: Callable[[RunProgress], None],
+        watch: SettingsWatch | None = None,
+    ) -> None:
         """Let the workers of this process, or of the fleet, read these files and embed what is missing.
 
         The files of jobs are read as well.
@@ -242,22 +268,20 @@ class IndexRun:
         actor.
         """
         # Imported only when there is work: the actors and dramatiq cost 75 ms of CPU.
-        from memline.producers.runs.in_process import InProcessWorkers
-        from memline.shared.queue.feed import FileFeeder
-        from memline.shared.queue.fleet_workers import Fleet
+        from memline.producers.runs.in_process import feeder_of, workers_of
 
-        path, url = self._agent.index_path, self._settings.queue.address
+        path = self._agent.index_path
         kind, names = home_processes.INDEX, [self._agent.agent]
         listed: AbstractContextManager[None] = nullcontext()
         # A run that embeds nothing is over before anybody asks who is at work.
         if self._is_embedding:
             account_path, now = self._agent.account_path, self._clock.now()
             listed = home_processes.registered(account_path, kind, names, now)
-        with listed, Fleet(url) if url else InProcessWorkers(self._settings, clock=self._clock) as workers:
+        with listed, workers_of(self._settings, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)
             workers.wake(self._agent.agent)
-            feeder = FileFeeder(self._agent.agent, files, scanned_ns=self._started_ns, index=path.name)
+            feeder = feeder_of(self._agent, files, scanned_ns=self._started_ns)
             while True:
                 began = time.monotonic()
                 # First: an actor that writes to a deleted file fails with an error that hides the reason.
@@ -266,6 +290,9 @@ class IndexRun:
                     raise IndexReplaced(what, hint="memline index")
                 if (error := workers.fault()) is not None:
                     raise error
+                if watch is not None and (changed := watch.look()) is not None:
+                    self._take(changed)
+                    workers.take(self._settings)
                 before = progress
                 with faults(path):
                     feeder.advance(self._reader)
@@ -274,13 +301,22 @@ class IndexRun:
                 if progress != before or progress.waiting:
                     moved_at = began
                 quiet_s = began - moved_at
-                words = _quiet_words(quiet_s, progress) if quiet_s > QUIET_S else ""
+                workers.wants_vectors = progress.vectors_done < progress.vectors
+                words = workers.missing() or (_quiet_words(quiet_s, progress) if quiet_s > QUIET_S else "")
                 on_progress(replace(progress, waiting=words or progress.waiting))
                 self._is_stalled = quiet_s > self._stalled_s
                 if is_over or self._is_stalled:
                     return
                 # In a large index a read is not free: never spend more than a tenth of the time on reading.
                 self._clock.sleep(max(POLL_S, 9 * (time.monotonic() - began)))
+
+    def _take(self, changed: Changed) -> None:
+        """Go on with settings that changed. Raises SettingsChanged for those that the run cannot take."""
+        if changed.restart:
+            words = f"the settings changed while this waited: {changed.words}"
+            raise SettingsChanged(words, hint="memline index")
+        self._settings = changed.settings
+        self._agent = changed.settings.agents[self._agent.agent]
 
     def report(self) -> IndexReport:
         """Report what happened, from the rows."""
@@ -320,6 +356,7 @@ class IndexRun:
                 model=target.identity.model if target else "",
                 seconds=(self._clock.now_ns() - self._started_ns) / 1e9,
                 failures=failures,
+                kept=vanished.roots(connection),
                 findings=found,
                 batches=tuple(
                     {

@@ -13,17 +13,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from memline.shared.errors import QueueError
+from memline.shared.config.config_file import for_owner
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import IndexFault, QueueError
+from memline.shared.index_writer import IndexWriter
 from memline.shared.liveness import Liveness
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
 from memline.shared.queue.hosts import queue_of
+from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.values import value
 
 #: Seconds a process that was told to end may take: a worker finishes what is running for 15 of them.
@@ -65,8 +69,12 @@ def run(
     redis: PrivateRedis | None = None,
     fleet: str = "",
     liveness: Liveness | None = None,
+    needed: Callable[[], Mapping[str, list[str]] | None] = lambda: None,
 ) -> bool:
     """Run these commands of `memline` until `stop` is set or one of them ends; then end the others in order.
+
+    `needed` is asked again and again: other commands than before when the settings changed. What is not among
+    them is ended, what is new is started, and the others take the settings themselves.
 
     `redis` is the server of their queue, when it ends with them, and `fleet` their name on it, with the index
     host if it has one (`QueueSettings.address`).
@@ -82,19 +90,29 @@ def run(
             for line in lines:
                 tell(f"{name:<5} | {line.decode(errors='replace').rstrip()}")
 
-    try:
-        for name, words in processes.items():
-            children[name] = _spawn(memline(words), environment)
+    def start(commands: Mapping[str, list[str]]) -> None:
+        made = {name: _spawn(memline(words), environment) for name, words in commands.items()}
         # After all forks: a thread that holds a lock while its process is forked keeps it for ever.
-        for name, child in children.items():
+        for name, child in made.items():
             readers.append(threading.Thread(target=read, args=(name, child.stdout), daemon=True))
             readers[-1].start()
-        # Workers wait for a Redis that is away, and this one does not come back.
-        watched = children | ({"redis": redis.process} if redis else {})
+        children.update(made)
+
+    try:
+        start(processes)
         liveness = liveness or Liveness()
         liveness.ready()
         while ended is None and not stop.wait(LOOK_EVERY_S):
             liveness.alive()
+            wanted = needed()
+            if wanted is not None and wanted.keys() != children.keys():
+                gone = [name for name in children if name not in wanted]
+                new = {name: words for name, words in wanted.items() if name not in children}
+                tell(f"memline: the settings changed; started: {_names(new)}; ended: {_names(gone)}")
+                _end(*(children.pop(name) for name in gone))
+                start(new)
+            # Workers wait for a Redis that is away, and this one does not come back.
+            watched = children | ({"redis": redis.process} if redis else {})
             ended = next((name for name, child in watched.items() if child.poll() is not None), None)
         liveness.stopping()
         if ended is not None:
@@ -117,7 +135,9 @@ def private_redis(home: Path) -> Iterator[PrivateRedis]:
     server = redis_server()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with ExitStack() as stack:
-        lock = stack.enter_context((home / "fleet.lock").open("a+"))
+        lock = stack.enter_context(open(home / "fleet.lock", "a+", opener=for_owner))
+        # Redis makes it for everybody.
+        open(home / "redis.log", "a", opener=for_owner).close()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -149,6 +169,16 @@ def private_redis(home: Path) -> Iterator[PrivateRedis]:
         yield PrivateRedis(url=url, process=child)
 
 
+def free_leases(agents: Iterable[AgentSettings]) -> None:
+    """Free the leases of a Redis that has ended; what was not sent of it is not spent."""
+    for agent in agents:
+        if agent.index_path.exists():
+            # The next run says what is wrong with an index.
+            with suppress(IndexFault), closing(IndexWriter.of(agent)) as writer:
+                writer.is_owner_alive = is_owner_alive
+                writer.recover()
+
+
 def redis_server() -> str:
     """Find a redis-server: on the PATH, beside this interpreter, or in a wheel. Raises QueueError."""
     folders = [os.environ.get("PATH", os.defpath), Path(sys.executable).parent]
@@ -162,6 +192,10 @@ def redis_server() -> str:
         "a fleet needs Redis, queue.url is not set, and there is no redis-server on the PATH",
         hint=f"{in_a_wheel}install redis-server, or set MEMLINE_QUEUE_URL",
     )
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _spawn(command: list[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

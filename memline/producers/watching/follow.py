@@ -29,9 +29,11 @@ from memline.shared.queue.messages import Sweep
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
+from memline.shared.sync import vanished
 from memline.shared.sync.changes import Changes
 from memline.shared.sync.freshness import FreshMark
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+from memline.shared.sync.vanished import Roots
 
 #: Seconds without a change after which what there is of a transcript is read, however little.
 QUIET_S = 300.0
@@ -99,6 +101,9 @@ SCAN_EVERY_S = 60.0
 
 #: Seconds after a change was enqueued until a scan makes sure of it: its message may have been lost.
 VERIFY_AFTER_S = 5.0
+
+#: Seconds without another file that goes until a scan decides of those that went, and at most.
+SETTLE_S, LONGEST_SETTLE_S = 5.0, 60.0
 
 #: Seconds after which all files are scanned again when the queue could not be reached.
 QUEUE_RETRY_S = 2.0
@@ -209,6 +214,9 @@ class _AgentFollower:
         #: Scans in a row of which not a single file arrived.
         self._scans_without_arrival = 0
         self._is_queue_down = False
+        self._roots = Roots(settings)
+        #: When the first of the files went of which the next scan decides.
+        self._gone_since_s: float | None = None
 
     def mode(self) -> str:
         """Return how the files are followed, and why they are polled if they are."""
@@ -239,6 +247,11 @@ class _AgentFollower:
         changed = sorted(paths)
         _log.info("files.changed", agent=self.settings.agent, files=len(changed))
         self._on_change(self.settings)
+        gone = [path for path in changed if self._roots.of(path) and self._roots.is_gone(path)]
+        if 2 * len(gone) > len(changed) or len(gone) >= vanished.FEW_FILES:
+            # More may follow, and a scan decides of all whether they are kept. What was renamed is two paths.
+            changed = [path for path in changed if path not in gone]
+            self._settle()
         try:
             serve_agent(self.settings)
             with self._span(len(changed)):
@@ -251,6 +264,13 @@ class _AgentFollower:
             return
         self._is_queue_down = False
         self._next_scan_s = min(self._next_scan_s, self._clock.now() + VERIFY_AFTER_S)
+
+    def _settle(self) -> None:
+        """Scan once no file has gone for a while, within a minute after the first."""
+        now = self._clock.now()
+        if self._gone_since_s is None:
+            self._gone_since_s = now
+        self._next_scan_s = min(now + SETTLE_S, self._gone_since_s + LONGEST_SETTLE_S)
 
     @contextmanager
     def _span(self, files: int) -> Iterator[None]:
@@ -278,6 +298,7 @@ class _AgentFollower:
         sync = self.settings.memory.sync
         every_s = [SCAN_EVERY_S] * sync.watch + [60.0 * sync.interval_minutes] * (sync.interval_minutes > 0)
         settings, scanned_ns = self.settings, self._clock.now_ns()
+        self._gone_since_s = None
         # Set before the scan: one that is requested meanwhile is not forgotten.
         self._next_scan_s = self._clock.now() + min(every_s, default=math.inf)
         if own_host() and not (settings.workspace.is_dir() or settings.index_path.exists()):
@@ -288,7 +309,11 @@ class _AgentFollower:
         with driver.reading_if_any(self.settings.index_path) as reader:
             known = read_index_state(reader) if reader else IndexState()
             waiting = jobs.waiting_files(reader) if reader else {}
-        plan = make_plan(self.settings, choose(self.settings), known)
+        plan = make_plan(self.settings, choose(self.settings), known, now=self._clock.now())
+        if plan.kept != known.kept:
+            writing = IndexWriter.of(self.settings, clock=self._clock)
+            with closing(writing) as writer, writer.transaction() as (connection, _):
+                vanished.note(connection, plan.kept)
         if sync.on_session_start and any(
             is_transcript(path) and not is_archive(path) for path in plan.changes.added
         ):
@@ -320,7 +345,7 @@ class _AgentFollower:
             now_ns = self._clock.now_ns()
             job = jobs.create(connection, kind, by=jobs.asker(), now_ns=now_ns, files=files)
         _log.info("job.made", agent=self.settings.agent, job=job.token, kind=kind)
-        send(Sweep(agent=self.settings.agent, sent=self._clock.now()))
+        send(Sweep(agent=self.settings.agent, sent=self._clock.monotonic()))
 
     def _due_tails(self, changes: Changes) -> Sequence[str]:
         """Return the transcripts that grew a little and are to be read on all the same."""

@@ -19,11 +19,11 @@ from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from memline.producers.watching.folders import WatchedFiles, WatchedFolder, are_local, folders_of
 from memline.shared.logs import Log
 from memline.shared.sources.ignoring import IGNORE_FILES
 from memline.shared.sources.outcomes import code
 from memline.shared.sources.paths import MemoryPaths, is_storable
+from memline.shared.sync.folders import WatchedFiles, WatchedFolder, are_local, folders_of
 from memline.shared.values import astuple, replace
 
 #: Times the quiet time a file that is saved without a pause has to wait at most.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
@@ -24,9 +26,12 @@ from starlette.routing import Route
 from memline.producers.agents.pool import Pool
 from memline.producers.agents.tools import MemoryTools
 from memline.producers.calls.rows import OWNER
+from memline.producers.calls.table import CALLS
+from memline.producers.http.app import Api
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import status_of
-from memline.producers.web import session
+from memline.producers.http.server import listen, require_token, run, url_of
+from memline.producers.web import files_page, jobs_page, overview_page, queues_page, search_page, session
 from memline.producers.web.background_runs import Runs
 from memline.producers.web.findings import Findings
 from memline.producers.web.live import LiveFigures
@@ -38,13 +43,14 @@ from memline.producers.web.page import (
     Redirect,
     Site,
     View,
+    acting,
     require_owner,
 )
-from memline.producers.web.registry import ACTIONS, PAGES
 from memline.producers.web.rendering import ROOT, Renderer, Static
 from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
+from memline.shared.liveness import Liveness
 from memline.shared.logs import AUDIT, Log
 
 #: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
@@ -72,6 +78,24 @@ FRAGMENT = "memline-fragment"
 
 _LOG = Log("web")
 _AUDIT = Log(AUDIT)
+
+
+#: A module of pages has `PAGES`, and `ACTIONS` where it has some.
+MODULES = (
+    overview_page,
+    search_page,
+    files_page,
+    queues_page,
+    jobs_page,
+)
+
+PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
+
+#: What the forms of the pages do: the actions of the table with a button, and those with a form of their own.
+ACTIONS: tuple[Action, ...] = (
+    *(acting(call) for call in CALLS.values() if call.button and call.run),
+    *(action for module in MODULES for action in getattr(module, "ACTIONS", ())),
+)
 
 
 class Dashboard:
@@ -382,3 +406,33 @@ async def _read_form(request: Request) -> QueryParams:
 def _here(request: Request) -> str:
     """Return the address of a page, with its query."""
     return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+
+
+@contextmanager
+def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Listen, and give the address and what serves API, MCP and dashboard there until `stop` is set.
+
+    It is called with the tools, the settings of the server, the configuration, an event that ends it as well,
+    and liveness: when settings change all is built again, while the socket stays open, so that clients wait
+    for a moment. Raises ConfigError where a token is needed and there is none, or the address is not free.
+    """
+    require_token(wanted)
+    with listen(wanted) as opened:
+
+        def serve(
+            tools: MemoryTools, wanted: Serve, loaded: Loaded, changed: threading.Event, liveness: Liveness
+        ) -> None:
+            def is_stopping() -> bool:
+                return stop.is_set() or changed.is_set()
+
+            default = tools.settings.default_agent
+            api = Api(
+                tools,
+                wanted,
+                dashboard=partial(Dashboard, loaded=loaded, is_stopping=is_stopping),
+                default_agent=default if default in tools.agents else tools.agents[0],
+                is_stopping=is_stopping,
+            )
+            run(api.app, opened.dup(), stop, liveness=liveness, until=changed)
+
+        yield url_of(opened), serve

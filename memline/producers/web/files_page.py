@@ -1,4 +1,4 @@
-"""Show the agents, the ledger of their files, and the chunks of a file; index one from the page."""
+"""Show the agents, the ledger of their files, the chunks of a file, and sessions; index or flush one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from urllib.parse import urlencode
 
 from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
+from memline.producers.reports import session_list as reports
 from memline.producers.reports.estimate import estimate
-from memline.producers.web.note_page import file_url, note_url
+from memline.producers.reports.session_list import SET_UP
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT, path_of
+from memline.producers.web.search_page import file_url, note_url
 from memline.shared.errors import IndexMissing, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.index.ledger import FileRecord
@@ -215,11 +217,51 @@ def _run(view: View) -> Done:
     return Done(value=None, words=(words,))
 
 
+ACTIONS = (Action(call=INDEX, run=_run, path=path_of(INDEX)),)
+
+
+#: Transcripts, and flushes, of a page.
+SESSIONS = 50
+
+
+def _sessions(view: View) -> Data:
+    settings = view.agent(view.query.get("agent", ""))
+    first, first_flush = view.number("first", 0), view.number("flush", 0)
+    transcripts = reports.transcripts(settings, first=first, limit=SESSIONS + 1)
+    error = ""
+    try:
+        report = reports.flushes(settings)
+    except OSError as problem:
+        report = {"enabled": False, "sessions": []}
+        error = f"the state of the flushes cannot be read: {problem.strerror or problem}"
+    # The nearest to its flush first.
+    flushes = sorted(report["sessions"], key=lambda each: -each["tokens"] / (each["threshold"] or 10**9))
+
+    def address(**change: int) -> str:
+        query = {"agent": settings.agent, "first": first, "flush": first_flush, **change}
+        return f"{ROOT}/sessions?{urlencode(query)}"
+
+    return {
+        "names": [each.agent for each in view.agents],
+        "chosen": settings.agent,
+        "transcripts": transcripts[:SESSIONS],
+        "before": address(first=max(0, first - SESSIONS)) if first else "",
+        "after": address(first=first + SESSIONS) if len(transcripts) > SESSIONS else "",
+        "is_on": report["enabled"],
+        "set_up": SET_UP,
+        "error": error,
+        "flushes": flushes[first_flush : first_flush + SESSIONS],
+        "flush_before": address(flush=max(0, first_flush - SESSIONS)) if first_flush else "",
+        "flush_after": address(flush=first_flush + SESSIONS) if len(flushes) > first_flush + SESSIONS else "",
+        "has_queue": view.site.has_queue,
+        "command": command_line("--agent", settings.agent, "flush"),
+    }
+
+
 PAGES = (
     Page(path="/agents", title="Agents", template="agents.html", data=_agents),
     Page(path="/files", title="Files", template="files.html", data=_files),
     Page(path="/file", title="File", template="file.html", data=_file, is_in_nav=False),
     Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed, is_in_nav=False),
+    Page(path="/sessions", title="Sessions", template="sessions.html", data=_sessions),
 )
-
-ACTIONS = (Action(call=INDEX, run=_run, path=path_of(INDEX)),)

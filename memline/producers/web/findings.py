@@ -13,14 +13,11 @@ from functools import partial
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.finding import OK, PROBLEM, Finding
+from memline.shared.finding import GOOD_FOR_S, OK, PROBLEM, Finding
 from memline.shared.findings.diagnosis import merged, of_agent, of_error, queue_of
 from memline.shared.findings.table import AGENT, rows
 from memline.shared.index import driver
 from memline.shared.values import value
-
-#: Seconds that findings are good for.
-GOOD_FOR_S = 1.0
 
 #: The same for those that take a look at files, at least; and the part of the time that looking may take.
 FILES_GOOD_FOR_S = 10.0
@@ -34,8 +31,9 @@ WAIT_S = 1.5
 class Found:
     """The findings of one look."""
 
-    #: When files were looked at last (seconds since the epoch).
-    at: float
+    #: When rows and Redis were asked, and when files were looked at last (seconds since the epoch).
+    rows_at: float
+    files_at: float
     #: Agent -> what was found of it; under the empty name what is of the installation.
     by_agent: dict[str, tuple[Finding, ...]]
 
@@ -82,17 +80,18 @@ class Findings:
             self._due = self._files_due = 0.0
 
     def _look(self, done: threading.Event) -> None:
-        began = time.monotonic()
         try:
             queue = queue_of(self._settings)
+            if time.monotonic() >= self._files_due:
+                self._look_at_files(queue)
+            # Behind what may take long.
+            rows_at = time.time()
             common = partial(examine_common, self._settings, self._agents, self._warnings)
             by_agent = {"": tuple(_guarded(common))}
-            if began >= self._files_due:
-                self._look_at_files(queue)
             for settings in self._agents:
                 of_rows = _guarded(partial(_of_rows, settings, queue))
                 by_agent[settings.agent] = merged(of_rows, self._of_files[settings.agent])
-            self._found = Found(at=self._files_at, by_agent=by_agent)
+            self._found = Found(rows_at=rows_at, files_at=self._files_at, by_agent=by_agent)
         finally:
             with self._lock:
                 self._due = time.monotonic() + GOOD_FOR_S

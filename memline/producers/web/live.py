@@ -19,15 +19,14 @@ import anyio
 import anyio.to_thread
 
 from memline.producers.reports.fleet_state import agent_state, spending
-from memline.producers.web.series import Series
-from memline.producers.web.snapshot import AgentFigures, Snapshot
+from memline.producers.web.snapshot import AgentFigures, Series, Snapshot
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import MemlineError, QueueError
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue import depth
-from memline.shared.queue.processes import commands
+from memline.shared.queue.routes import commands
 from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import value

@@ -1,18 +1,20 @@
-"""Show the overview: what is behind, what is wrong, how the last day went; and the plan of a reindex."""
+"""Show the overview: what is behind and what is wrong; the plan of a reindex; and the configuration."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.rendering import age, number
-from memline.producers.web.series import Chart, draw
-from memline.producers.web.snapshot import AgentFigures
+from memline.producers.web.snapshot import AgentFigures, Chart, draw
+from memline.shared.config.keys import Setting
+from memline.shared.config.show import shown_for_agent, shown_for_all
 from memline.shared.finding import OK
-from memline.shared.findings.diagnosis import merged
-from memline.shared.values import replace, value
+from memline.shared.values import value
 
 #: Agents of the table: those that are behind come first.
 MOST_AGENTS = 20
@@ -31,22 +33,15 @@ class ShownChart:
 def _overview(view: View) -> Data:
     only = view.access.only
     snapshot = view.site.live.read()
-    found = view.site.findings.get()
-    names = [settings.agent for settings in view.agents]
-    findings = found.of(names, with_installation=view.is_owner) if found else []
+    told, names = view.told(), [settings.agent for settings in view.agents]
     return {
         "figures": snapshot.figures(only),
         "agents": sorted(snapshot.of(only), key=_busy_first)[:MOST_AGENTS],
         "agents_left": max(0, len(names) - MOST_AGENTS),
         "has_queue": view.is_owner and snapshot.has_queue,
-        "fleet_error": snapshot.fleet_error if view.is_owner else "",
-        "findings": merged(
-            replace(each, action=view.site.tools.hint(each.agent or "", each.action))
-            for each in findings
-            if each.level != OK
-        ),
-        "fine": [each.what for each in findings if each.level == OK],
-        "found_at": found.at if found else None,
+        "findings": [each for each in told if each.level != OK],
+        "fine": [each.what for each in told if each.level == OK],
+        "found": view.site.findings.get(),
         "charts": _charts(view, only, snapshot.at),
     }
 
@@ -107,7 +102,68 @@ def _plan(view: View) -> Data:
     }
 
 
+@value
+class Row:
+    """A key of the configuration."""
+
+    key: str
+    text: str
+    origin: str
+    is_default: bool
+
+
+def _configuration(view: View) -> Data:
+    loaded = view.site.loaded
+    chosen = view.query.get("agent", "") or view.access.default_agent
+    data: dict[str, object] = {
+        "names": [settings.agent for settings in view.agents],
+        "chosen": chosen,
+        "file": "",
+        "for_all": [],
+        "for_agent": [],
+        "problems": [],
+        "only_set": view.query.get("set") == "1",
+        "command": command_line("--agent", chosen, "config", "show"),
+    }
+    if loaded is None:
+        return data
+    settings = view.agent(chosen)
+    file = str(loaded.settings.path or "")
+    for_all, for_agent = shown_for_all(loaded), shown_for_agent(loaded, settings.agent)
+    return data | {
+        "file": file,
+        "for_all": _rows(for_all, file, only_set=view.query.get("set") == "1"),
+        "for_agent": _rows(for_agent, file, only_set=view.query.get("set") == "1"),
+        "problems": list(loaded.warnings),
+    }
+
+
+def _rows(settings: Mapping[str, Setting], file: str, *, only_set: bool) -> list[Row]:
+    rows = [
+        Row(
+            key=key,
+            text=_text(setting.value),
+            # The file is named above the table.
+            origin=setting.origin.replace(f"{file}: ", "") if file else setting.origin,
+            is_default=setting.origin == "default",
+        )
+        for key, setting in settings.items()
+    ]
+    return [row for row in rows if not (only_set and row.is_default)]
+
+
+def _text(setting: Any) -> str:
+    return setting if isinstance(setting, str) and setting else json.dumps(setting, ensure_ascii=False)
+
+
 PAGES = (
     Page(path="/", title="Overview", template="overview.html", data=_overview),
     Page(path="/reindex", title="Plan a reindex", template="reindex.html", data=_plan, is_in_nav=False),
+    Page(
+        path="/configuration",
+        title="Configuration",
+        template="configuration.html",
+        data=_configuration,
+        is_for_all=True,
+    ),
 )

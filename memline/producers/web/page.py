@@ -16,7 +16,9 @@ from memline.producers.http.auth import Access
 from memline.producers.web.rendering import path_of
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
-from memline.shared.values import field, value
+from memline.shared.finding import Finding
+from memline.shared.findings.diagnosis import merged
+from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
     from memline.producers.web.background_runs import Runs
@@ -93,6 +95,16 @@ class View:
         """The agents that the token opens."""
         names = (self.access.only,) if self.access.only else self.site.tools.agents
         return tuple(self.site.settings.agents[name] for name in names)
+
+    def told(self, *pages: str) -> tuple[Finding, ...]:
+        """Return the findings of these pages, or of all, and what is well; their commands work as typed."""
+        found = self.site.findings.get()
+        names = [settings.agent for settings in self.agents]
+        return merged(
+            replace(each, action=self.site.tools.hint(each.agent or "", each.action))
+            for each in (found.of(names, with_installation=self.is_owner) if found else ())
+            if not pages or each.page in pages
+        )
 
     def agent(self, name: str = "") -> AgentSettings:
         """Return the agent of this name, or the token's own. Raises AccessDenied and UnknownAgent."""

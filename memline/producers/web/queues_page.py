@@ -1,17 +1,27 @@
-"""Show the queues and the workers of a fleet; pause what is sent to providers, and drain a worker."""
+"""Show a fleet: its queues, their messages by group, its workers, the provider accounts; change them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
+from memline.producers.actions.perform import Done, audited
+from memline.producers.calls.table import CALLS
 from memline.producers.reports import breakers
-from memline.producers.web.page import Data, Page, View
-from memline.producers.web.series import Chart, draw
-from memline.producers.web.snapshot import AgentFigures
+from memline.producers.reports import breakers as reports
+from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
+from memline.producers.web.rendering import ROOT
+from memline.producers.web.snapshot import AgentFigures, Chart, draw
+from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.queue import message_list
 from memline.shared.queue.depth import QueueDepth, rates
+from memline.shared.queue.message_list import DEAD, DELAYED, STATES, Filter
+from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling.health import BATCH, REQUESTS
 from memline.shared.values import value
+from memline.shared.words import counted
 
 #: Role whose queue an operator can pause -> the mode of the provider behind it.
 _MODES = {"embed": REQUESTS, "batch": BATCH}
@@ -53,8 +63,7 @@ def _queues(view: View) -> Data:
         )
     return {
         "rows": rows,
-        "fleet_error": snapshot.fleet_error,
-        "worker_failure": snapshot.fleet.worker_failure if snapshot.fleet else "",
+        "findings": view.told("queues", "workers", "messages"),
         "names": [settings.agent for settings in view.agents],
     }
 
@@ -73,14 +82,159 @@ def _paused(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 def _workers(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
-    alive = {role for each in workers for role in each["queues"]}
+    return {"workers": workers, "findings": view.told("queues", "workers")}
+
+
+def _providers(view: View) -> Data:
+    found, errors = [], []
+    for settings in view.agents:
+        try:
+            found += reports.of_agent(settings, view.site.settings)
+        except MemlineError as error:
+            errors.append(error.message)
     return {
-        "workers": workers,
-        "missing": [role for role in snapshot.expected if role not in alive and role != "api"],
-        "fleet_error": snapshot.fleet_error,
-        "worker_failure": snapshot.fleet.worker_failure if snapshot.fleet else "",
+        "providers": found,
+        "errors": errors,
+        "now": time.time(),
+        "command": command_line("queue", "providers"),
     }
 
+
+#: Messages of a page.
+PAGE = 50
+
+#: Names of a filter in an address and a form, as the options of the command.
+_FIELDS = ("state", "queue", "agent", "group")
+
+#: Messages that one form may select: more than a page shows, less than a body holds.
+_MAX_SELECTED = 500
+
+#: Verb -> what was done, and the states that allow it.
+_VERBS = {"requeue": ("put back on the queues", (DEAD, DELAYED)), "drop": ("removed", STATES)}
+
+
+def _filter(given: Mapping[str, str]) -> Filter:
+    """Read a filter from an address or a form. Raises BadRequest."""
+    fields: dict[str, Any] = {name: given.get(name, "").strip() for name in _FIELDS}
+    fields["state"] = fields["state"] or DEAD
+    if fields["state"] not in STATES:
+        raise BadRequest(
+            f"{fields['state'][:80]!r} is not a state", hint=f"the states are: {', '.join(STATES)}"
+        )
+    return Filter(**fields)
+
+
+def _words(where: Filter) -> dict[str, Any]:
+    """Return the fields of a filter that are set, for an address, a form and a command."""
+    fields = {name: getattr(where, name) for name in _FIELDS}
+    return {name: text for name, text in fields.items() if text}
+
+
+def _command(verb: str, where: Filter) -> str:
+    agent = ["--agent", where.agent] if where.agent else []
+    fields = {name: text for name, text in _words(where).items() if name != "agent"}
+    if verb == "dead":
+        fields.pop("state")
+    elif verb == "drop" and not (where.queue or where.group):
+        fields["match"] = "*"
+    return command_line(
+        *agent, "queue", verb, *(part for name, text in fields.items() for part in (f"--{name}", text))
+    )
+
+
+def _commands(where: Filter) -> list[tuple[str, str]]:
+    """List what can be done with these messages, each verb with its command."""
+    return [(verb, _command(verb, where)) for verb in _allowed(where)]
+
+
+def _messages(view: View) -> Data:
+    where = _filter(view.query)
+    found = message_list.page(view.queue_url, where, cursor=view.query.get("after", ""), limit=PAGE)
+    is_later, words = bool(view.query.get("after")), _words(where)
+    groups = message_list.groups(view.queue_url, where) if where.state == DEAD and not is_later else []
+    after = urlencode({**words, "after": found.cursor}) if found.cursor else ""
+    return {
+        "where": where,
+        "words": words,
+        "states": STATES,
+        "queues": sorted({*QUEUES, *filter(None, [where.queue])}),
+        "counts": {queue: count for queue, count in found.counts.items() if count},
+        "groups": [(each, _commands(Filter(**{**words, "group": each.id}))) for each in groups],
+        "messages": found.messages,
+        "after": f"{ROOT}/messages?{after}" if after else "",
+        "is_later": is_later,
+        "first": f"{ROOT}/messages?{urlencode(words)}",
+        "verbs": _allowed(where),
+        "total": sum(found.counts.values()),
+        # How many an agent has is not known without reading all.
+        "all": [] if where.agent or where.group else _commands(where),
+        "command": _command("dead" if where.state == DEAD else "messages", where),
+    }
+
+
+def _allowed(where: Filter) -> list[str]:
+    return [verb for verb, (_, states) in _VERBS.items() if where.state in states]
+
+
+def _message(view: View) -> Data:
+    state, queue, name = (view.query.get(each, "") for each in ("state", "queue", "id"))
+    where = _filter({"state": state})
+    found = message_list.details(view.queue_url, where.state, queue, name)
+    if found is None:
+        raise PageMissing(
+            f"there is no {where.state} message {name[:80]!r} on this queue", hint="it was taken, or removed"
+        )
+    return {
+        "message": found,
+        "verbs": [
+            (verb, command_line("queue", verb, "--state", where.state, "--queue", queue, "--id", name))
+            for verb in _allowed(where)
+        ],
+    }
+
+
+def _requeue(view: View) -> Done:
+    return _change(view, "requeue")
+
+
+def _drop(view: View) -> Done:
+    return _change(view, "drop")
+
+
+def _change(view: View, verb: str) -> Done:
+    where = _filter(view.form)
+    if verb not in _allowed(where):
+        raise BadRequest(f"{verb} is not possible with {where.state} messages", hint="drop them")
+    if view.form.get("all") == "1":
+        # No more than the page showed: those that failed since then come last.
+        shown = view.form.get("count", "")
+        if not shown.isascii() or not shown.isdecimal() or len(shown) > 9:
+            raise BadRequest("how many there were is not said", hint="open the page of the messages again")
+        found = message_list.listed(view.queue_url, where, limit=int(shown))
+        chosen = [(each.queue, each.id) for each in found]
+    else:
+        chosen = []
+        for each in view.form.getlist("message")[:_MAX_SELECTED]:
+            queue, _, name = each.partition(" ")
+            chosen.append((queue, name))
+        if not chosen:
+            raise BadRequest("no message is selected", hint="select some, or all of a group")
+    change = message_list.requeue if verb == "requeue" else message_list.drop
+    count = change(view.queue_url, where.state, chosen)
+    words = f"{counted(count, 'message')} {_VERBS[verb][0]}."
+    if count < len(chosen):
+        words += f" {counted(len(chosen) - count, 'other')} had been taken or removed meanwhile."
+    page = f"/messages?{urlencode({**_words(where), 'group': ''})}"
+    # What the messages are about stays out of the log.
+    with audited(CALLS[f"queue {verb}"], view.access.client) as line:
+        line |= {"state": where.state, "queue": where.queue, "count": count, "asked": len(chosen)}
+    return Done(value=None, words=(words,), page=page)
+
+
+ACTIONS = (
+    Action(call=CALLS["queue requeue"], run=_requeue, path="/messages/requeue"),
+    Action(call=CALLS["queue drop"], run=_drop, path="/messages/drop"),
+)
 
 PAGES = (
     Page(
@@ -96,6 +250,24 @@ PAGES = (
         title="Workers",
         template="workers.html",
         data=_workers,
+        is_for_all=True,
+        needs_queue=True,
+    ),
+    Page(path="/providers", title="Providers", template="providers.html", data=_providers, is_for_all=True),
+    Page(
+        path="/messages",
+        title="Messages",
+        template="messages.html",
+        data=_messages,
+        is_for_all=True,
+        needs_queue=True,
+    ),
+    Page(
+        path="/messages/one",
+        title="Message",
+        template="message.html",
+        data=_message,
+        is_in_nav=False,
         is_for_all=True,
         needs_queue=True,
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.installation import ANY_MARKDOWN
 from memline.shared.config.keys import Block, Setting, build, given, values
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.values import field, replace, value
 
@@ -155,7 +157,11 @@ class ResolveContext(Block):
         """
         named, is_chosen = self.named_workspace, agent == self.named_for
         configured = self.configured_workspace(agent)
-        if named is not None and is_chosen and not named.value.is_dir():
+        if (
+            named is not None
+            and is_chosen
+            and not (named.value.is_dir() or self._has_index(agent, named.value))
+        ):
             # A slip of the pen, unlike a workspace of the file.
             raise ConfigError(
                 f"{named.value}: no such folder (named by {named.origin})", hint=f"mkdir -p {named.value}"
@@ -200,8 +206,22 @@ class ResolveContext(Block):
         is_default = agent == self.agents.default
         return workspace if is_default else replace(workspace, value=Path(f"{workspace.value}-{agent}"))
 
+    def _has_index(self, agent: str, workspace: Path) -> bool:
+        """Tell whether a folder that may be missing was indexed: it answers from that."""
+        return self._usual_index(agent, workspace).exists()
+
+    def _usual_index(self, agent: str, workspace: Path) -> Path:
+        configured = self.configured_workspace(agent)
+        return workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
+
     def _only_indexed(self) -> Setting | None:
         found = workspaces.indexed(self.home, self.named_for)
+        if found and workspaces.has_own_notes(Path.cwd(), self.env):
+            # The notes at hand are meant, not those of another folder.
+            raise NoWorkspace(
+                f"{Path.cwd()} has Markdown, and Memline was not initialised there",
+                hint=f"memline init   (or, for the notes of {found[0]}: memline --workspace {found[0]} …)",
+            )
         return Setting(value=found[0], origin=workspaces.ONLY) if len(found) == 1 else None
 
     def index_path(self, agent: str) -> Setting:
@@ -219,9 +239,7 @@ class ResolveContext(Block):
         except ConfigError:
             # Shown and checked without one, never opened.
             return Setting(value=self.home / "memory" / f"{agent}.sqlite", origin="default")
-        configured = self.configured_workspace(agent)
-        file = workspaces.index_file(self.home, agent, workspace, configured.value if configured else None)
-        return Setting(value=file, origin="default")
+        return Setting(value=self._usual_index(agent, workspace), origin="default")
 
     def path(self, text: str) -> Path:
         """Make a path of the file absolute: `~` expanded, relative to the file's folder."""
@@ -250,7 +268,7 @@ class ResolveContext(Block):
             workspace_origin=workspace.origin,
             index_path=self.index_path(agent).value,
             state_dir=self.state_dir,
-            claude_projects=environment.claude_projects(self.env),
+            transcript_places={name: row.place(self.env) for name, row in TRANSCRIPT_PROGRAMS.items()},
             memory=build(schema.MemorySearch, memory),
             providers=self.providers,
             environment_keys=environment.provider_keys(self.env),
@@ -278,7 +296,10 @@ class Agents(Mapping[str, schema.AgentSettings]):
 
     def __init__(self, context: ResolveContext) -> None:
         self._agents = context.agents
-        self._resolved = cache(context.resolve)
+        self._context = context
+        self._resolved = cache(self._resolve)
+        #: Agent -> what it keeps of settings before (`keep`).
+        self._kept: dict[str, dict[str, Any]] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._agents.ids)
@@ -297,6 +318,23 @@ class Agents(Mapping[str, schema.AgentSettings]):
         if agent not in self:
             raise KeyError(agent)
         return self._resolved(agent, needs_workspace=needs_workspace)
+
+    def keep(self, before: Agents) -> None:
+        """Let agents keep the home, the workspace and the index that they have in `before`."""
+        for agent in before:
+            with suppress(ConfigError):
+                was = before[agent]
+                self._kept[agent] = {name: getattr(was, name) for name in _PLACES}
+        self._resolved.cache_clear()
+
+    def _resolve(self, agent: str, *, needs_workspace: bool) -> schema.AgentSettings:
+        found = self._context.resolve(agent, needs_workspace=needs_workspace)
+        kept = self._kept.get(agent, {}) if needs_workspace else {}
+        return replace(found, **kept) if kept else found
+
+
+#: Where the memory of an agent is: a process that holds an index stays with it.
+_PLACES = ("home", "workspace", "workspace_origin", "index_path")
 
 
 def without_workspace(agents: Mapping[str, schema.AgentSettings], agent: str) -> schema.AgentSettings:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from memline.shared.config.environment import Environment
@@ -179,8 +180,6 @@ def _report_unknown(
 
 def nearest(name: str, known: Mapping[str, Any]) -> str:
     """Return the known name that resembles this one most; empty when none does."""
-    from difflib import get_close_matches  # 2 ms, for unknown keys only
-
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1)
     return folded[close[0]] if close else ""

@@ -67,15 +67,19 @@ def write(file: Path, text: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{os.getpid()}")
     # Never readable to others, not for a moment either: settings may hold keys.
-    with open(part, "w", encoding="utf-8", newline="", opener=_private) as opened:
+    with open(part, "w", encoding="utf-8", newline="", opener=for_owner) as opened:
         opened.write(text)
     if target.exists():
         os.chmod(part, target.stat().st_mode & 0o777)
     os.replace(part, target)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def for_owner(path: str, flags: int) -> int:
+    """Open a file that only its owner may read, made when it is missing; an opener of `open`."""
+    opened = os.open(path, flags, 0o600)
+    # One of an earlier release.
+    os.fchmod(opened, 0o600)
+    return opened
 
 
 def parse(text: str, *, where: str) -> Any:

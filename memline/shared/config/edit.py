@@ -1,4 +1,4 @@
-"""Set a value in a JSON or JSON5 text, add to a list in it or take away; all else stays, comments too."""
+"""Set a value in a JSON or JSON5 text, add to a list in it or take out; all else stays, comments too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from memline.shared.config import config_file
 from memline.shared.errors import ConfigError
-from memline.shared.values import value
+from memline.shared.values import replace, value
 
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _TEXT = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', re.DOTALL)
@@ -24,6 +24,8 @@ class _Node:
     start: int
     end: int
     members: dict[str | int, _Node]
+    #: Where the name of a member begins, or an item.
+    begin: int
 
 
 def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
@@ -41,14 +43,17 @@ def add(text: str, path: Sequence[str], item: str, *, where: str) -> str:
     return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
 
 
-def remove(text: str, path: Sequence[str], number: int, *, where: str) -> str:
-    """Return the text without the item of this number (from 0) of the array at `path`. Raises ConfigError."""
-    wanted = array = config_file.parse(text, where=where)
+def remove(text: str, path: Sequence[str], member: int | str, *, where: str) -> str:
+    """Return the text without a member of what is at `path`: an item by its number (from 0), or one by name.
+
+    Raises ConfigError when the text cannot be changed safely.
+    """
+    wanted = holder = config_file.parse(text, where=where)
     for name in path:
-        array = array[name]
-    del array[number]
+        holder = holder[name]
+    del holder[member]
     whole, braces = _with_braces(text)
-    changed = _remove(whole, path, number)
+    changed = _remove(whole, path, member)
     return _checked(changed[braces : len(changed) - 2 * braces], wanted, where)
 
 
@@ -144,16 +149,17 @@ def _indent_at(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _remove(text: str, path: Sequence[str], number: int) -> str:
+def _remove(text: str, path: Sequence[str], member: int | str) -> str:
     node = _scan(text, _blank_end(text, 0))
     for name in path:
         node = node.members[name]
-    start, end = node.members[number].start, node.members[number].end
+    start, end = node.members[member].begin, node.members[member].end
     comma = _blank_end(text, end)
+    before = [each.end for each in node.members.values() if each.end <= start]
     if text[comma : comma + 1] == ",":
         end = comma + 1
-    elif number:
-        start = node.members[number - 1].end
+    elif before:
+        start = before[-1]
     line = text.rfind("\n", 0, start) + 1
     stop = text.find("\n", end)
     if stop >= 0 and not text[line:start].strip() and not text[end:stop].strip():
@@ -168,21 +174,22 @@ def _scan(text: str, start: int) -> _Node:
     opening = text[start]
     if opening not in "{[":
         match = _TEXT.match(text, start) or _WORD.match(text, start)
-        return _Node(start=start, end=match.end() if match else start + 1, members={})
+        return _Node(start=start, end=match.end() if match else start + 1, members={}, begin=start)
     members: dict[str | int, _Node] = {}
     at = _blank_end(text, start + 1)
     while text[at] not in "}]":
         name: str | int = len(members)
+        begin = at
         if opening == "{":
             key = _scan(text, at)
             name = text[key.start : key.end].strip("\"'")
             at = _blank_end(text, _blank_end(text, key.end) + 1)
         value = _scan(text, at)
-        members[name] = value
+        members[name] = replace(value, begin=begin)
         at = _blank_end(text, value.end)
         if text[at] == ",":
             at = _blank_end(text, at + 1)
-    return _Node(start=start, end=at + 1, members=members)
+    return _Node(start=start, end=at + 1, members=members, begin=start)
 
 
 def _blank_end(text: str, at: int) -> int:

@@ -171,15 +171,34 @@ def state_dir(env: Environment) -> Path:
 
 def codex_home(env: Environment) -> Path:
     """Return the folder of Codex's own files."""
-    named = value(env, "CODEX_HOME")
-    return Path(expand_user(named, env)).absolute() if named else user_home(env) / ".codex"
+    return _client_folder(env, "CODEX_HOME", ".codex")
 
 
 def claude_projects(env: Environment) -> Path:
     """Return the folder of Claude Code's sessions."""
-    named = value(env, CLAUDE_DIR)
-    base = Path(expand_user(named, env)).absolute() if named else user_home(env) / ".claude"
-    return base / "projects"
+    return _client_folder(env, CLAUDE_DIR, ".claude") / "projects"
+
+
+def gemini_home(env: Environment) -> Path:
+    """Return the folder of Gemini CLI's own files; its variable names the folder above."""
+    named = value(env, "GEMINI_CLI_HOME")
+    return (Path(expand_user(named, env)).absolute() if named else user_home(env)) / ".gemini"
+
+
+def opencode_database(env: Environment) -> Path:
+    """Return the database with opencode's sessions."""
+    data = _client_folder(env, "XDG_DATA_HOME", ".local/share") / "opencode"
+    return data / (value(env, "OPENCODE_DB") or "opencode.db")
+
+
+def client_settings(env: Environment) -> Path:
+    """Return the folder in which most programs keep their settings."""
+    return _client_folder(env, "XDG_CONFIG_HOME", ".config")
+
+
+def _client_folder(env: Environment, variable: str, usual: str) -> Path:
+    named = value(env, variable)
+    return Path(expand_user(named, env)).absolute() if named else user_home(env) / usual
 
 
 def provider_keys(env: Environment) -> dict[str, str]:

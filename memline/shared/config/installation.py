@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memline.shared.config.keys import IGNORE, WARN, Block, Duration, key
+from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Duration, key
 from memline.shared.values import value
 
 #: The files of a folder of `extraPaths` or `memory.qmd.paths` that has no pattern.
@@ -100,6 +100,7 @@ class Qmd(Block):
     """`memory.qmd`: the other back end, used with `memory.backend: "qmd"`."""
 
     unknown = WARN
+    taken = RESTART
 
     command: str = key("qmd", doc="the program; only its first word counts, in quotes if it has blanks")
     search_mode: str = key("query", choices=("query", "search", "vsearch"), doc="command of a question")
@@ -134,6 +135,7 @@ class QueueSettings(Block):
     """`queue`: Memline's own block."""
 
     unknown = WARN
+    taken = NEVER
 
     url: str = key("", url=True, doc="redis://…; empty: everything in one process")
     name: str = key("", doc="name of the fleet on its Redis; empty: derived from host and home")
@@ -154,9 +156,10 @@ class Serve(Block):
     """`serve`: the HTTP server."""
 
     gone = WITHOUT_THREADS
+    taken = RESTART
 
-    host: str = key("127.0.0.1", doc="address; anything but loopback needs a token")
-    port: int = key(7843, low=0, high=65_535, doc="port; 0: any that is free")
+    host: str = key("127.0.0.1", taken=NEVER, doc="address; anything but loopback needs a token")
+    port: int = key(7843, low=0, high=65_535, taken=NEVER, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")
     tokens: Mapping[str, str] = key(factory=dict, secret=True, doc="bearer token of each agent, by its id")
     allowed_hosts: tuple[str, ...] = key((), doc="names in the Host header beside loopback and `host`")

@@ -14,6 +14,9 @@ from memline.shared.values import MISSING, Field, field, value
 #: like a declared one, or ignore them because OpenClaw has keys of its own there.
 REFUSE, WARN, WARN_IF_NEAR, IGNORE = "refuse", "warn", "warn-if-near", "ignore"
 
+#: How a process that runs takes a change of a key: at once, by executing itself, not at all
+#: (`shared.config.live`).
+LIVE, RESTART, NEVER = "live", "restart", "never"
 
 #: Minutes; in the file a number of minutes, or a text with a unit: `90s`, `5m`, `1h`.
 Duration = float
@@ -43,6 +46,8 @@ class Block:
     without_effect: ClassVar[Mapping[str, str]] = {}
     #: Keys of an earlier version, and what holds in their place: a file that has one still works.
     gone: ClassVar[Mapping[str, str]] = {}
+    #: How its keys are taken that do not say it themselves; empty: as those of the block around it.
+    taken: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         known: Mapping[str, Field[Any]] = getattr(cls, "__fields__", {})
@@ -76,6 +81,7 @@ def key(
     url: bool | None = None,  # which is shown without its password.
     of: type[Block] | None = None,  # The value is such a block, for a tuple an array of them;
     shorthand: str | None = None,  # a text is this key of it.
+    taken: str | None = None,  # How a process takes a change of it.
     advice: Mapping[str, str] | None = None,  # Hints for wrong values that are often written.
     doc: str | None = None,
 ) -> Any:

@@ -23,15 +23,13 @@ from memline.shared.config.installation import (
     QueueSettings,
     Serve,
 )
-from memline.shared.config.keys import IGNORE, WARN_IF_NEAR, Block, Bytes, key
+from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.providers import PROVIDERS
 from memline.shared.values import field, value
 
 FALLBACKS = (*PROVIDERS, "none")
 PROVIDER_CHOICES = ("auto", *FALLBACKS)
-
-#: Programs whose past sessions can be read, see `shared.sources.transcripts.formats`.
-TRANSCRIPT_FORMATS = ("openclaw", "claude-code")
 
 #: Keys of the original's `memorySearch` that would change nothing here, and the reason.
 WITHOUT_EFFECT = {
@@ -69,7 +67,7 @@ class ExtraPath(Block):
 class Experimental(Block):
     """Features that have to be allowed before they are used."""
 
-    session_memory: bool = key(False, doc="allow the source `sessions` (transcripts)")
+    session_memory: bool = key(False, taken=RESTART, doc="allow the source `sessions` (transcripts)")
 
 
 #: Of 0.2.
@@ -82,7 +80,7 @@ class Batch(Block):
 
     gone = WITHOUT_COOL_DOWN
 
-    enabled: bool = key(False, doc="use the provider's Batch API for large backlogs")
+    enabled: bool = key(False, taken=RESTART, doc="use the provider's Batch API for large backlogs")
     wait: bool = key(True, doc="`index` waits for open batches")
     min_texts: int = key(50, low=1, doc="texts that are worth a batch; fewer are sent in requests")
     concurrency: int = key(2, low=1, doc="batches open at a time")
@@ -95,9 +93,13 @@ class Batch(Block):
 class Remote(Block):
     """Address, key and limits of a remote provider."""
 
-    base_url: str = key("", url=True, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1")
+    base_url: str = key(
+        "", url=True, taken=RESTART, doc="base address of the provider, e.g. http://127.0.0.1:11434/v1"
+    )
     api_key: str = key("", secret=True, doc="key of the provider")
-    headers: Mapping[str, str] = key(factory=dict, secret=True, doc="extra headers; they win over all others")
+    headers: Mapping[str, str] = key(
+        factory=dict, secret=True, taken=RESTART, doc="extra headers; they win over all others"
+    )
     batch: Batch = key(factory=Batch)
     max_rows: int = key(0, low=0, doc="texts in a request at most; 0: the provider's own cap")
     max_tokens: int = key(0, low=0, doc="tokens in a request at most; 0: the provider's own cap")
@@ -110,6 +112,8 @@ class Remote(Block):
 class Local(Block):
     """A model that runs on this machine."""
 
+    taken = RESTART
+
     model_path: str = key("", doc="a GGUF or ONNX file or folder, or hf:owner/repo/file")
     model_cache_dir: str = key("", doc="where downloaded models are kept")
 
@@ -118,6 +122,8 @@ class Local(Block):
 class VectorStore(Block):
     """Vector search inside SQLite."""
 
+    taken = RESTART
+
     enabled: bool = key(True, doc="use sqlite-vec for vector search in one-shot commands")
     extension_path: str = key("", doc="a sqlite-vec library of your own")
 
@@ -125,6 +131,8 @@ class VectorStore(Block):
 @value
 class Store(Block):
     """The place of the index."""
+
+    taken = NEVER
 
     driver: str = key("sqlite", choices=("sqlite",), doc="the only store")
     path: str = key("", doc="the index file; `{agentId}` is replaced; default <home>/memory/{agentId}.sqlite")
@@ -156,6 +164,7 @@ class Sync(Block):
     watch: bool = key(True, doc="`up` and `watch` follow the files; off: only intervals and commands")
     watch_debounce_ms: int = key(1500, low=0, high=86_400_000, doc="quiet time before a changed file is read")
     interval_minutes: int = key(0, low=0, high=525_600, doc="between two full scans; 0: never")
+    keep_vanished_hours: int = key(24, low=0, high=8_760, doc="rows of an emptied root are kept for so long")
     sessions: SessionSync = key(factory=SessionSync)
 
 
@@ -236,19 +245,27 @@ class MemorySearch(Block):
 
     without_effect = WITHOUT_EFFECT
 
-    enabled: bool = key(True, doc="off: this agent has no memory search")
-    sources: tuple[str, ...] = key(("memory",), choices=("memory", "sessions"), doc="what is searched")
+    enabled: bool = key(True, taken=RESTART, doc="off: this agent has no memory search")
+    sources: tuple[str, ...] = key(
+        ("memory",), choices=("memory", "sessions"), taken=RESTART, doc="what is searched"
+    )
     extra_paths: tuple[ExtraPath, ...] = key((), of=ExtraPath, shorthand="path", doc="more files")
     exclude: tuple[str, ...] = key((), doc="files and folders that are left out, as in .gitignore")
     ignore_files: bool = key(True, doc="`.gitignore` and `.ignore` in the folders that are read count")
     experimental: Experimental = key(factory=Experimental)
     transcripts: tuple[str, ...] = key(
-        TRANSCRIPT_FORMATS[:1], choices=TRANSCRIPT_FORMATS, doc="programs whose past sessions are read"
+        ("openclaw",), choices=tuple(TRANSCRIPT_PROGRAMS), doc="programs whose past sessions are read"
     )
-    provider: str = key("auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, doc="embedding provider")
-    fallback: str = key("none", choices=FALLBACKS, advice=_COMPATIBLE, doc="when the first one fails")
-    model: str = key("", doc="model of the provider; empty: its default")
-    output_dimensionality: int = key(0, low=0, doc="dimensions asked of the provider; 0: its default")
+    provider: str = key(
+        "auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, taken=RESTART, doc="embedding provider"
+    )
+    fallback: str = key(
+        "none", choices=FALLBACKS, advice=_COMPATIBLE, taken=RESTART, doc="when the first one fails"
+    )
+    model: str = key("", taken=RESTART, doc="model of the provider; empty: its default")
+    output_dimensionality: int = key(
+        0, low=0, taken=RESTART, doc="dimensions asked of the provider; 0: its default"
+    )
     remote: Remote = key(factory=Remote)
     local: Local = key(factory=Local)
     store: Store = key(factory=Store)
@@ -276,6 +293,7 @@ class MemoryFlush(Block):
     """The silent request that saves what is worth keeping before a session is compacted."""
 
     unknown = WARN_IF_NEAR
+    taken = RESTART
 
     enabled: bool = key(True, doc="off: no session is flushed; on, it also needs `model` or `command`")
     soft_threshold_tokens: int = key(4000, low=0, doc="a session is flushed this far before the reserve")
@@ -375,8 +393,8 @@ class AgentSettings(Block):
     index_path: Path
     #: State directory of the original's files (session transcripts are below it).
     state_dir: Path
-    #: Folder with the folders of Claude Code's sessions.
-    claude_projects: Path = Path("/nonexistent")
+    #: Where programs keep their sessions, by the names in `memory.transcripts`.
+    transcript_places: Mapping[str, Path] = field(default_factory=dict)
     memory: MemorySearch = field(default_factory=MemorySearch)
     #: `models.providers` by the ids there (`openai`, `google` …), and keys of the environment by ours.
     providers: Mapping[str, ProviderEntry] = field(default_factory=dict)

@@ -12,6 +12,7 @@ from memline.shared.config import config_file, edit, environment, workspaces
 from memline.shared.config.environment import Environment
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import AgentSettings, ExtraPath
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.errors import ConfigError
 from memline.shared.values import replace
 
@@ -31,7 +32,7 @@ _TEMPLATE = """\
     // Search by meaning: "openai", "gemini", "voyage", "local"; "auto" takes the one whose key is set.
     // provider: "auto",
 
-    // Past sessions as well, secrets hidden (docs/sessions.md): those of "openclaw", "claude-code" or both.
+    // Past sessions as well, secrets hidden (docs/sessions.md): those of {programs}.
     // sources: ["memory", "sessions"], experimental: {{ sessionMemory: true }}, transcripts: ["claude-code"],
   }},
 }}
@@ -48,7 +49,12 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
     extra = ", ".join(json.dumps(path, ensure_ascii=False) for path in extra_paths)
     if file.exists():
         return file, False
-    text = _TEMPLATE.format(kind=kind, workspace=json.dumps(str(workspace), ensure_ascii=False), extra=extra)
+    text = _TEMPLATE.format(
+        kind=kind,
+        workspace=json.dumps(str(workspace), ensure_ascii=False),
+        extra=extra,
+        programs=", ".join(f'"{name}"' for name in TRANSCRIPT_PROGRAMS),
+    )
     config_file.write(file, text)
     return file, True
 

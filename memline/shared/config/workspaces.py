@@ -26,6 +26,13 @@ from memline.shared.config.keys import Setting
 #: What a workspace has although it was never initialised.
 _SIGNS = ("MEMORY.md", "memory")
 
+#: Endings of notes, and folders that hold none of a user's.
+_MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd")
+_NO_NOTES = ("node_modules", "venv", "__pycache__")
+
+#: Names that are looked at for a note: 20 ms.
+MOST_ENTRIES = 5_000
+
 #: Letters of a digest: 48 bits, far more than a user's workspaces need.
 _DIGEST_CHARS = 12
 
@@ -86,6 +93,35 @@ def find_above(folder: Path, env: Environment) -> Setting | None:
         if note.is_file() or notes.is_dir():
             return Setting(value=each, origin=SIGNED)
     return None
+
+
+def has_own_notes(folder: Path, env: Environment) -> bool:
+    """Tell whether a folder has Markdown that is no other folder's: of a repository in it, of a workspace.
+
+    In a user's home directory, and what holds it, only what lies there itself counts. Looks at `MOST_ENTRIES`
+    names at most.
+    """
+    user = os.path.realpath(environment.user_home(env))
+    is_wide = os.path.commonpath((user, os.path.realpath(folder))) == os.path.realpath(folder)
+    left, todo = MOST_ENTRIES, [folder]
+    while todo and left > 0:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    left -= 1
+                    if entry.name.startswith(".") or entry.is_symlink():
+                        continue
+                    if entry.name.lower().endswith(_MARKDOWN) and entry.is_file():
+                        return True
+                    if entry.is_dir() and not is_wide and not _is_of_its_own(Path(entry.path), env):
+                        todo.append(Path(entry.path))
+        except OSError:
+            continue
+    return False
+
+
+def _is_of_its_own(folder: Path, env: Environment) -> bool:
+    return folder.name in _NO_NOTES or (folder / ".git").exists() or settings_file(folder, env).exists()
 
 
 def indexed(home: Path, agent: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -176,7 +176,7 @@ def endpoint_of(provider: Provider, settings: AgentSettings, *, own: bool) -> En
     environment_key = settings.environment_keys.get(provider.name, "")
     headers = {}
     if user_info:
-        headers["authorization"] = "Basic " + b64encode(unquote(user_info).encode()).decode()
+        headers["authorization"] = "Basic " + b2a_base64(unquote(user_info).encode(), newline=False).decode()
     for more in (entry.headers, remote.headers):
         headers.update({name.strip().lower(): text for name, text in more.items()})
     key_places = [*provider.key_variables[:1], f"{entry_path}.apiKey"]

@@ -15,10 +15,8 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
+from importlib import import_module
 from typing import Any, TypeVar
-
-import httpx
-import msgspec
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
@@ -34,6 +32,16 @@ from memline.shared.errors import (
 )
 from memline.shared.values import field, replace, value
 from memline.shared.version import own_version
+
+# httpx loads a command line program of its own where it finds click, rich and pygments: half of its import.
+_PROGRAM = "httpx._main"
+_is_left_out = "httpx" not in sys.modules
+if _is_left_out:
+    sys.modules[_PROGRAM] = None  # type: ignore[assignment]
+import httpx  # noqa: E402
+
+if _is_left_out:
+    del sys.modules[_PROGRAM]
 
 #: Backoff between attempts: 0.2 s, doubled, plus a jitter.
 FIRST_WAIT_S = 0.2
@@ -106,12 +114,17 @@ class _Call:
     once: bool
 
 
+def loaded_msgspec() -> Any:
+    """Return msgspec where the process has it anyway; one answer is not worth its import, 14 ms."""
+    return import_module("msgspec") if "msgspec" in sys.modules else None
+
+
 def parse_json(text: bytes | str) -> Any:
     """Parse JSON, with msgspec where the process has it: 1,536 numbers in 0.1 ms, not 0.5.
 
     Raises ValueError and RecursionError, as `json.loads` does.
     """
-    if "msgspec" in sys.modules:
+    if msgspec := loaded_msgspec():
         # Python takes more, such as NaN, and half of a surrogate.
         with suppress(msgspec.DecodeError, ValueError):
             return msgspec.json.decode(text)
@@ -259,17 +272,9 @@ class HttpClient:
     ) -> T:
         """Send a call until it works, its error is not one of a moment, or its attempts are over."""
         timeout_s = timeout_s or self._timeout_s
-        deadline = self._clock.now() + timeout_s
-        url = self._url(path, query, service)
-        call = _Call(
-            method=method,
-            url=url,
-            what=what,
-            content=content,
-            timeout_s=timeout_s,
-            deadline=deadline,
-            once=once,
-        )
+        url, deadline = self._url(path, query, service), self._clock.now() + timeout_s
+        limits = {"timeout_s": timeout_s, "deadline": deadline}
+        call = _Call(method=method, url=url, what=what, content=content, once=once, **limits)
         # Not tenacity, as elsewhere: importing it costs every search with vectors 5 ms.
         for attempt in range(1, max_attempts()):
             try:

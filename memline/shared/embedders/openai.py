@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
-from memline.shared.embedders.http import Reply
+from memline.shared.embedders.http import Reply, loaded_msgspec
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
@@ -110,7 +107,7 @@ def values_of(embedding: Any) -> Values:
 
 def _from_base64(text: str) -> bytes:
     """Decode base64 strictly, with msgspec where the process has it: 6 us for 1,536 numbers, not 30."""
-    if "msgspec" in sys.modules:
+    if msgspec := loaded_msgspec():
         with suppress(msgspec.ValidationError, ValueError):
-            return msgspec.convert(text, bytes)
+            return bytes(msgspec.convert(text, bytes))
     return base64.b64decode(text, validate=True)

@@ -77,7 +77,9 @@ def classify(
     except (ValueError, RecursionError):
         answer, text = None, raw[:MAX_READ_CHARS]
     words = text.lower()
-    message = f"{provider} {what} failed: {status} {redact_line(raw, secrets)}".rstrip()
+    # The provider's own words: its JSON is for programs.
+    said = "; ".join(dict.fromkeys(_provider_texts(answer))) if answer is not None and text.strip() else raw
+    message = f"{provider} {what} failed: {status} {redact_line(said, secrets)}".rstrip()
     quota = quota_details(answer)
     wait_s = parse_retry_after(headers, text, now=time.time() if now is None else now, body_s=quota.wait_s)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice, choose
-from memline.shared.finding import Trouble
+from memline.shared.finding import GOOD_FOR_S, Trouble
 from memline.shared.findings.table import AGENT, find
-from memline.shared.index import identities, meta
+from memline.shared.index import identities, ledger, meta
 from memline.shared.index.driver import scalar
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
     from memline.shared.scheduling.limits import Limits
 
-#: Seconds that findings are good for.
-GOOD_FOR_S = 1.0
-
-
 _KEYS = (
     meta.PAUSED,
     meta.PAUSED_MODES,
@@ -37,13 +33,19 @@ _KEYS = (
     meta.LOOP_ERRORS,
 )
 
+_PAUSED_JOB = "SELECT 1 FROM jobs WHERE state = 'paused' LIMIT 1"
+
 
 def is_quiet(index: Connection, settings: AgentSettings, choice: Choice) -> bool:
     """Tell by a few cheap rows that nothing is wrong with an index: no condition need be loaded."""
     if (choice.identity is None and choice.requested not in ("auto", NONE)) or choice.fallback_from:
         return False
+    if not settings.memory.enabled or not settings.workspace.is_dir():
+        return False
     marks = f"SELECT 1 FROM meta WHERE key IN ({', '.join('?' * len(_KEYS))}) LIMIT 1"
-    if index.execute(marks, _KEYS).fetchone() is not None:
+    if scalar(index, marks, *_KEYS) or scalar(index, _PAUSED_JOB) or scalar(index, ledger.ANY_PROBLEM):
+        return False
+    if index.execute("SELECT 1 FROM kept LIMIT 1").fetchone() is not None:
         return False
     target = identities.target(index)
     if target is None:
@@ -102,11 +104,18 @@ class Answerer:
         yet) and ConfigError for a bad date.
         """
         answer = self._search.ask(request)
-        about = self._about(disk or DiskState(), (*troubles, *answer.troubles))
+        disk = disk or DiskState()
+        about = self._about(disk, (*troubles, *answer.troubles))
         if answer.provider == NONE:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
         return replace(
-            answer, fallback=about.fallback, behind=about.behind, findings=about.findings, troubles=()
+            answer,
+            fallback=about.fallback,
+            behind=about.behind,
+            is_unsure=disk.is_unsure,
+            kept=about.kept,
+            findings=about.findings,
+            troubles=(),
         )
 
     def _about(self, disk: DiskState, troubles: tuple[Trouble, ...]) -> Answer:
@@ -115,7 +124,8 @@ class Answerer:
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
         state = (index.version(), disk.files_behind, troubles)
         with index.snapshot() as connection:
-            if not disk.files_behind and not troubles and is_quiet(connection, self._settings, self._choice):
+            is_behind = disk.files_behind or disk.kept or troubles
+            if not is_behind and is_quiet(connection, self._settings, self._choice):
                 return Answer()
             with self._lock:
                 known, read_at, about = self._known
@@ -132,11 +142,13 @@ class Answerer:
                 files_behind=disk.files_behind,
                 troubles=troubles,
                 queue=self._queue,
+                kept=disk.kept,
             )
             try:
                 found = find(AGENT, facts, self._settings.agent)
                 behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
-                about = Answer(findings=found, behind=behind, fallback=facts.fallback)
+                kept = tuple(each.to_json() for each in facts.kept)
+                about = Answer(findings=found, behind=behind, kept=kept, fallback=facts.fallback)
             finally:
                 facts.close()
         with self._lock:

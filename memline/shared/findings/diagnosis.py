@@ -11,8 +11,8 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexFault, IndexMissing
 from memline.shared.finding import LEVELS, OK, Finding, Trouble
-from memline.shared.findings.facts import Facts, FleetFacts
-from memline.shared.findings.table import AGENT, COMMON, find
+from memline.shared.findings.facts import Facts, FleetFacts, roles_of
+from memline.shared.findings.table import AGENT, COMMON, find, rows
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import home_processes
 from memline.shared.scheduling.home_processes import Process
@@ -72,11 +72,8 @@ def of_common(
 
     Their agent is None. `warnings`: those of loading the configuration.
     """
-    queue, roles = queue_of(settings), tuple[str, ...]()
-    if queue:
-        from memline.shared.queue.processes import commands
-
-        roles = tuple(commands(list(agents), with_api=False))
+    queue = queue_of(settings)
+    roles = roles_of(agents) if queue else ()
     with closing(AccountFile(agents[0].account_path)) as file:
         facts = FleetFacts(file, queue=queue, roles=roles, warnings=tuple(warnings), now=time.time())
         return find(COMMON, facts, None)
@@ -89,8 +86,10 @@ def processes(settings: AgentSettings) -> list[Process]:
 
 
 def merged(*parts: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Put findings of several readings into one list, most urgent first."""
-    return tuple(sorted((each for part in parts for each in part), key=lambda each: _RANK[each.level]))
+    """Put findings of several readings into one list, most urgent first, as the table has them."""
+    order = {row.code: rank for rank, row in enumerate((*rows(AGENT), *rows(COMMON)))}
+    found = (each for part in parts for each in part)
+    return tuple(sorted(found, key=lambda each: (_RANK[each.level], order.get(each.code, 0))))
 
 
 def of_error(settings: AgentSettings, error: IndexFault) -> tuple[Finding, ...]:

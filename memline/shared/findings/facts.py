@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
 from memline.shared.errors import IndexFault, MemlineError, QueueError
-from memline.shared.finding import Trouble
+from memline.shared.finding import GOOD_FOR_S, Trouble
 from memline.shared.index import batches, identities, jobs, ledger, meta, ownership, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.batches import Batch
 from memline.shared.index.identities import IdentityRow
 from memline.shared.index.jobs import Job, Left
 from memline.shared.index.vectors import Backlog
+from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
+from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
 
 if TYPE_CHECKING:
@@ -27,9 +30,7 @@ if TYPE_CHECKING:
 
     from memline.shared.queue.depth import Fleet
     from memline.shared.sync.plan import Plan
-
-#: Seconds that what Redis said of a fleet is good for.
-FLEET_GOOD_FOR_S = 1.0
+    from memline.shared.sync.vanished import Kept, KeptRoot
 
 #: Failed texts and files that a finding names.
 MOST_NAMED = 3
@@ -38,9 +39,9 @@ _fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
 
 
 def fleet_at(url: str) -> Fleet | QueueError:
-    """Return what Redis says of a fleet, at most a second old, or why it says nothing."""
-    asked, fleet = _fleets.get(url, (-FLEET_GOOD_FOR_S, None))
-    if fleet is None or time.monotonic() - asked >= FLEET_GOOD_FOR_S:
+    """Return what Redis says of a fleet, at most half a second old, or why it says nothing."""
+    asked, fleet = _fleets.get(url, (-GOOD_FOR_S, None))
+    if fleet is None or time.monotonic() - asked >= GOOD_FOR_S:
         # 90 ms of imports, most of them redis, which only a fleet pays.
         from memline.shared.queue import depth
 
@@ -52,12 +53,19 @@ def fleet_at(url: str) -> Fleet | QueueError:
     return fleet
 
 
+def roles_of(agents: Sequence[AgentSettings]) -> tuple[str, ...]:
+    """Return the roles that a fleet of these agents needs."""
+    from memline.shared.queue import routes
+
+    return tuple(routes.commands(list(agents), with_api=False))
+
+
 class Facts:
     """What is known of one agent's memory at one moment.
 
     `index`: None without one, `fault`: why it cannot be read. `plan`: the comparison with the disk; None for
-    an answer, which knows only how many files are behind. `troubles`: what reading met by itself. `queue`:
-    the address of a fleet's Redis; empty without a fleet.
+    an answer, which knows only how many files are behind, and which are `kept`. `troubles`: what reading met
+    by itself. `queue`: the address of a fleet's Redis; empty without a fleet.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class Facts:
         files_behind: int | None = None,
         troubles: tuple[Trouble, ...] = (),
         queue: str = "",
+        kept: Kept | None = None,
     ) -> None:
         self.settings = settings
         self.choice = choice
@@ -84,6 +93,7 @@ class Facts:
         self.files_behind = files_behind
         self.troubles = troubles
         self.queue = queue
+        self._kept = plan.kept if plan is not None else kept or {}
         self.account_file = AccountFile(settings.account_path)
 
     def close(self) -> None:
@@ -143,6 +153,12 @@ class Facts:
             kept = {"from": self.choice.fallback_from, "reason": self.choice.reason}
         return kept
 
+    @cached_property
+    def kept(self) -> tuple[KeptRoot, ...]:
+        """Roots of which files are gone, and kept: as this look found it, else as the last one wrote down."""
+        written = vanished.roots(self.index) if self.index is not None else ()
+        return vanished.grouped(self._kept) or written
+
     @property
     def paused_jobs(self) -> list[tuple[Job, Left]]:
         """The jobs that are paused, oldest first, and what each has not done."""
@@ -184,8 +200,10 @@ class Facts:
     @cached_property
     def has_follower(self) -> bool:
         """Whether a process brings changed files into the index."""
-        return any(each.kind in home_processes.FOLLOWERS for each in self.processes) or self._has_role(
-            "chunk"
+        # Of another host of a fleet it is not known, and taken for true.
+        return any(
+            each.kind in home_processes.FOLLOWERS and self.settings.agent in each.agents and each.is_alive
+            for each in home_processes.listed(self.account_file)
         )
 
     @cached_property
@@ -199,8 +217,7 @@ class Facts:
     def _has_leases(self) -> bool:
         if self.index is None:
             return False
-        owners = self.index.execute("SELECT DISTINCT owner FROM leases WHERE until > ?", (self.now,))
-        return any(leases.is_owner_alive(owner) for (owner,) in owners.fetchall())
+        return any(is_owner_alive(owner, self.queue) for owner in leases.owners(self.index))
 
     def _has_role(self, role: str) -> bool:
         """Tell whether a worker of the fleet takes messages for this role."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from memline.shared.embedders.local.downloads import reranker_file
+from memline.shared.embedders.local.engines import engine_of
 from memline.shared.errors import ProviderError
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
@@ -12,6 +14,18 @@ from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import driver
 from memline.shared.packages import install_command
 from memline.shared.values import replace
+
+
+@finding(
+    WARNING,
+    "this process was started with other settings and does not take these while it runs: {keys}",
+    action="end it and let its client start it again",
+    subject="process",
+    means="A process that answers over MCP keeps its pipe: the home, the agent and the workspace are those of"
+    " its start.",
+)
+def started_before(facts: Facts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "started_before")
 
 
 @finding(
@@ -104,10 +118,6 @@ def _vec_error(extension_path: str) -> str:
 def not_reranked(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "not_reranked")
     if facts.plan is not None and facts.settings.memory.query.rerank.model_path.strip():
-        # Here, because few configurations have one: 10 ms.
-        from memline.shared.embedders.local.downloads import reranker_file
-        from memline.shared.embedders.local.engines import engine_of
-
         try:
             engine = engine_of(reranker_file(facts.settings).path)
             if not engine.is_installed:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
 from memline.shared.findings.table import Seen, finding, seen
 from memline.shared.version import own_version
 from memline.shared.words import counted
+
+if TYPE_CHECKING:
+    from memline.shared.queue.heartbeat import WorkerInfo
+
+#: Seconds that the clock of a host may be away from that of Redis.
+MAX_SKEW_S = 5.0
 
 _EVICTING, _FULL = "evicts keys", "is out of memory"
 
@@ -29,9 +36,8 @@ def _error(facts: FleetFacts, code: str) -> Iterator[Seen]:
     action="start it (redis-server), or work without it: unset queue.url",
     subject="queue",
     page="queues",
-    means="Redis does not answer, or not as a primary server with this address. The backlog is in the"
-    " index: nothing"
-    " is lost, and workers go on when it is back.",
+    means="Redis does not answer, or not as a primary server with this address. The backlog is in the index:"
+    " nothing is lost, and workers go on when it is back.",
 )
 def redis_unreachable(facts: FleetFacts) -> Iterator[Seen]:
     yield from _error(facts, "redis_unreachable")
@@ -74,7 +80,7 @@ def role_missing(facts: FleetFacts) -> Iterator[Seen]:
         return
     queues = [queue for queue in facts.fleet.queues if queue.role in facts.roles]
     missing = [queue for queue in queues if not facts.fleet.is_served(queue)]
-    if queues and len(missing) == len(queues):
+    if queues and not facts.fleet.workers:
         yield seen(what="queue: no worker is alive")
         return
     has_hosts = any(queue.host for queue in queues)
@@ -132,3 +138,96 @@ def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
 def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
     if facts.fleet is not None and facts.fleet.worker_failure:
         yield seen(reason=facts.fleet.worker_failure)
+
+
+@finding(
+    WARNING,
+    "queue: {role} on {host} (process {pid}) has other settings than {other}: {keys}",
+    action="give the processes of a role, and embed and store, the same settings: memline config show",
+    subject="role",
+    page="workers",
+    means="Two workers of one role, or an embed worker and the store of an index, were given different"
+    " settings. Digests are compared: names of keys are told, and never their values.",
+)
+def settings_differ(facts: FleetFacts) -> Iterator[Seen]:
+    first: dict[tuple[str, str], WorkerInfo] = {}
+    for worker in facts.fleet.workers if facts.fleet is not None else ():
+        for role in worker.queues:
+            first.setdefault((role, worker.index_host), worker)
+    stores = [worker for (role, _), worker in first.items() if role == "store"]
+    for worker in facts.fleet.workers if facts.fleet is not None else ():
+        for role in worker.queues:
+            others = [first[role, worker.index_host], *(stores if role == "embed" else ())]
+            for other in others:
+                keys = sorted(
+                    name for name in worker.keys.keys() & other.keys if worker.keys[name] != other.keys[name]
+                )
+                if keys:
+                    named = f"{'+'.join(other.queues)} on {other.host} (process {other.pid})"
+                    yield seen(
+                        role=role,
+                        subject=role,
+                        host=worker.host,
+                        pid=worker.pid,
+                        other=named,
+                        keys=", ".join(keys),
+                    )
+                    break
+
+
+@finding(
+    WARNING,
+    "the clock of {what} is {seconds} s {way} of that of Redis",
+    action="set it by NTP: timedatectl set-ntp true",
+    subject="host",
+    page="workers",
+    means="The clock of a host of the fleet is wrong by more than five seconds. Work goes on, since no two"
+    " clocks are compared; times that are shown, and days of ceilings, are wrong.",
+)
+def clock_skew(facts: FleetFacts) -> Iterator[Seen]:
+    hosts = {
+        worker.host: worker
+        for worker in (facts.fleet.workers if facts.fleet is not None else ())
+        if abs(worker.skew_s) > MAX_SKEW_S
+    }
+    for host, worker in hosts.items():
+        way = "ahead" if worker.skew_s > 0 else "behind"
+        what = f"{host} ({'+'.join(worker.queues)}, process {worker.pid})"
+        yield seen(what=what, seconds=f"{abs(worker.skew_s):.0f}", way=way, subject=host)
+
+
+def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield the name of each process, the keys it does not take, and why its settings cannot be read."""
+    for worker in facts.fleet.workers if facts.fleet is not None else ():
+        name = f"worker {' '.join(worker.queues)} on {worker.host} (process {worker.pid})"
+        yield name, worker.never, worker.settings_problem
+    for each in facts.processes:
+        if each.is_alive:
+            name = f"{each.kind} on {each.host} (process {each.to_json()['pid']})"
+            yield name, each.never, each.settings_problem
+
+
+@finding(
+    WARNING,
+    "the settings cannot be read, {process} goes on with those before: {reason}",
+    action="memline config check",
+    subject="process",
+    means="A file of settings was written that is not valid. Processes that run keep the last good ones.",
+)
+def settings_invalid(facts: FleetFacts) -> Iterator[Seen]:
+    for name, _, problem in _processes(facts):
+        if problem:
+            yield seen(process=f"memline {name}", reason=problem, subject=name)
+
+
+@finding(
+    WARNING,
+    "memline {process} was started with other settings and does not take these while it runs: {keys}",
+    action="start it again: {process}",
+    subject="process",
+    means="The queue, the home, the workspace and ports of a process are those of its start.",
+)
+def restart_needed(facts: FleetFacts) -> Iterator[Seen]:
+    for name, keys, _ in _processes(facts):
+        if keys:
+            yield seen(process=name, keys=", ".join(keys), subject=name)

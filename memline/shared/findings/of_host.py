@@ -21,7 +21,7 @@ _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
 
 @finding(
     WARNING,
-    "memline {kind} ended without a word, process {pid} on {host}: changed files are not followed",
+    "memline {kind} {fate}: changed files are not followed",
     action="memline {kind}",
     subject="process",
     means="A process that followed the files was killed. `memline index` takes in what changed since then and"
@@ -35,7 +35,11 @@ def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
             # After a start of the host nothing runs: its user starts it again.
             level = NOTE if each.ended_with_host else WARNING
             pid = each.to_json()["pid"]
-            yield seen(kind=each.kind, pid=pid, host=each.host, level=level, since=each.started)
+            fate = f"ended without a word, process {pid} on {each.host}"
+            yield seen(fate=fate, kind=each.kind, level=level, since=each.started)
+    if not gone and facts.fleet is not None and facts.fleet.workers:
+        # A fleet may be brought up to date by `memline index`, at night for example.
+        yield seen(fate="is not there in this fleet", kind="watch", level=NOTE)
 
 
 @finding(

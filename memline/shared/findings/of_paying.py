@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memline.shared.embedders.choice import NONE
+from memline.shared.embedders.local.downloads import configured, engine_named
 from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
-from memline.shared.providers import LOCAL
+from memline.shared.index import jobs
+from memline.shared.providers import LOCAL, price_of
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.words import counted, span
@@ -44,9 +46,8 @@ def provider_without_key(facts: Facts) -> Iterator[Seen]:
     "keyword search only: {reason}{waiting}",
     subject="provider account",
     page="providers",
-    means="The provider that the configuration names cannot be used as it is set up, so nothing is"
-    " searched by"
-    " meaning.",
+    means="The provider that the configuration names cannot be used as it is set up, so nothing is searched"
+    " by meaning.",
 )
 def provider_unusable(facts: Facts) -> Iterator[Seen]:
     if _is_named(facts) and not facts.choice.reason.startswith(_NO_KEY):
@@ -65,13 +66,11 @@ def _unusable(facts: Facts) -> Seen:
     subject="provider account",
     page="providers",
     means="A model file is configured and the program that runs it is not installed.",
+    from_disk=True,
 )
 def engine_missing(facts: Facts) -> Iterator[Seen]:
     settings = facts.settings.memory
     if facts.choice.identity is not None and LOCAL in (facts.choice.provider, settings.fallback):
-        # Here, because few configurations have such a model: 10 ms.
-        from memline.shared.embedders.local.downloads import configured, engine_named
-
         engine = engine_named(configured(settings.local))
         if engine is not None and not engine.is_installed:
             error = engine.not_installed()
@@ -121,8 +120,7 @@ def paused(facts: Facts) -> Iterator[Seen]:
     subject="provider account",
     page="providers",
     means="A ceiling of `limits` is reached. Texts wait until the day (UTC) or the run is over, or the"
-    " ceiling is"
-    " raised.",
+    " ceiling is raised.",
 )
 def ceiling_reached(facts: Facts) -> Iterator[Seen]:
     if facts.refusal is not None:
@@ -157,9 +155,8 @@ def fallback_active(facts: Facts) -> Iterator[Seen]:
     "{mode} to {provider} stopped{when}: {reason}{waiting}",
     subject="provider account",
     page="providers",
-    means="The circuit breaker of a provider is open: it refused the key, has no quota left, or failed"
-    " again and"
-    " again. It is asked once more after a while; until then no process calls it.",
+    means="The circuit breaker of a provider is open: it refused the key, has no quota left, or failed again"
+    " and again. It is asked once more after a while; until then no process calls it.",
 )
 def breaker_open(facts: Facts) -> Iterator[Seen]:
     missing = facts.model.missing
@@ -194,13 +191,38 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
     "{reason}",
     action="memline index",
     page="providers",
-    means="The settings name another model, provider or address than the vectors of the index are of."
-    " They are"
-    " searched until those of the new one are complete.",
+    means="The settings name another model, provider or address than the vectors of the index are of. They"
+    " are searched until those of the new one are complete.",
 )
 def model_differs(facts: Facts) -> Iterator[Seen]:
     if facts.model.reason:
         yield seen(reason=facts.model.reason, subject=facts.choice.provider)
+
+
+@finding(
+    NOTE,
+    "the model changes to {model}: {texts} to embed, {tokens} tokens{price}",
+    action="memline jobs   (pause or cancel it there)",
+    page="jobs",
+    means="The settings name another model. All texts are embedded with it, as a job; the vectors of the"
+    " model before are searched until they are complete.",
+)
+def model_changing(facts: Facts) -> Iterator[Seen]:
+    changing = [job for job in jobs.open_jobs(facts.index) if job.kind == jobs.MODEL] if facts.index else []
+    left = jobs.left(facts.index) if changing and facts.index else {}
+    for job in changing:
+        if facts.target is not None and (waiting := left.get(job.id)) and waiting.texts:
+            identity = facts.target.identity
+            name, is_public, own = identity.provider, not identity.endpoint, facts.settings.prices
+            price = price_of(name, identity.model, public=is_public, own=own)
+            cost = f", about ${waiting.tokens * price.per_million / 1e6:,.4f}" if price else ""
+            yield seen(
+                model=job.what,
+                texts=counted(waiting.texts, "text"),
+                tokens=f"{waiting.tokens:,}",
+                price=cost,
+                subject=job.token,
+            )
 
 
 @finding(

@@ -38,14 +38,38 @@ def _fault(facts: Facts, code: str) -> Iterator[Seen]:
 
 @finding(
     PROBLEM,
-    "there is no folder {folder}",
+    "there is no folder {folder}{kept}",
     action="memline --workspace DIR index",
     means="The workspace was moved, deleted, or is not mounted. What was indexed of it stays until it is"
-    " back.",
+    " back, and answers come from that.",
 )
 def workspace_missing(facts: Facts) -> Iterator[Seen]:
-    if not facts.settings.workspace.is_dir():
-        yield seen(folder=facts.settings.workspace)
+    folder = facts.settings.workspace
+    if not folder.is_dir():
+        files = sum(each.files for each in facts.kept if each.root == str(folder))
+        if not files:
+            yield seen(folder=folder, kept="")
+            return
+        kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
+        again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"
+        yield seen(folder=folder, kept=kept, action=f"mount it or put it back; where it was moved: {again}")
+
+
+@finding(
+    WARNING,
+    "{files} gone from {root} at once, and kept in the index",
+    action="put them back, or take them out of the index: memline index --accept-removals",
+    page="files",
+    means="All files of a folder, or more than half of many, went together: a disk that is not mounted, an"
+    " emptied folder, another branch. Their rows stay, and are searched, until the files are back, the"
+    " removal is accepted, or `sync.keepVanishedHours` (24) is over.",
+)
+def root_emptied(facts: Facts) -> Iterator[Seen]:
+    workspace = facts.settings.workspace
+    for each in facts.kept:
+        if each.root != str(workspace) or workspace.is_dir():
+            files = counted(each.files, "file", "are")
+            yield seen(files=files, root=each.root, subject=each.root, since=each.since)
 
 
 @finding(
@@ -227,6 +251,19 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
             # MEMORY.md may stand alone; that there is no note at all has a row of its own.
             if not issue.startswith(("no memory files found", "memory directory missing")):
                 yield seen(issue=issue)
+
+
+@finding(
+    NOTE,
+    "deleted text is still in the log of the index: another process reads an old state of it",
+    action="end that process, such as Litestream or a copy of the index, then: memline index",
+    means="What you deleted from a note is erased from the index file as well. Its log is emptied as soon as"
+    " no process reads a state from before.",
+)
+def log_held(facts: Facts) -> Iterator[Seen]:
+    since = meta.get(facts.index, meta.LOG_HELD) if facts.index is not None else None
+    if since is not None:
+        yield seen(since=since)
 
 
 @finding(

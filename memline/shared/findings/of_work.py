@@ -38,10 +38,9 @@ def stalled(facts: Facts) -> Iterator[Seen]:
     subject="file",
     page="files",
     metric="memline_vectors",
-    means="The provider refused a text for its content, or answered it wrongly again and again; other"
-    " texts are"
-    " not touched by it. The text is found by its words. It is tried again an hour later, and by each run of"
-    " `memline index`, so change the note if the provider is right.",
+    means="The provider refused a text for its content, or answered it wrongly again and again; other texts"
+    " are not touched by it. The text is found by its words. It is tried again an hour later, and by each"
+    " run of `memline index`, so change the note if the provider is right.",
 )
 def text_refused(facts: Facts) -> Iterator[Seen]:
     failed = facts.failed_texts
@@ -249,6 +248,7 @@ def batch_failed(facts: Facts) -> Iterator[Seen]:
     action="raise memorySearch.cache.maxEntries, if texts come back that were embedded before",
     means="Vectors that no chunk needs rest in the cache; of more than `cache.maxEntries` the least used go,"
     " and their texts are paid for once more if they come back.",
+    from_disk=True,
 )
 def cache_full(facts: Facts) -> Iterator[Seen]:
     cache = facts.settings.memory.cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import MemlineError, ProviderTooBig
-from memline.shared.flush import flush_plan, flush_request, prompts
+from memline.shared.flush import flush_plan, flush_request
 from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import ASKED, DONE, FAILED, NOTHING, SKIPPED, STORED, SessionState, file_lock
 from memline.shared.flush.transcript import claude_turns, recent_turns
@@ -163,7 +163,7 @@ def _flush(
             return NOTHING, "the session has no text"
         # A model repeats what it was shown, and a note is sent to an embedding provider.
         answer = redact(visible(raw))
-    entry = prompts.entry(answer)
+    entry = flush_request.entry(answer)
     if not entry:
         return NOTHING, "there was nothing to keep"
     if not session.reply:
@@ -196,7 +196,7 @@ def write_down(settings: AgentSettings, turns_of: TurnsOf, *, clock: Clock) -> t
         flush_plan.threshold_in(settings.sessions, settings.sessions.context_tokens),
         clock,
     )
-    entry = prompts.entry(redact(visible(raw or "")))
+    entry = flush_request.entry(redact(visible(raw or "")))
     if not entry:
         return NOTHING, "there was nothing to keep"
     written = write(settings.workspace, relative, entry)
@@ -233,8 +233,8 @@ def _ask(settings: AgentSettings, turns_of: TurnsOf, max_tokens: int, clock: Clo
     """Ask the model about as much of the conversation as it can take; None when that has no text."""
     flush = settings.sessions.compaction.memory_flush
     now = local_time(clock.now(), settings.sessions.user_timezone)
-    wanted = prompts.request(flush.prompt, now)
-    system = prompts.system_prompt(flush.system_prompt, now)
+    wanted = flush_request.request(flush.prompt, now)
+    system = flush_request.system_prompt(flush.system_prompt, now)
     if window := flush_plan.known_window(settings.sessions, flush.model):
         max_tokens = min(max_tokens, flush_plan.threshold_in(settings.sessions, window))
     max_tokens = max(max_tokens, MIN_CONVERSATION_TOKENS)
@@ -243,7 +243,7 @@ def _ask(settings: AgentSettings, turns_of: TurnsOf, max_tokens: int, clock: Clo
         if not turns:
             return None
         try:
-            conversation = prompts.conversation(turns, is_cut=is_cut)
+            conversation = flush_request.conversation(turns, is_cut=is_cut)
             return flush_request.ask(settings, system, f"{conversation}\n\n{wanted}")
         except ProviderTooBig:
             max_tokens //= _SHORTER

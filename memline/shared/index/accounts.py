@@ -143,6 +143,9 @@ def connect(path: Path) -> Connection:
             if driver.scalar(connection, "PRAGMA user_version") < VERSION:
                 for statement in statements(Path(__file__).with_suffix(".sql")):
                     connection.execute(statement)
+                if not any(row[1] == "sent" for row in connection.execute("PRAGMA table_info(reservations)")):
+                    # What an older release had in flight may have been sent.
+                    connection.execute("ALTER TABLE reservations ADD COLUMN sent INTEGER NOT NULL DEFAULT 1")
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
@@ -159,6 +162,11 @@ def _connect_read_only(path: Path) -> Connection:
     if not size:
         raise IndexMissing(f"there is no file {path}")
     connection = driver.connect_read_only(path)
+    if 0 < driver.scalar(connection, "PRAGMA user_version") < VERSION:
+        # What asks for a column of this release would fail.
+        connection.close()
+        connect(path).close()
+        connection = driver.connect_read_only(path)
     if not driver.scalar(connection, "PRAGMA user_version"):
         connection.close()
         raise IndexMissing(f"{path} is still empty")

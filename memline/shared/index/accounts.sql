@@ -52,7 +52,8 @@ CREATE TABLE IF NOT EXISTS spending (
     PRIMARY KEY (day, account, model, mode)
 ) STRICT;
 
--- Requests and batches in flight, by the token of their lease: what they were counted with.
+-- Requests and batches in flight, by the token of their lease: what they were counted with, and how often a worker
+-- has begun to send it; -1: none may any more.
 CREATE TABLE IF NOT EXISTS reservations (
     token TEXT PRIMARY KEY,
     day TEXT NOT NULL,
@@ -62,7 +63,8 @@ CREATE TABLE IF NOT EXISTS reservations (
     tokens INTEGER NOT NULL,
     per_million REAL,
     run TEXT NOT NULL,
-    at REAL NOT NULL
+    at REAL NOT NULL,
+    sent INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- What the present run of an index has spent.
@@ -85,12 +87,13 @@ CREATE TABLE IF NOT EXISTS calls (
 ) STRICT;
 
 -- Processes of this home without a heartbeat: `up`, `watch`, `serve`, `mcp` and `index`. `owner` is
--- `host:pid:start`, `boot` the start of the host it belongs to.
+-- `host:pid:start`, `boot` the start of the host it belongs to, `settings` what it does not take of them (JSON).
 CREATE TABLE IF NOT EXISTS processes (
     kind TEXT NOT NULL,
     owner TEXT NOT NULL,
     boot TEXT NOT NULL,
     started REAL NOT NULL,
     agents TEXT NOT NULL,
+    settings TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (kind, owner)
 ) STRICT;

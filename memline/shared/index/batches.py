@@ -22,6 +22,12 @@ UNFINISHED = ("intent", "uploaded", "submitted")
 #: Outcomes besides the words of `shared.batches.remote.State` (done, failed, expired, cancelled).
 PARTIAL, TOO_BIG, TIMED_OUT, LOST = "partial", "too big", "timed out", "lost"
 
+#: Why a batch is cancelled that holds a forgotten text: its file goes before the provider has cancelled it.
+FORGOTTEN = "a text of it was forgotten"
+
+#: What the error of a closed batch says whose files could not be removed.
+FILES_LEFT = "files of this batch were left at the provider"
+
 #: Texts read from the index at a time.
 PAGE_ROWS = 500
 

@@ -1,17 +1,21 @@
-"""Store the chunks of files with their full-text rows.
+"""Store the chunks of files with their full-text rows, and the names of files as short documents.
 
 Full text is FTS5 over the chunk rows, so that the text is stored once.
 """
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
-from memline.shared.index import forgotten, ledger, meta, names
+from memline.shared.index import forgotten, ledger, meta
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import fold, folded
-from memline.shared.sources.paths import SESSIONS
+from memline.shared.sources.folding import fold, folded, name_key, stem_key
+from memline.shared.sources.markdown import outline
+from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.tokens import grams
 from memline.shared.values import field, replace, value
 
@@ -27,6 +31,9 @@ MAX_CLOCK_STEP_NS = 600 * 10**9
 
 #: After the last ordinal of any file.
 _ALL = 1 << 62
+
+#: Pages of full text that one transaction merges: some hundredths of a second.
+_MERGED_PAGES = 500
 
 #: How FTS5 makes words of a text, here and in `schema.sql`.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
@@ -46,12 +53,14 @@ class FileChange:
 
     #: added, changed, removed, unchanged, refused (kept out of the index), late (read earlier than the row,
     #: or a part that continues what is not there; ignored) or unknown (compared with content that the ledger
-    #: has no longer; ignored, to be read again).
+    #: has no longer; ignored, to be read again), or kept (gone, and its content stays).
     kind: str
     #: text hash -> text, of all chunks the file has now; empty unless its chunks were replaced.
     texts: dict[bytes, str] = field(default_factory=dict)
     #: Text hashes that no chunk of any file has any more.
     orphans: list[bytes] = field(default_factory=list)
+    #: Ids of chunks that full text lacks until `add_full_text`.
+    added: list[int] = field(default_factory=list)
 
 
 def text_hash(text: str) -> bytes:
@@ -59,8 +68,10 @@ def text_hash(text: str) -> bytes:
     return sha256(text.encode()).digest()
 
 
-def apply_file(connection: Connection, row: FileRow) -> FileChange:
-    """Make the index agree with `row`, inside the caller's transaction.
+def apply_file(connection: Connection, row: FileRow, *, is_kept: bool = False) -> FileChange:
+    """Make the index agree with `row`, inside the caller's transaction; `is_kept`: but for its content.
+
+    What it added is put into full text by `add_full_text`, before the same file is applied again.
 
     Safe twice, late and out of order: a row that was observed no later than the one in the ledger changes
     nothing, so the newest read of the file always stays. A row that continues a file counts only on top of
@@ -70,6 +81,12 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
     if before is not None and row.observed_ns <= before.observed_ns <= row.observed_ns + MAX_CLOCK_STEP_NS:
         return FileChange(kind="late")
     existed = before is not None and before.outcome != ledger.REMOVED
+    if is_kept:
+        connection.execute("UPDATE files SET observed_ns = ? WHERE path = ?", (row.observed_ns, row.path))
+        return FileChange(kind="kept")
+    if existed:
+        # It is back, or its removal was accepted.
+        connection.execute("DELETE FROM kept WHERE path = ?", (row.path,))
     if row.chunks is None:
         recorded = before and (before.outcome, before.hash, before.chunking)
         if recorded != (row.outcome, row.hash, row.chunking):
@@ -84,9 +101,11 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
         # Read before a part of the file was forgotten, and looked at again since.
         row = replace(row, chunks=tuple(each for each in row.chunks if text_hash(each.text) not in gone))
     file_id = ledger.record(connection, row)
+    if row.source == MEMORY and row.outcome == outcomes.INDEXED:
+        forgotten.stored(connection, row.path, row.hash)
     if row.source == SESSIONS:
         ledger.save_progress(connection, file_id, row.progress)
-    texts, orphans = _replace_chunks(connection, file_id, row)
+    texts, orphans, added = _replace_chunks(connection, file_id, row)
     if row.outcome == ledger.REMOVED:
         # Also for a file that was made and removed between two scans: the row tells that it was read.
         kind = "removed" if existed else "unchanged"
@@ -94,7 +113,7 @@ def apply_file(connection: Connection, row: FileRow) -> FileChange:
         kind = "changed" if existed else "added"
     else:
         kind = "refused"
-    return FileChange(kind=kind, texts=texts, orphans=orphans)
+    return FileChange(kind=kind, texts=texts, orphans=orphans, added=added)
 
 
 def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow) -> bool:
@@ -107,7 +126,7 @@ def _continues(connection: Connection, before: LedgerEntry | None, row: FileRow)
 
 def _replace_chunks(
     connection: Connection, file_id: int, row: FileRow
-) -> tuple[dict[bytes, str], list[bytes]]:
+) -> tuple[dict[bytes, str], list[bytes], list[int]]:
     chunks = row.chunks or ()
     first = row.keeps
     stop = first + len(chunks) if row.is_partial else _ALL
@@ -117,6 +136,7 @@ def _replace_chunks(
         remove_full_text(connection, *span)
         connection.execute(f"DELETE FROM chunks WHERE {where}", span)
     texts = {text_hash(chunk.text): chunk.text for chunk in chunks}
+    added: list[int] = []
     if chunks:
         connection.executemany(
             "INSERT INTO chunks (file_id, ordinal, start_line, end_line, heading, text,"
@@ -138,16 +158,47 @@ def _replace_chunks(
                 for ordinal, chunk in enumerate(chunks, first)
             ),
         )
-        for table, columns in _FULL_TEXT.items():
-            connection.execute(
-                f"INSERT INTO {table} (rowid, {columns}) SELECT id, {columns} {_DOCUMENTS_OF}", span
-            )
+        added = [row_id for (row_id,) in connection.execute(f"SELECT id FROM chunks WHERE {where}", span)]
         if first == 0:
-            names.store(connection, file_id, row.path, row.source, row.names, chunks[0].text)
-    still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
+            store_names(connection, file_id, row.path, row.source, row.names, chunks[0].text)
+            store_tags(connection, file_id, row.tags)
     removed = [digest for digest in old if digest not in texts]
+    if removed:
+        if meta.get(connection, meta.TO_ERASE) != meta.ALL:
+            meta.put(connection, meta.TO_ERASE, row.observed_ns / 1e9)
+        # Those without a vector go as soon as it is known that none will come (`vectors.release`).
+        connection.executemany(
+            "INSERT OR IGNORE INTO former_texts (path, text_hash) SELECT ?1, ?2"
+            " WHERE EXISTS (SELECT 1 FROM vectors WHERE identity_id IN (SELECT id FROM identities)"
+            " AND text_hash = ?2)",
+            ((row.path, digest) for digest in removed),
+        )
+    still_used = "SELECT 1 FROM chunks WHERE text_hash = ? LIMIT 1"
     orphans = [digest for digest in removed if not connection.execute(still_used, (digest,)).fetchone()]
-    return texts, orphans
+    return texts, orphans, added
+
+
+def add_full_text(connection: Connection, chunk_ids: Sequence[int]) -> None:
+    """Put new chunks and the names of their files into full text, inside the caller's transaction.
+
+    Last in it, and all at once: FTS5 writes what it has gathered to its tables before each statement that
+    SQLite may have to undo alone, such as one with a trigger. File by file that took twice as long.
+    """
+    if not chunk_ids:
+        return
+    ids = json.dumps(chunk_ids)
+    for table, columns in _FULL_TEXT.items():
+        connection.execute(
+            f"INSERT INTO {table} (rowid, {columns}) SELECT id, {columns} FROM chunk_documents"
+            " WHERE id IN (SELECT value FROM json_each(?))",
+            (ids,),
+        )
+    connection.execute(
+        "INSERT INTO names_fts (rowid, text, grams) SELECT id, text, grams FROM names"
+        " WHERE text IS NOT NULL AND file_id IN (SELECT file_id FROM chunks"
+        " WHERE ordinal = 0 AND id IN (SELECT value FROM json_each(?)))",
+        (ids,),
+    )
 
 
 def count(connection: Connection) -> int:
@@ -174,6 +225,30 @@ def merge_full_text(connection: Connection) -> None:
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
 
 
+def merge_full_text_in_slices(connection: Connection) -> None:
+    """Do the same in short transactions, so that a live edit never waits long."""
+    for table in (*_FULL_TEXT, "names_fts"):
+        # The first begins a merge of all segments, the others go on; FTS5 changes no more when it is done.
+        pages, done = -_MERGED_PAGES, False
+        while not done:
+            before = connection.total_changes
+            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (pages,))
+            pages, done = _MERGED_PAGES, connection.total_changes - before < 2
+
+
+def former_texts(connection: Connection, path: str) -> set[bytes]:
+    """Return the hashes of texts that a file has had, also under the names from which it was moved."""
+    query = (
+        "WITH RECURSIVE names (path) AS (SELECT ?1 UNION SELECT theirs.path FROM names"
+        " JOIN (SELECT path, text_hash FROM former_texts UNION SELECT path, text_hash FROM chunks"
+        "       JOIN files ON files.id = file_id WHERE path = ?1) AS ours ON ours.path = names.path"
+        " JOIN former_texts AS theirs ON theirs.text_hash = ours.text_hash"
+        " WHERE theirs.path NOT IN (SELECT path FROM files WHERE outcome <> ?2))"
+        " SELECT text_hash FROM former_texts WHERE path IN names"
+    )
+    return {digest for (digest,) in connection.execute(query, (path, ledger.REMOVED))}
+
+
 def full_text_state(connection: Connection) -> object:
     """Return a value that differs whenever the full-text index does.
 
@@ -183,3 +258,57 @@ def full_text_state(connection: Connection) -> object:
     return meta.get(connection, meta.EPOCH), connection.execute(
         "SELECT block FROM chunks_fts_data WHERE id IN (1, 10)"
     ).fetchall()
+
+
+_NAME = "INSERT INTO names (file_id, key, title, text, grams) VALUES (?, ?, ?, ?, ?)"
+
+
+def store_names(
+    connection: Connection, file_id: int, path: str, source: str, own: str, first_text: str
+) -> None:
+    """Store the names of a file whose first chunk is new, inside the caller's transaction.
+
+    `own` are title and aliases of its front matter, as the ledger keeps them.
+    """
+    connection.executemany(_NAME, ((file_id, *each) for each in _named(path, source, own, first_text)))
+
+
+def store_tags(connection: Connection, file_id: int, tags: str) -> None:
+    """Store the tags of a file, one a line, inside the caller's transaction; a chunk that goes takes them."""
+    rows = ((file_id, tag) for tag in tags.split("\n") if tag)
+    connection.executemany("INSERT OR IGNORE INTO tags (file_id, tag) VALUES (?, ?)", rows)
+
+
+def fill_names(connection: Connection) -> None:
+    """Store the names of all files, inside the caller's transaction: 0.2.0 had none."""
+    found = connection.execute(
+        "SELECT files.id, path, source, names, text FROM files JOIN chunks ON file_id = files.id"
+        " WHERE ordinal = 0 ORDER BY files.id"
+    )
+    for row in found:
+        store_names(connection, *row)
+    connection.execute(
+        "INSERT INTO names_fts (rowid, text, grams) SELECT id, text, grams FROM names WHERE text IS NOT NULL"
+    )
+
+
+def _named(path: str, source: str, own: str, first_text: str) -> Iterator[tuple[str, str, str | None, str]]:
+    """Yield key, title as written, what is searched, and its pairs of CJK characters."""
+    headings = outline(first_text.split("\n")).headings if source == MEMORY else ()
+    title = next((each.title for each in headings if each.title), "")
+    stem = os.path.splitext(path.rpartition("/")[2])[0]
+    key = stem_key(path)
+    yield key, title, *_searched(f"{stem} {title or stem}")
+    known = {key}
+    if title and (key := name_key(title)) not in known:
+        # It is a part of the first row.
+        known.add(key)
+        yield key, "", None, ""
+    for key in filter(None, own.split("\n")):
+        if key not in known:
+            yield key, "", *_searched(key)
+
+
+def _searched(name: str) -> tuple[str, str]:
+    text = fold(name)
+    return text, grams(text)

@@ -9,14 +9,73 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from memline.shared.sources.forgetting import ForgottenLines
+from memline.shared.sources.paths import is_transcript
+from memline.shared.values import value
+
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
 
-def lines_of(connection: Connection, path: str) -> frozenset[bytes]:
+#: `everywhere` of a line that is known by its text alone: of notes, and of transcripts, which have lines of
+#: another kind.
+IN_NOTES, IN_TRANSCRIPTS = 1, 2
+
+
+@value
+class Group:
+    """What was forgotten of one file at one time."""
+
+    path: str
+    #: Seconds since the epoch.
+    at: float
+
+
+def lines_of(connection: Connection, path: str) -> ForgottenLines:
     """Return the hashes of the lines of a file that are not to be read."""
-    query = "SELECT hash FROM forgotten WHERE path = ? AND kind = 'line'"
-    return frozenset(row[0] for row in connection.execute(query, (path,)))
+    query = (
+        "SELECT hash FROM forgotten WHERE path = ? AND kind = 'line'"
+        " UNION SELECT hash FROM forgotten WHERE everywhere = ? AND everywhere > 0"
+    )
+    place = IN_TRANSCRIPTS if is_transcript(path) else IN_NOTES
+    lines = frozenset(row[0] for row in connection.execute(query, (path, place)))
+    renamed: dict[str, set[bytes]] = {}
+    for content, digest in connection.execute("SELECT content, hash FROM forgotten WHERE content <> ''"):
+        renamed.setdefault(content, set()).add(digest)
+    return ForgottenLines(
+        lines=lines, by_content={content: frozenset(found) for content, found in renamed.items()}
+    )
+
+
+def stored(connection: Connection, path: str, content: str) -> None:
+    """Note what a file is now, so that its short lines are known under another name, and take over theirs.
+
+    Inside the caller's transaction.
+    """
+    connection.execute(
+        "INSERT OR IGNORE INTO forgotten (path, kind, hash, at, content) SELECT ?1, kind, hash, at, content"
+        " FROM forgotten WHERE content = ?2 AND content <> '' AND path <> ?1",
+        (path, content),
+    )
+    connection.execute(
+        "UPDATE forgotten SET content = ? WHERE path = ? AND kind = 'line' AND everywhere = 0",
+        (content, path),
+    )
+
+
+def groups(connection: Connection) -> list[Group]:
+    """List what was forgotten, the oldest first: a path and a time are one."""
+    rows = connection.execute("SELECT DISTINCT path, at FROM forgotten ORDER BY at, path")
+    return [Group(path=path, at=at) for path, at in rows]
+
+
+def take_off(connection: Connection, group: Group) -> None:
+    """Take a group off the list, inside the caller's transaction; the next run reads what it held back."""
+    connection.execute("DELETE FROM forgotten WHERE path = ? AND at = ?", (group.path, group.at))
+    # A long line may stand in any note.
+    connection.execute(
+        "UPDATE files SET hash = '', chunking = '' WHERE source = 'memory' OR path = ?", (group.path,)
+    )
 
 
 def texts_of(connection: Connection, path: str) -> frozenset[bytes]:
@@ -34,9 +93,12 @@ def count(connection: Connection) -> int:
     return int(row[0])
 
 
-def add(connection: Connection, path: str, kind: str, hashes: Iterable[bytes], now: float) -> None:
+def add(
+    connection: Connection, path: str, kind: str, hashes: Iterable[bytes], now: float, *, everywhere: int = 0
+) -> None:
     """Put hashes on the list, inside the caller's transaction."""
     connection.executemany(
-        "INSERT OR IGNORE INTO forgotten (path, kind, hash, at) VALUES (?, ?, ?, ?)",
-        ((path, kind, digest, now) for digest in hashes),
+        "INSERT INTO forgotten (path, kind, hash, at, everywhere) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET everywhere = max(everywhere, excluded.everywhere)",
+        ((path, kind, digest, now, everywhere) for digest in hashes),
     )

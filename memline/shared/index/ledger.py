@@ -6,11 +6,12 @@ A session transcript has a second row: how far it was read, and its figures.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import path_key
+from memline.shared.sources.folding import name_key, path_key, stem_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
@@ -32,6 +33,15 @@ PROBLEMS = (
     outcomes.NOT_TEXT,
     outcomes.BAD_NAME,
 )
+
+#: The condition of the index `files_with_problems`, to the letter.
+_HAS_PROBLEM = f"outcome IN ({', '.join(map(repr, PROBLEMS))})"
+
+#: Asks whether there is such a file, of few pages: each search does.
+ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
+
+#: What a note may be named without.
+_ENDING = re.compile(r"\.(?:md|markdown)$", re.I)
 
 #: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
 PARTIALLY_READ = -1
@@ -142,10 +152,7 @@ def entries(connection: Connection) -> dict[str, LedgerEntry]:
 
 def problems(connection: Connection) -> list[LedgerEntry]:
     """Return the files whose outcome is one of PROBLEMS, by path."""
-    rows = connection.execute(
-        f"{_SELECT} WHERE outcome IN (SELECT value FROM json_each(?)) ORDER BY path",
-        (json.dumps(list(PROBLEMS)),),
-    )
+    rows = connection.execute(f"{_SELECT} WHERE {_HAS_PROBLEM} ORDER BY path")
     return [_entry(row) for row in rows]
 
 
@@ -160,6 +167,11 @@ def recorded_files(connection: Connection) -> dict[str, RecordedFile]:
         path: RecordedFile(size=size, mtime_ns=mtime, ctime_ns=ctime, outcome=outcome, chunking=chunking)
         for path, size, mtime, ctime, outcome, chunking in rows
     }
+
+
+def hashes(connection: Connection) -> dict[str, str]:
+    """Return the hashes of the contents of files that are not removed, by path."""
+    return dict(connection.execute("SELECT path, hash FROM files WHERE outcome <> ?", (REMOVED,)).fetchall())
 
 
 def page(
@@ -290,12 +302,12 @@ def progress(connection: Connection, path: str) -> Progress | None:
 def transcripts(connection: Connection, *, first: int, limit: int) -> list[TranscriptEntry]:
     """List transcripts with how far each was read, the one that changed last first; some from `first` on."""
     rows = connection.execute(
-        "SELECT path, outcome, reason, size, mtime_ns, observed_ns, coalesce(consumed, 0),"
-        " coalesce(lines, 0), coalesce(title, ''), coalesce(messages, 0), coalesce(broken, 0),"
-        " coalesce(secrets, 0)"
+        "SELECT path, outcome, iif(path IN (SELECT path FROM kept), ?, reason), size, mtime_ns, observed_ns,"
+        " coalesce(consumed, 0), coalesce(lines, 0), coalesce(title, ''), coalesce(messages, 0),"
+        " coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
-        (REMOVED, limit, first),
+        ("gone from the disk, kept here", REMOVED, limit, first),
     )
     return [TranscriptEntry(**dict(zip(TranscriptEntry.__annotations__, row, strict=True))) for row in rows]
 
@@ -312,8 +324,33 @@ def save_progress(connection: Connection, file_id: int, progress: Progress | Non
     )
 
 
-def names_of_notes(connection: Connection) -> list[tuple[str, str]]:
-    """Return (path, title and aliases, one a line) of every note that is indexed, sorted by path."""
-    return connection.execute(
-        "SELECT path, names FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
+def notes_named(connection: Connection, name: str) -> list[str]:
+    """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
+
+    Those with this path, else with this title or alias, this file name, the end of this path, this heading
+    at the top: the first of these that some note has.
+    """
+    wanted, key = path_key(name.removesuffix("/")), name_key(_ENDING.sub("", name))
+    rows = connection.execute(
+        "SELECT path, names, id IN (SELECT file_id FROM names WHERE key = ?) FROM files"
+        " WHERE outcome = ? AND source = ? ORDER BY path",
+        (key, INDEXED, MEMORY),
     ).fetchall()
+    paths = {path: path_key(path) for path, _, _ in rows}
+    whole = {wanted, f"{wanted}.md", f"{wanted}.markdown"}
+    below = tuple(f"/{each}" for each in whole if wanted)
+    found = (
+        [path for path, each in paths.items() if each in whole],
+        [path for path, names, _ in rows if key and key in names.split("\n")],
+        [path for path in paths if key and stem_key(path) == key],
+        [path for path, each in paths.items() if each.endswith(below)],
+        [path for path, _, is_named in rows if key and is_named],
+    )
+    return next(filter(None, found), [])
+
+
+def in_any_case(connection: Connection, source: str, path: str) -> str:
+    """Return the path of the file of a source that is spelled so but for its case; else `path` itself."""
+    wanted = path_key(path)
+    rows = connection.execute("SELECT path FROM files WHERE source = ? ORDER BY path <> ?", (source, path))
+    return next((each for (each,) in rows if path_key(each) == wanted), path)

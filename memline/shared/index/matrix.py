@@ -4,8 +4,8 @@ A long-lived process searches this instead of the rows: one matrix-vector produc
 bandwidth, 10 x faster. It grows in place; the row of a vector that is no longer active is masked
 and used again for the next new one, so a day of edits neither copies nor leaks.
 
-Of many vectors only the signs are in memory (`signs.py`), a thirty-second; the nearest by signs are read from
-their rows and compared exactly.
+Of many vectors only the signs are in memory (`signs.py`), a thirty-second; those that may be among the
+nearest are read from their rows and compared exactly.
 
 Needs numpy, which costs 110 ms of CPU to import: one-shot commands do not import this.
 """
@@ -13,9 +13,10 @@ Needs numpy, which costs 110 ms of CPU to import: one-shot commands do not impor
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,6 @@ from memline.shared.index.driver import scalar
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from memline.shared.index.signs import Signs
-
     Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 #: Vectors read from the index at a time: 1.5 MB at 384 dimensions.
@@ -35,13 +34,8 @@ READ_ROWS = 1_000
 #: Room that is added when the matrix is full, as a share of it.
 GROWTH = 0.125
 
-#: Of so many of the nearest vectors a search by signs is to miss hardly any.
-TOP = 10
-
-#: Standard deviations by which what is not read is expected to be farther than the last of those. Of a
-#: million made vectors 3 found 0.9875 of the ten nearest and read 1,000 rows a question, 4 found 0.9975 and
-#: read 1,600, 4.5 found all and read 2,900.
-SURE = 4.0
+#: Rows whose first estimate is looked at to tell how many may be missed, at least.
+_SAMPLED = 32_768
 
 #: Answered from an index alone (`vectors_counts`): the rows hold the embeddings, megabytes of them.
 _ACTIVE_IDS = "SELECT id FROM vectors WHERE identity_id = ? AND active = 1 AND state = 'ready'"
@@ -51,7 +45,7 @@ _EMBEDDINGS = (
     " AND +identity_id = ? AND +active = 1 AND +state = 'ready' AND length(embedding) = ?"
 )
 _SIGNS = (
-    "SELECT vector_id, signs FROM vector_signs WHERE vector_id IN (SELECT value FROM json_each(?))"
+    "SELECT vector_id, signs, length FROM vector_signs WHERE vector_id IN (SELECT value FROM json_each(?))"
     " AND identity_id = ? AND length(signs) = ?"
 )
 _CHANGES = "SELECT vector_id FROM vector_changes WHERE seq > ?"
@@ -163,33 +157,43 @@ class VectorMatrix:
 
 
 class SignMatrix(VectorMatrix):
-    """A cache of the signs of active vectors: 192 MB for a million of 1,536 dimensions."""
+    """A cache of the signs of active vectors: 196 MB for a million of 1,536 dimensions."""
 
-    def __init__(self, identity_id: int, dims: int, known: Signs) -> None:
+    def __init__(self, identity_id: int, dims: int, centre: bytes) -> None:
         super().__init__(identity_id, dims)
         #: What they are the signs to.
-        self.centre = known.centre
+        self.centre = centre
         # 512 bits are the least that `signs.distances` counts.
         self._rows = np.zeros((0, -(-dims // 512) * 8), np.uint64)
+        #: Distance of each row from the centre.
+        self._lengths = np.zeros(0, np.float32)
 
     def refresh(self, connection: Connection) -> None:
         super().refresh(connection)
         self._connection = connection
 
     def search(self, query: bytes) -> MatrixScores | SignScores:
-        return SignScores(self._connection, self, query, self._rows, self._ids, self._row_of)
+        return SignScores(self._connection, self, query, self._rows, self._lengths, self._ids, self._row_of)
 
     def _add(self, connection: Connection, wanted: str) -> None:
         width = -(-self.dims // 8)
         made = connection.execute(_SIGNS, (wanted, self.identity_id, width)).fetchall()
         here = np.frombuffer(b"".join(row[1] for row in made), np.uint8).reshape(len(made), width)
-        self._put([row[0] for row in made], signs.words(here))
+        self._put_signs([row[0] for row in made], here, [row[2] for row in made])
         # No writer has made those of the newest yet.
         others = "[" + ",".join(str(each) for each in json.loads(wanted) if each not in self._row_of) + "]"
         values = (others, self.identity_id, 4 * self.dims)
         if found := connection.execute(_EMBEDDINGS, values).fetchall():
             rows = np.array([np.frombuffer(row[1], "<f4") for row in found])
-            self._put([row[0] for row in found], signs.words(signs.of_rows(rows, self.centre)))
+            self._put_signs([row[0] for row in found], *signs.of_rows(rows, self.centre))
+
+    def _put_signs(self, vector_ids: list[int], made: signs.Bytes, lengths: Any) -> None:
+        self._put(vector_ids, signs.words(made))
+        self._lengths[[self._row_of[each] for each in vector_ids]] = lengths
+
+    def _reserve(self, active: int) -> None:
+        super()._reserve(active)
+        self._lengths.resize(len(self._ids), refcheck=False)
 
 
 class SignScores:
@@ -201,17 +205,18 @@ class SignScores:
         matrix: SignMatrix,
         query: bytes,
         rows: signs.Words,
+        lengths: Floats,
         ids: np.ndarray[Any, np.dtype[np.int64]],
         row_of: dict[int, int],
     ) -> None:
         self._connection = connection
         self._matrix = matrix
         self._query = np.frombuffer(query, "<f4")
-        self._turned = signs.turned_question(query, matrix.centre)
+        self._aim = signs.Aim(query, matrix.centre)
         self._rows = rows
+        self._lengths = lengths
         self._ids = ids
         self._row_of = row_of
-        self._known = signs.read(connection, matrix.identity_id)
 
     def top(self, limit: int, allowed: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """Return the best (vectors.id, cosine), best first; `allowed`: only among these ids."""
@@ -220,45 +225,37 @@ class SignScores:
         else:
             known = (self._row_of.get(vector_id, -1) for vector_id in allowed)
             rows = np.unique(np.fromiter((row for row in known if row >= 0), np.int64))
-        depth = self._known.depth_for(len(self._row_of), limit) if self._known else 0
-        if depth and len(rows) > depth:
-            scored = self._nearest(rows, depth, limit)
-        else:
-            scored = self.of(self._ids[rows].tolist())
+        read = signs.least_read(limit)
+        scored = self._nearest(rows, read) if len(rows) > read else self.of(self._ids[rows].tolist())
         return sorted(scored.items(), key=lambda each: (-each[1], each[0]))[:limit]
 
-    def _nearest(self, rows: np.ndarray[Any, np.dtype[np.intp]], depth: int, limit: int) -> dict[int, float]:
-        """Compare the best of some rows exactly: those nearest by signs, and of these by `nearness`.
+    def _nearest(self, rows: np.ndarray[Any, np.dtype[np.intp]], read: int) -> dict[int, float]:
+        """Compare the nearest of some rows exactly: `read` of them, and what may be among the best.
 
-        First as many as are always read. They show how far nearness tells the cosine; of the others those are
-        read that may be among the TOP best.
+        All are estimated by the bits that differ, those that may be near anew by weighed signs. The best of
+        each show how far the estimate before it tells the next one, or the cosine.
         """
-        own = signs.words(np.packbits(self._turned > 0)[None])
         if 4 * len(rows) > len(self._rows):
             # Many are not copied.
-            differing = signs.distances(self._rows, own)[rows]
+            differing = signs.distances(self._rows, self._aim.signs)[rows]
         else:
-            differing = signs.distances(self._rows[rows], own)
-        # By counting how many differ in how many bits: sorting a million takes longer.
-        within = np.searchsorted(np.cumsum(np.bincount(differing)), depth)
-        rows = rows[differing <= within]
-        near = signs.nearness(self._rows[rows], self._turned)
-        read = signs.least_read(limit)
-        if len(rows) > read:
-            order = np.argpartition(-near, read - 1)
-            rows, near = rows[order], near[order]
-        ids = self._ids[rows].tolist()
-        scored = self.of(ids[:read])
-        if len(rows) > read >= TOP:
-            found = np.array([scored[each] for each in ids[:read]])
-            # Least squares: cosine = slope * near + mean, and how far that is off.
-            centred = near - near[:read].mean()
-            slope = centred[:read] @ found / (centred[:read] @ centred[:read] or 1.0)
-            expected = slope * centred + found.mean()
-            off = (found - expected[:read]).std()
-            more = expected[read:] + SURE * off >= np.partition(found, -TOP)[-TOP]
-            scored |= self.of([each for each, is_likely in zip(ids[read:], more, strict=True) if is_likely])
-        return scored
+            differing = signs.distances(self._rows[rows], self._aim.signs)
+        rough = self._aim.by_distance(differing, self._lengths[rows])
+        rows, rough = _best_first(rows, rough, 4 * read)
+        first = rows[: 4 * read]
+        weighed = self._aim.weighed(self._rows[first], self._lengths[first])
+        line = Line.through(rough[: len(first)], weighed)
+        first, weighed = _best_first(first, weighed, read)
+        scored = self.of(self._ids[first[:read]].tolist())
+        found = np.array([scored[each] for each in self._ids[first[:read]].tolist()])
+        enough = np.partition(found, -signs.TOP)[-signs.TOP]
+        exact = Line.through(weighed[:read], found)
+        if len(rows) > len(first):
+            more = rows[len(first) :][rough[len(first) :] >= line.then(exact).least(rough, enough)]
+            first = np.concatenate([first, more])
+            weighed = np.concatenate([weighed, self._aim.weighed(self._rows[more], self._lengths[more])])
+        more = first[read:][weighed[read:] >= exact.least(weighed, enough)]
+        return scored | self.of(self._ids[more].tolist())
 
     def of(self, vector_ids: Iterable[int]) -> dict[int, float]:
         """Map vectors.id to cosine, for those that are active."""
@@ -270,6 +267,44 @@ class SignScores:
             for vector_id, embedding in self._connection.execute(_EMBEDDINGS, values):
                 found[vector_id] = float(np.frombuffer(embedding, "<f4") @ self._query)
         return found
+
+
+class Line(NamedTuple):
+    """What an estimate says of the next one: next = slope * estimate + base, and by how much it is off."""
+
+    slope: float
+    base: float
+    off: float
+
+    @classmethod
+    def through(cls, estimates: Floats, found: Floats) -> Line:
+        """Fit by least squares."""
+        mean, centred = float(estimates.mean()), estimates - estimates.mean()
+        slope = float(centred @ found) / (float(centred @ centred) or 1.0)
+        base = float(found.mean()) - slope * mean
+        return cls(slope, base, float((found - slope * estimates - base).std()))
+
+    def then(self, other: Line) -> Line:
+        """Return what an estimate says of what the next one says."""
+        off = math.hypot(other.slope * self.off, other.off)
+        return Line(self.slope * other.slope, other.slope * self.base + other.base, off)
+
+    def least(self, estimates: Floats, enough: float) -> float:
+        """Return the estimate below which at most `signs.MISSED` are expected to reach `enough`."""
+        step = -(-len(estimates) // _SAMPLED)
+        sample = np.sort(estimates[::step].astype(np.float64))
+        away = np.clip((enough - self.base - self.slope * sample) / (self.off or signs.EXACT), -8, 8)
+        chances = 1 / (1 + np.exp(signs.logit(away)))
+        within = int(np.searchsorted(np.cumsum(chances) * step, signs.MISSED))
+        return float(sample[within]) if within < len(sample) else math.inf
+
+
+def _best_first(rows: Any, estimates: Floats, count: int) -> tuple[Any, Floats]:
+    """Put the best `count` before the others, in no order among them."""
+    if len(rows) <= count:
+        return rows, estimates
+    order = np.argpartition(-estimates, count - 1)
+    return rows[order], estimates[order]
 
 
 class MatrixScores:

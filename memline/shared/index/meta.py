@@ -42,6 +42,12 @@ EMBEDDED_RECENTLY = "embedded_lately"
 READ_RECENTLY = "read_recently"
 #: Where an operator moves this index: {"host": an index host, "left": whether nothing here uses it any more}.
 MOVING = "moving"
+#: When text was last deleted that may still stand in full text and in the log (seconds since the epoch), or
+#: ALL: anything may, since an older release left it there; LOG: only the log has it.
+TO_ERASE = "to_erase"
+ALL, LOG = "all", "log"
+#: Since when a reader of an old state keeps deleted text in the log (seconds since the epoch).
+LOG_HELD = "log_held"
 #: True while an operator paused the sending of texts.
 PAUSED = "paused"
 

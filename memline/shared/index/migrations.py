@@ -8,12 +8,17 @@ change any more, and a change of the schema is a step of its own below it.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlite_utils import Database, Migrations
 
-from memline.shared.index import names
+from memline.shared.index import chunks, meta
+from memline.shared.sources.front_matter import about
+from memline.shared.sources.markdown import front_matter_end
+from memline.shared.sources.paths import MEMORY
 from memline.shared.sqlite import statements
 
 if TYPE_CHECKING:
@@ -47,6 +52,16 @@ def _before_schema(connection: Connection) -> None:
         " HAVING count(*) > 0"
     )
     connection.execute("DROP TABLE providers")
+    connection.execute("ALTER TABLE forgotten ADD COLUMN everywhere INTEGER NOT NULL DEFAULT 0")
+    connection.execute("ALTER TABLE forgotten ADD COLUMN content TEXT NOT NULL DEFAULT ''")
+    # How long its lines are is not known; a file that is renamed is.
+    connection.execute(
+        "UPDATE forgotten SET content = coalesce((SELECT hash FROM files WHERE files.path = forgotten.path"
+        " AND source = 'memory'), '') WHERE kind = 'line'"
+    )
+    # Signs are made anew, of vectors that are there.
+    connection.execute("ALTER TABLE identities DROP COLUMN signs_check")
+    connection.execute("DROP TABLE vector_signs")
 
 
 def _after_schema(connection: Connection) -> None:
@@ -56,7 +71,31 @@ def _after_schema(connection: Connection) -> None:
         connection.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('rebuild')")
     # 20 µs a chunk; nothing is read again or embedded.
     connection.execute("INSERT INTO forms_fts (forms_fts) VALUES ('rebuild')")
-    names.fill(connection)
+    chunks.fill_names(connection)
+    # What 0.2.0 deleted may stand in any page.
+    meta.put(connection, meta.TO_ERASE, meta.ALL)
+    connection.execute(
+        "INSERT INTO vector_signs (vector_id, identity_id)"
+        " SELECT id, identity_id FROM vectors WHERE active = 1 AND state = 'ready'"
+    )
+    _fill_tags(connection)
+
+
+def _fill_tags(connection: Connection) -> None:
+    """Store the tags of all notes from their chunks: what does not change is not read again."""
+    found = connection.execute(
+        "SELECT file_id, start_line, text FROM chunks WHERE file_id IN"
+        " (SELECT file_id FROM chunks JOIN files ON files.id = file_id WHERE source = ? AND"
+        "  (instr(text, '#') OR ordinal = 0 AND text LIKE '%tag%')) ORDER BY file_id, ordinal",
+        (MEMORY,),
+    )
+    for file_id, rows in groupby(found, key=itemgetter(0)):
+        # Chunks overlap by whole lines; a line of several chunks is in pieces.
+        lines: dict[int, str] = {}
+        for _, first, text in rows:
+            lines |= dict(enumerate(text.split("\n"), first))
+        texts = [lines.get(at, "") for at in range(1, max(lines) + 1)]
+        chunks.store_tags(connection, file_id, "\n".join(about(texts, front_matter_end(texts)).tags))
 
 
 def migrate(connection: Connection) -> None:

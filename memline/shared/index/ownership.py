@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import workspaces
+from memline.shared.config.config_file import for_owner
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexElsewhere, IndexFault, IndexMissing, IndexOfAnother
 from memline.shared.index import driver, meta, repair
@@ -138,5 +139,6 @@ def _write_owner(owner: Path, workspace: str) -> None:
     # What it says is in the index as well: a folder that takes no file costs nothing but a convenience.
     with suppress(OSError, UnicodeEncodeError):
         part = owner.with_name(f"{owner.name}.{os.getpid()}")
-        part.write_text(f"{workspace}\n", "utf-8")
+        with open(part, "w", encoding="utf-8", opener=for_owner) as opened:
+            opened.write(f"{workspace}\n")
         os.replace(part, owner)

@@ -33,6 +33,8 @@ class FileRow:
     #: Title and aliases of a note, one a line, as `front_matter.name_key` has them; and its day (ISO).
     names: str = ""
     day: str = ""
+    #: Its tags, one a line, as `tag_key` has them.
+    tags: str = ""
     #: For a transcript how far it was read; its `hash` is that of the bytes read so far.
     progress: Progress | None = None
     #: Hash the ledger must have for `chunks` to continue what is there; empty when they continue nothing.

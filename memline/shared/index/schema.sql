@@ -28,6 +28,25 @@ CREATE TABLE IF NOT EXISTS files (
     day TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX IF NOT EXISTS files_source ON files (source);
+-- Few; each search asks whether there is one.
+CREATE INDEX IF NOT EXISTS files_with_problems ON files (path)
+    WHERE outcome IN ('unreadable', 'failed', 'too_large', 'not_text', 'bad_name');
+
+-- Files that are gone, and whose rows are kept because so many went with them (`sync/vanished.py`); `since` 0: to be
+-- removed.
+CREATE TABLE IF NOT EXISTS kept (
+    path TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    since REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Texts that a file has had, as long as a vector of them is kept: they are forgotten with the file.
+CREATE TABLE IF NOT EXISTS former_texts (
+    path TEXT NOT NULL,
+    text_hash BLOB NOT NULL,
+    PRIMARY KEY (path, text_hash)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS former_texts_hash ON former_texts (text_hash);
 
 -- How far each session transcript has been read, and its figures.
 CREATE TABLE IF NOT EXISTS transcripts (
@@ -101,15 +120,24 @@ CREATE VIRTUAL TABLE IF NOT EXISTS names_fts USING fts5 (
     content = 'names', content_rowid = 'id',
     tokenize = 'porter unicode61 remove_diacritics 2'
 );
-CREATE TRIGGER IF NOT EXISTS names_inserted
-AFTER INSERT ON names WHEN NEW.text IS NOT NULL
-BEGIN INSERT INTO names_fts (rowid, text, grams) VALUES (NEW.id, NEW.text, NEW.grams); END;
+-- `chunks.add_full_text` puts them in.
 CREATE TRIGGER IF NOT EXISTS names_deleted
 AFTER DELETE ON names WHEN OLD.text IS NOT NULL
 BEGIN INSERT INTO names_fts (names_fts, rowid, text, grams) VALUES ('delete', OLD.id, OLD.text, OLD.grams); END;
 CREATE TRIGGER IF NOT EXISTS names_follow
 AFTER DELETE ON chunks WHEN OLD.ordinal = 0
 BEGIN DELETE FROM names WHERE file_id = OLD.file_id; END;
+
+-- Tags of notes; gone with any chunk of their file, until it is read again.
+CREATE TABLE IF NOT EXISTS tags (
+    tag TEXT NOT NULL,
+    file_id INTEGER NOT NULL REFERENCES files(id),
+    PRIMARY KEY (tag, file_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS tags_file ON tags (file_id);
+CREATE TRIGGER IF NOT EXISTS tags_follow
+AFTER DELETE ON chunks
+BEGIN DELETE FROM tags WHERE file_id = OLD.file_id; END;
 
 -- What vectors can be compared with each other.
 CREATE TABLE IF NOT EXISTS identities (
@@ -126,8 +154,7 @@ CREATE TABLE IF NOT EXISTS identities (
     -- Axes to which vectors of tokens are reduced (`token_rows.py`).
     projection BLOB,
     -- Of the signs of its vectors (`signs.py`).
-    centre BLOB,
-    signs_check TEXT
+    centre BLOB
 ) STRICT;
 
 -- Text hash x identity -> vector, or the state of the work on it; also the embedding cache. AUTOINCREMENT: an id
@@ -186,7 +213,9 @@ BEGIN DELETE FROM vector_changes WHERE seq <= NEW.seq - 65536; END;
 CREATE TABLE IF NOT EXISTS vector_signs (
     vector_id INTEGER PRIMARY KEY,
     identity_id INTEGER NOT NULL REFERENCES identities(id),
-    signs BLOB
+    signs BLOB,
+    -- Distance of the vector from the centre.
+    length REAL
 ) STRICT;
 CREATE INDEX IF NOT EXISTS vector_signs_missing ON vector_signs (identity_id) WHERE signs IS NULL;
 CREATE TRIGGER IF NOT EXISTS vector_signs_inserted
@@ -214,6 +243,11 @@ CREATE INDEX IF NOT EXISTS token_vectors_unreduced ON token_vectors (identity_id
 CREATE TRIGGER IF NOT EXISTS token_vectors_follow
 AFTER DELETE ON vectors
 BEGIN DELETE FROM token_vectors WHERE vector_id = old.id; END;
+
+CREATE TRIGGER IF NOT EXISTS former_texts_follow
+AFTER DELETE ON vectors
+BEGIN DELETE FROM former_texts WHERE text_hash = OLD.text_hash AND NOT EXISTS (SELECT 1 FROM vectors
+    WHERE identity_id IN (SELECT id FROM identities) AND text_hash = OLD.text_hash); END;
 
 -- Requests in flight.
 CREATE TABLE IF NOT EXISTS leases (
@@ -313,6 +347,12 @@ CREATE TABLE IF NOT EXISTS forgotten (
     kind TEXT NOT NULL CHECK (kind IN ('text', 'line')),
     hash BLOB NOT NULL,
     at REAL NOT NULL,
+    -- A line that is known by its text in any file: 1 of notes, 2 of transcripts.
+    everywhere INTEGER NOT NULL DEFAULT 0,
+    -- Of another line of a note: the SHA-256 of the file, by which it is known when it is renamed.
+    content TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (path, kind, hash)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS forgotten_everywhere ON forgotten (everywhere, hash) WHERE everywhere > 0;
+CREATE INDEX IF NOT EXISTS forgotten_content ON forgotten (content, hash) WHERE content <> '';
 CREATE INDEX IF NOT EXISTS forgotten_texts ON forgotten (hash) WHERE kind = 'text';

@@ -6,7 +6,6 @@ no worker has taken yet; `<queue>.delayed` those that wait for a retry. The rest
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -100,9 +99,9 @@ def read(url: str) -> Fleet:
 
 def rates(url: str) -> dict[str, list[int]]:
     """Count the messages finished in each `BUCKET_S` of the last minutes, oldest first, by queue."""
-    last = int(time.time()) // BUCKET_S
-    buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
     with redis_client.connected(url) as client:
+        last = int(redis_client.now(client)) // BUCKET_S
+        buckets = range(last - KEPT_S // BUCKET_S + 1, last + 1)
         names = hosts.queues(client, QUEUES)
         pipe = client.pipeline(transaction=False)
         for queue in names:
@@ -123,7 +122,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
 
 def _depth(client: redis.Redis, queue: str) -> QueueDepth:
     base = key(client, queue)
-    now = time.time()
+    now = redis_client.now(client)
     last = int(now) // BUCKET_S
     pipe = client.pipeline(transaction=False)
     pipe.llen(base)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from memline.shared.config.schema import Settings
 from memline.shared.errors import QueueError
 from memline.shared.queue import redis_client
 from memline.shared.queue.broker import on_redis, send
@@ -19,6 +20,9 @@ LOOK_EVERY_S = 2.0
 
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
 MISSING_S = 30.0
+
+#: Seconds after which it says so.
+SAID_S = 8.0
 
 #: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
 FIRST_S = 5.0
@@ -36,13 +40,14 @@ class Fleet:
         on_redis(self._url, retry=RetryPolicy(self._url, max_wait_s=MISSING_S))
         self._client = redis_client.client(self._url)
         with redis_client.translated(self._url):
-            seconds, microseconds = self._client.time()
-        #: When this began, by the clock of Redis (seconds since the epoch).
-        self._began_at = seconds + microseconds / 1e6
+            #: When this began, by the clock of Redis (seconds since the epoch).
+            self._began_at = redis_client.now(self._client)
         now = time.monotonic()
         queues = (queue_of(self._client, role) for role in ("chunk", "store"))
         self._served_at = dict.fromkeys(queues, now - MISSING_S + FIRST_S)
         self._embedded_at = now
+        #: Whether the caller waits for vectors: then a worker has to embed.
+        self.wants_vectors = False
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -51,7 +56,16 @@ class Fleet:
     def wake(self, agent: str) -> None:
         """Let the store worker take up what waits in the rows."""
         self._agents.add(agent)
-        send(Sweep(agent=agent, sent=time.time()))
+        send(Sweep(agent=agent, sent=time.monotonic()))
+
+    def missing(self) -> str:
+        """Say which role is missing that the caller waits for; empty while a restart may explain it."""
+        if self.wants_vectors and time.monotonic() - self._embedded_at > SAID_S:
+            return "no worker takes messages from the queue 'embed'"
+        return ""
+
+    def take(self, settings: Settings) -> None:
+        """Do nothing: the processes of the fleet take other settings themselves."""
 
     def missing_queue(self) -> str:
         """Name a queue that no worker serves now; empty when all are served."""
@@ -89,8 +103,11 @@ class Fleet:
                 for error in errors_since(self._client, queue, agent, self._began_at):
                     words = f"a worker of the queue {queue!r} failed: {error}"
                     return QueueError(words, hint="memline queue dead")
-        if embed_threads(self._client):
+        if not self.wants_vectors or embed_threads(self._client):
             self._embedded_at = now
+        elif now - self._embedded_at > MISSING_S:
+            words = "no worker takes messages from the queue 'embed', and vectors wait"
+            return QueueError(words, hint="memline worker embed")
         elif now - self._embedded_at > FIRST_S and (failure := last_failure(self._client)):
             # Not at once: the worker that replaces the failed one may be starting.
             return QueueError(f"a worker ended: {failure}", hint="memline queue")

@@ -8,6 +8,7 @@ Commands read it without importing dramatiq, so `shared.queue.middleware` makes 
 <fleet>:serving:<queue>   string, there while a worker takes messages from the queue
                                                                              (gone after TTL_S)
 <fleet>:drain:<id>        string, there when the worker is asked to end      (gone after DRAIN_TTL_S)
+<fleet>:secret            string, random: key of the digests of settings
 <fleet>:worker.failure    string: why a worker ended by itself of late         (gone after FAILURE_TTL_S)
 <fleet>:done:<queue>:<n>  messages finished in the n-th ten seconds of the epoch, of all workers
 """
@@ -18,6 +19,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,10 +29,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from memline.shared.config.live import SettingsWatch, digest
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.logs import Log
 from memline.shared.queue import redis_client
-from memline.shared.queue.hosts import queue_of
+from memline.shared.queue.hosts import host_of, queue_name, queue_of
 from memline.shared.queue.messages import agent_of
 from memline.shared.queue.redis_client import key, own_host
 from memline.shared.version import own_version
@@ -95,6 +98,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     rss_bytes: int = 0
     #: It was asked to end: it takes no more messages, and finishes those in hand.
     is_draining: bool = False
+    #: Seconds that its clock is ahead of that of Redis.
+    skew_s: float = 0.0
+    #: Digest of the settings that its roles use, and that of each key by its name.
+    settings: str = ""
+    keys: dict[str, str] = {}
+    #: Keys that changed and that it does not take while it runs, and why its settings cannot be read.
+    never: tuple[str, ...] = ()
+    settings_problem: str = ""
+    #: Seconds since its last heartbeat, for those who read it.
+    silent_s: float = 0.0
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -116,7 +129,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             "threads": self.threads,
             "busySeconds": round(self.busy_s, 1),
             "started": self.started,
-            "lastSeenSeconds": round(max(0.0, time.time() - self.last_seen), 1),
+            "lastSeenSeconds": round(self.silent_s, 1),
             "threadsBusy": len(self.current),
             "current": [
                 {
@@ -130,6 +143,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
             ],
             "memoryBytes": self.rss_bytes or None,
             "draining": self.is_draining,
+            "settings": self.settings or None,
+            "clockAheadSeconds": round(self.skew_s, 1),
         }
 
 
@@ -147,7 +162,16 @@ def live_workers(client: Redis) -> list[WorkerInfo]:
     if gone:
         # Killed ones. Were one only slow, its next heartbeat would put it back.
         client.srem(key(client, "workers"), *gone)
-    workers = [_WORKER.decode(content) for content in stored if content]
+    pipe = client.pipeline(transaction=False)
+    for worker_id in ids:
+        pipe.pttl(key(client, f"worker:{worker_id.decode()}"))
+    # By the time that its key has left: no two clocks are compared.
+    silent: Any = [max(0.0, TTL_S - ttl / 1000) if ttl > 0 else 0.0 for ttl in pipe.execute()]
+    workers = [
+        msgspec.structs.replace(_WORKER.decode(content), silent_s=seconds)
+        for content, seconds in zip(stored, silent, strict=True)
+        if content
+    ]
     return sorted(workers, key=lambda worker: (worker.queues, worker.index_host, worker.host, worker.pid))
 
 
@@ -184,6 +208,14 @@ def is_served(client: Redis, queue: str) -> bool:
     return bool(client.exists(serving_key(client, queue)))
 
 
+def serving_host(url: str, agent: str) -> str:
+    """Name the other index host that serves an agent, and is alive; empty when there is none such."""
+    with redis_client.connected(url) as client:
+        host = host_of(client, agent).host
+        is_other = host not in ("", own_host(client))
+        return host if is_other and is_served(client, queue_name("store", host)) else ""
+
+
 def serving_key(client: Redis, queue: str) -> str:
     """Name the key that is there while a worker process takes messages from `queue`."""
     return key(client, f"serving:{queue}")
@@ -193,6 +225,14 @@ def last_failure(client: Redis) -> str:
     """Say why a worker ended by itself in the last minutes; empty when none did."""
     text: Any = client.get(key(client, "worker.failure"))
     return (text or b"").decode()
+
+
+def fleet_secret(client: Redis) -> bytes:
+    """Return the random text of a fleet that its digests are keyed with."""
+    name = key(client, "secret")
+    client.set(name, uuid.uuid4().hex, nx=True)
+    kept: Any = client.get(name)
+    return kept or b""
 
 
 def done_key(client: Redis, queue: str, bucket: int) -> str:
@@ -223,12 +263,13 @@ class Heartbeat:
         threads_of: Mapping[str, int],
         *,
         on_drain: Callable[[], None] = lambda: None,
+        watch: SettingsWatch | None = None,
     ) -> None:
         """Begin to tell that the queues of these roles are served, each with so many threads.
 
-        `on_drain` is called at each heartbeat once this worker was asked to end.
+        `on_drain` is called at each heartbeat once this worker was asked to end. `watch` knows its settings.
         """
-        args = (url, worker_id, threads_of, on_drain)
+        args = (url, worker_id, threads_of, on_drain, watch)
         self._thread = threading.Thread(target=self._run, args=args, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -268,13 +309,23 @@ class Heartbeat:
         self._current.pop(threading.get_ident(), None)
 
     def _run(
-        self, url: str, worker_id: str, threads_of: Mapping[str, int], on_drain: Callable[[], None]
+        self,
+        url: str,
+        worker_id: str,
+        threads_of: Mapping[str, int],
+        on_drain: Callable[[], None],
+        watch: SettingsWatch | None,
     ) -> None:
         started = time.time()
         # A connection of its own: the others may be busy.
         client = redis_client.client(url)
         ours = key(client, f"worker:{worker_id}")
+        secret, skew_s = b"", 0.0
         while True:
+            with suppress(QueueError), redis_client.translated(url):
+                secret = secret or fleet_secret(client)
+                skew_s = time.time() - redis_client.now(client)
+            keys = watch.digests(threads_of, secret) if watch and secret else {}
             info = WorkerInfo(
                 id=worker_id,
                 threads_of=dict(threads_of),
@@ -289,6 +340,11 @@ class Heartbeat:
                 current=tuple(sorted((each for each, _ in [*self._current.values()]), key=_since)),
                 rss_bytes=_rss_bytes(),
                 is_draining=self._is_draining,
+                skew_s=skew_s,
+                settings=digest(secret, repr(keys)) if keys else "",
+                keys=keys,
+                never=watch.never if watch else (),
+                settings_problem=watch.problem if watch else "",
             )
             try:
                 with redis_client.translated(url):
@@ -299,7 +355,7 @@ class Heartbeat:
                         pipe.set(serving_key(client, queue_of(client, role)), ours, ex=TTL_S)
                     done, self._done = self._done, Counter()
                     for queue, count in done.items():
-                        bucket = done_key(client, queue, int(time.time()) // BUCKET_S)
+                        bucket = done_key(client, queue, int(time.time() - skew_s) // BUCKET_S)
                         pipe.incrby(bucket, count)
                         pipe.expire(bucket, KEPT_S + 2 * BUCKET_S)
                     pipe.exists(drain_key(client, worker_id))

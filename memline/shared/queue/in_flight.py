@@ -4,6 +4,8 @@
 worker so that its thread never waits. More would only hide work in the queue, where a live edit stands behind
 it.
 
+**Owner**: who holds the leases, a process or the Redis of a fleet (`shared.queue.lease_owner`).
+
 **Missing**: a message stays in the hash of its queue until it is acknowledged, and a worker acknowledges
 after it has sent its result. So a request that is not in the hash has either been answered, and the answer
 lies on the store queue, or it is lost. That queue is processed in order, so a second look after everything
@@ -14,16 +16,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from typing import Any
 
+import dramatiq
 from dramatiq.brokers.stub import StubBroker
 
 from memline.shared.errors import QueueError
 from memline.shared.queue import message_list, redis_client
-from memline.shared.queue.cancel import cancel
 from memline.shared.queue.heartbeat import embed_threads, is_served
 from memline.shared.queue.hosts import known, queue_of
+from memline.shared.queue.lease_owner import is_owner_alive, owner_at
 from memline.shared.queue.redis_client import key, own_host
+from memline.shared.queue.replies import cancel
 from memline.shared.queue.routes import QUEUES
+from memline.shared.scheduling.leases import current_owner
 
 #: Requests in flight per embed thread.
 PER_THREAD = 2
@@ -73,6 +79,15 @@ class InProcessRequests:
     def dead_lettered(self, leases: Collection[str]) -> dict[str, str]:
         return {}
 
+    def owner(self) -> str:
+        return current_owner()
+
+    def is_owner_alive(self, owner: str) -> bool:
+        return is_owner_alive(owner)
+
+    def holds(self, lease: str) -> bool:
+        return True
+
     def revoke(self, leases: Collection[str]) -> None:
         """Do nothing: a lease of this process is over when its answer is there."""
 
@@ -84,7 +99,8 @@ class RedisRequests:
         self._url = url
         self._client = redis_client.client(url)
         self._store = queue_of(self._client, "store")
-        #: Token -> when it was first found missing (seconds since the epoch).
+        self._owner = ""
+        #: Token -> when it was first found missing (`Clock.monotonic`).
         self._missing: dict[str, float] = {}
         self._looked_at: float | None = None
         self._embed_threads = QUEUES["embed"].threads
@@ -93,6 +109,33 @@ class RedisRequests:
         self._sent_at: float | None = None
         # Processes of one fleet start together.
         self._batch_worker_seen = time.monotonic()
+
+    def owner(self) -> str:
+        """Return who holds the leases of what is sent now; while Redis is away, who held them last."""
+        self._look()
+        if not self._owner:
+            with redis_client.translated(self._url):
+                self._owner = owner_at(self._client, self._url)
+        return self._owner
+
+    def is_owner_alive(self, owner: str) -> bool:
+        """Tell whether an owner holds its leases still; of this Redis, before it was emptied as well.
+
+        What it has lost is found missing, after the answers that come yet.
+        """
+        is_ours = owner.rpartition(" ")[2] == self.owner().rpartition(" ")[2]
+        return is_ours or is_owner_alive(owner, self._url)
+
+    def holds(self, lease: str) -> bool:
+        """Tell whether this process still has the request of a lease: it was neither revoked nor taken.
+
+        For an embed worker, before it pays. While Redis is away that is not known, and taken for true.
+        """
+        broker: Any = dramatiq.get_broker()
+        try:
+            return bool(broker.retry(broker.has_taken, "embed", lease))
+        except QueueError:
+            return True
 
     def credits(self) -> int:
         """Count the requests of this dispatcher that may be in flight at this moment.
@@ -134,8 +177,10 @@ class RedisRequests:
         """Give those of `leases` (tokens) that are on no queue any more.
 
         `asked` is when the sweep was put on the store queue: an answer that was there when its request was
-        first found missing lies before a sweep that was sent after that, and has been processed by now.
+        first found missing lies before a sweep that was sent after that, and has been processed by now. Both
+        times are those of `Clock.monotonic`; a sweep from before a start of the machine says nothing.
         """
+        asked = asked if asked <= now else 0.0
         if not leases:
             self._missing = {}
             return []
@@ -181,6 +226,8 @@ class RedisRequests:
         self._looked_at = now
         try:
             with redis_client.translated(self._url):
+                # One that was emptied has another run.
+                self._owner = owner_at(self._client, self._url)
                 self._embed_threads = embed_threads(self._client) or QUEUES["embed"].threads
                 if host := own_host(self._client):
                     self._askers = self._count_askers(host, now)

@@ -58,8 +58,6 @@ class EmbedTexts(Wire, frozen=True, kw_only=True):
     #: Token of the lease on these rows.
     lease: str
     texts: tuple[TextRow, ...]
-    #: When it ends (seconds since the epoch): from then on another worker may send them. 0: not known.
-    until: float = 0.0
     #: The one request to a provider that has stopped: it is tried once.
     is_probe: bool = False
     #: Index host that asked, whose store queue the vectors go to.
@@ -118,7 +116,7 @@ class Sweep(Wire, frozen=True, kw_only=True):
     agent: str
     #: Also free overdue leases, try failed texts again, prune the cache.
     deep: bool = False
-    #: When it was sent (seconds since the epoch, clock of the store process).
+    #: When it was sent (`Clock.monotonic` of the machine that the index is on); 0: not said.
     sent: float = 0.0
 
 
@@ -133,12 +131,11 @@ class FlushMemory(Wire, frozen=True, kw_only=True):
 
 
 class RunQuery(Wire, frozen=True, kw_only=True):
-    """Queue `query`: answer a search. Past `deadline` (s since the epoch) the caller has given up."""
+    """Queue `query`: answer a search."""
 
     agent: str
     query: str
     reply_to: str
-    deadline: float
     #: Options of `shared.search.results.SearchRequest`, by name.
     options: dict[str, Any] = {}
     #: As in `ChunkFiles`.

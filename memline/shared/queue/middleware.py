@@ -92,16 +92,8 @@ class SkipRevoked(Middleware):
     def before_process_message(self, broker: Any, message: Any) -> None:
         if (queue := message.queue_name) not in PAID:
             return
-        message_id = message.options["redis_message_id"]
-
-        def is_ours() -> bool:
-            pipe = broker.client.pipeline(transaction=False)
-            pipe.hexists(f"{broker.key(queue)}.msgs", message_id)
-            pipe.sismember(broker.taken_key(queue), message_id)
-            return all(pipe.execute())
-
         try:
-            if broker.retry(is_ours):
+            if broker.retry(broker.has_taken, queue, message.options["redis_message_id"]):
                 return
         except QueueError as error:
             # Not known: the actor asks Redis for the limits before it sends anything, and fails there.

@@ -184,6 +184,13 @@ class FleetBroker(RedisBroker):
         """Name the set of ids that this process has taken from a queue and not acknowledged."""
         return self.key(f"__acks__.{self.broker_id}.{queue}")
 
+    def has_taken(self, queue: str, message_id: str) -> bool:
+        """Tell whether this process still has a message that it took: it was neither revoked nor taken."""
+        pipe = self.client.pipeline(transaction=False)
+        pipe.hexists(f"{self.key(queue)}.msgs", message_id)
+        pipe.sismember(self.taken_key(queue), message_id)
+        return all(pipe.execute())
+
     def take_over(self, queue: str) -> None:
         """Put back at once what other processes have taken from a queue that is this process's alone.
 

@@ -124,6 +124,12 @@ def namespace(server: redis.Redis) -> str:
     return str(server.get_connection_kwargs()["client_name"]).partition("@")[0]
 
 
+def now(server: redis.Redis) -> float:
+    """Tell the time by the clock of Redis, in seconds since the epoch."""
+    seconds, microseconds = server.time()
+    return seconds + microseconds / 1e6
+
+
 def own_host(server: redis.Redis) -> str:
     """Tell which index host of its fleet the client's process belongs to; empty in a fleet with one."""
     return str(server.get_connection_kwargs()["client_name"]).partition("@")[2]
@@ -184,7 +190,7 @@ class RetryPolicy:
         self._max_wait_s = max_wait_s
         self._deadline = float("inf")
         self._retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_passes),
+            retry=tenacity.retry_if_exception(passes),
             wait=tenacity.wait_random_exponential(multiplier=0.05, max=MAX_BACKOFF_S),
             stop=self._is_over,
             reraise=True,
@@ -204,7 +210,7 @@ class RetryPolicy:
         return waited_s >= self._max_wait_s or time.monotonic() >= self._deadline
 
 
-def _passes(error: BaseException) -> bool:
+def passes(error: BaseException) -> bool:
     """Tell whether a trouble passes: Redis restarts, is busy, is full for a moment."""
     import redis
 

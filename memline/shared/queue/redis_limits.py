@@ -13,9 +13,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice
 from memline.shared.queue import redis_client
 from memline.shared.queue.redis_client import RetryPolicy
-from memline.shared.scheduling.limits import WINDOW_S, Used, for_texts
+from memline.shared.scheduling.limits import WINDOW_S, Limits, Used, for_texts, minute_limits
 
 _TAKE = """
 local cooldown, requests, sum = KEYS[1], KEYS[2], KEYS[3]
@@ -141,3 +143,11 @@ class RedisLimits:
 
     def _key(self, account: str, part: str) -> str:
         return redis_client.key(self._client, f"limit:{{{account}}}:{part}")
+
+
+def fleet_limits(url: str, agent: AgentSettings, choice: Choice) -> Limits | None:
+    """Return the limits that a question shares with a fleet; None when there are none."""
+    if not any(minute_limits(agent, choice)):
+        return None
+    # Redis is tried once: a question waits neither for a place nor for Redis.
+    return RedisLimits(url)

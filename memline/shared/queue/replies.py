@@ -1,27 +1,36 @@
-"""Ask a question through the queue, and carry its answer back: one reply box a question, read once."""
+"""Ask a question through the queue and carry its answer back; cancel messages of questions and of jobs."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from typing import Any, Self
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from memline.shared import traces
 from memline.shared.errors import QueueError
+from memline.shared.logs import Log
 from memline.shared.queue import messages, redis_client
-from memline.shared.queue.cancel import cancel
 from memline.shared.queue.heartbeat import serving_key
-from memline.shared.queue.hosts import queue_name
+from memline.shared.queue.hosts import queue_name, queue_of
+from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key, own_host, translated
+from memline.shared.search.dates import day_of_time
 from memline.shared.search.request import SearchRequest
 from memline.shared.values import asdict
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 #: Seconds in which a worker that is alive takes a question: it waits inside Redis for one. Then who asks
 #: reads the index, if it is here.
 TAKEN_S = 0.5
+
+#: Seconds a command waits for a query worker; after that it reads the index itself.
+ANSWER_TIMEOUT_S = 10.0
 
 #: Seconds an answer lies in its box in Redis when it is not read.
 BOX_TTL_S = 30
@@ -46,6 +55,15 @@ class Replies:
             pipe.rpush(name, answer)
             pipe.expire(name, BOX_TTL_S)
             pipe.execute()
+
+    def is_awaited(self, box: str) -> bool:
+        """Tell whether the caller still waits: by a key that leaves by itself, so that no clock matters."""
+        with translated(self.url):
+            return bool(self.client.exists(self.asked_key(box)))
+
+    def asked_key(self, box: str) -> str:
+        """Name the key that is there while a caller waits for a box."""
+        return key(self.client, f"asked:{box}")
 
     def take(self, box: str, timeout_s: float) -> bytes | None:
         """Wait for the answer; None when the time is over."""
@@ -108,21 +126,22 @@ class QueryClient:
         box = os.urandom(16).hex()
         options = asdict(request)
         query = options.pop("query")
+        # "Yesterday" is that of who asks.
+        options["today"] = request.today or day_of_time(time.time()).isoformat()
         message = messages.RunQuery(
             agent=agent,
             query=query,
             reply_to=box,
-            deadline=time.time() + timeout_s,
             options=options,
             index=index,
         )
         own = host = own_host(self._replies.client)
-        is_served, holder = self._enqueue(box, message, host)
+        is_served, holder = self._enqueue(box, message, host, timeout_s)
         if holder not in ("", own):
             # Its index has another name where the notes are in another folder.
             self._take_back(box, host)
             host, message = holder, msgspec.structs.replace(message, index="")
-            is_served, _ = self._enqueue(box, message, host)
+            is_served, _ = self._enqueue(box, message, host, timeout_s)
         longest_s = min(TAKEN_S, timeout_s) if host == own else timeout_s
         taken_s = longest_s if is_served else 0.0
         raw = self._replies.take(box, taken_s) if taken_s else None
@@ -140,7 +159,9 @@ class QueryClient:
             raise WorkerRefused(answer["error"], hint=answer.get("action", ""))
         return answer
 
-    def _enqueue(self, message_id: str, message: messages.RunQuery, host: str) -> tuple[bool, str]:
+    def _enqueue(
+        self, message_id: str, message: messages.RunQuery, host: str, timeout_s: float
+    ) -> tuple[bool, str]:
         """Put a question on its queue, as `FleetBroker.enqueue` does by a script.
 
         Returns whether a worker is alive, and which index host serves the agent, if that is known.
@@ -164,6 +185,7 @@ class QueryClient:
         }
         base = key(client, queue)
         pipe = client.pipeline(transaction=True)
+        pipe.set(self._replies.asked_key(message_id), 1, px=max(1, int(timeout_s * 1000)))
         pipe.hset(f"{base}.msgs", message_id, msgspec.msgpack.encode(content))
         pipe.rpush(base, message_id)
         pipe.exists(serving_key(client, queue))
@@ -176,3 +198,62 @@ class QueryClient:
         """Take a question off its queue; False when a worker has taken it."""
         with translated(self._url):
             return cancel(self._replies.client, queue_name("query", host), message_id)
+
+
+def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:
+    """Ask a query worker once; None when none is alive, or it did not answer in time.
+
+    `index` is the file name of the index that is meant. When Redis cannot be reached the caller reads the
+    index itself: it is a local file. Raises WorkerRefused for a question that is wrong for every worker.
+    """
+    try:
+        with QueryClient(url) as client:
+            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index)
+    except WorkerRefused:
+        raise
+    except QueueError as error:
+        Log("search").warning("queue.unavailable", error=error.message)
+        return None
+
+
+#: Messages read from Redis at a time.
+_PAGE = 500
+
+
+def cancel(client: Redis, queue: str, message_id: str, *, revoke: bool = False) -> bool:
+    """Take a message off its queue; False when a worker was quicker, or it is not there.
+
+    With `revoke` a worker that has taken it leaves it alone (`shared.queue.middleware.SkipRevoked`).
+    """
+    base = key(client, queue)
+    # The process that takes the id off the list, or off the delayed messages, owns the message.
+    is_ours = bool(client.lrem(base, 1, message_id) or client.zrem(f"{base}.delayed", message_id))
+    if is_ours or revoke:
+        client.hdel(f"{base}.msgs", message_id)
+    return is_ours
+
+
+def cancel_jobs(url: str, agent: str, tokens: Collection[str]) -> int:
+    """Cancel the messages of an agent's jobs on the chunk queue; count them."""
+    messages = 0
+    with redis_client.connected(url) as client:
+        queue = queue_of(client, "chunk")
+        base = key(client, queue)
+        ids: Any = client.lrange(base, 0, -1) + client.zrange(f"{base}.delayed", 0, -1)
+        for first in range(0, len(ids), _PAGE):
+            page = ids[first : first + _PAGE]
+            stored: Any = client.hmget(f"{base}.msgs", page)
+            for raw_id, content in zip(page, stored, strict=True):
+                if _is_of_job(content or b"", agent, tokens) and cancel(client, queue, raw_id.decode()):
+                    messages += 1
+    return messages
+
+
+def _is_of_job(content: bytes, agent: str, tokens: Collection[str]) -> bool:
+    """Tell whether a stored message belongs to one of these jobs of the agent."""
+    try:
+        message = decode(msgspec.msgpack.decode(content)["args"][0], ChunkFiles)
+    except (msgspec.DecodeError, LookupError, TypeError, QueueError):
+        # Not a message of ours: a worker will say so.
+        return False
+    return message.agent == agent and message.job in tokens

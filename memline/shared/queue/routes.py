@@ -1,4 +1,4 @@
-"""Name every queue: its messages, their actors, its threads, and what else is said of it.
+"""Name every queue and every process of a fleet: messages, actors, threads, and what else is said of them.
 
 The one table of queues. A new queue is a row here, its messages in `shared.queue.messages`, and the module of
 its name in `workers`; the processes of a fleet, their files and the dashboard follow from the row.
@@ -6,6 +6,13 @@ its name in `workers`; the processes of a fleet, their files and the dashboard f
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import IndexFault
+from memline.shared.index.batches import open_batches
+from memline.shared.index.driver import reading_if_any
 from memline.shared.queue import messages
 from memline.shared.queue.messages import MessageRefused, Wire
 from memline.shared.values import value
@@ -66,7 +73,7 @@ QUEUES = {
         is_shared=True,
         is_paid=True,
         is_indexing=True,
-        needed_by="memline.shared.queue.processes:embeds",
+        needed_by="memline.shared.queue.routes:embeds",
         # Fails at once: a request has told the rows of its failure, and they send it again.
         actors={messages.EmbedTexts: Actor(name="embed_texts", is_retried=False)},
     ),
@@ -74,7 +81,7 @@ QUEUES = {
     "batch": Queue(
         threads=2,
         is_beside_index=True,
-        needed_by="memline.shared.queue.processes:uses_batches",
+        needed_by="memline.shared.queue.routes:uses_batches",
         # Its row says when it is polled again.
         actors={messages.AdvanceBatch: Actor(name="advance_batch", is_kept=False)},
     ),
@@ -123,3 +130,40 @@ def is_retried(actor: str, error: BaseException) -> bool:
     """Tell whether a message is tried again after this error, in one process as in a fleet."""
     row = actor_of(actor)
     return row.is_kept and row.is_retried and not isinstance(error, MessageRefused)
+
+
+#: All processes with the words of their commands, in the order of their start. They end together, and `store`
+#: after them, so that what was paid for is still stored.
+PROCESSES = {
+    **{name: ["worker", name] for name in ("store", *(queue for queue in QUEUES if queue != "store"))},
+    "api": ["serve"],
+    "watch": ["watch"],
+}
+
+
+def commands(agents: list[AgentSettings], *, with_api: bool = True) -> dict[str, list[str]]:
+    """Name the processes that these agents need, each with the words of its command."""
+    needed = {name: _is_needed(queue, agents) for name, queue in QUEUES.items()} | {"api": with_api}
+    return {name: words for name, words in PROCESSES.items() if needed.get(name, True)}
+
+
+def _is_needed(queue: Queue, agents: list[AgentSettings]) -> bool:
+    module, _, function = queue.needed_by.partition(":")
+    return not module or any(map(getattr(import_module(module), function), agents))
+
+
+def embeds(agent: AgentSettings) -> bool:
+    """Tell whether texts of an agent are embedded at all."""
+    return choose(agent).identity is not None
+
+
+def uses_batches(agent: AgentSettings) -> bool:
+    """Tell whether an agent sends batches, or has left one open."""
+    if agent.memory.remote.batch.enabled:
+        return True
+    try:
+        with reading_if_any(agent.index_path) as reader:
+            return reader is not None and bool(open_batches(reader))
+    except IndexFault:
+        # The run that opens it to work says what is wrong with it.
+        return False

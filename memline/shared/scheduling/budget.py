@@ -6,8 +6,9 @@ process that is killed leaves what it had in flight counted: it may have been pa
 count right: a request that certainly cost nothing is given back, one whose parts were sent twice counts
 twice. Tokens are estimated, as everywhere.
 
-    reserve ─► spending + reservation ─► settle: spending set right, reservation gone
-                                     └─► never settled: spending stays, the reservation goes after a week
+    reserve ─► spending + reservation ─► may_send ─► settle: spending set right, reservation gone
+                         │                       └─► never settled: spending stays, the reservation a week
+                         └─► revoke: never sent, nothing spent; an answer that comes all the same counts
 
 A ceiling in money holds for models with a price, one in tokens for models without. A ceiling of money that
 cannot be kept, since a model has no price, stops that model instead of being passed over.
@@ -16,7 +17,7 @@ cannot be kept, since a model has no price, stops that model instead of being pa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from memline.shared.index import meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
 from memline.shared.providers import LOCAL, price_of
-from memline.shared.values import value
+from memline.shared.values import to_json, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -94,8 +95,7 @@ class Refusal:
         return f"{amount:,.0f} tokens" if "Tokens" in self.key else f"${amount:,.4f}"
 
     def to_json(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in ("key", "limit", "spent", "model", "period", "day")}
-        return {**fields, "reason": self.reason, "action": self.action}
+        return to_json(self, "reason", "action")
 
 
 class Budget:
@@ -165,9 +165,7 @@ class Budget:
 
     def reserved(self, token: str) -> int:
         """Return the tokens that a request or batch in flight is counted with; 0 when it is settled."""
-        with self._file.reading() as reader:
-            query = "SELECT tokens FROM reservations WHERE token = ?"
-            return int(scalar(reader, query, token) or 0) if reader is not None else 0
+        return (self._reservation(token) or (0, 0))[0]
 
     def cost_of(self, token: str, tokens: int) -> float | None:
         """Return what so many tokens of a reservation cost, in dollars; None where no price is known."""
@@ -179,16 +177,55 @@ class Budget:
     def settle(self, token: str, tokens: int | None) -> None:
         """Set right what a request or batch was counted with, once it is answered; again changes nothing.
 
-        `tokens`: what was perhaps paid for; None when that is not known, so that all counts.
+        `tokens`: what was perhaps paid for by the worker that answered; None when that is not known, so that
+        all counts. So does what those have sent that were killed before it.
         """
-        with self._file.reading() as reader:
-            query = "SELECT 1 FROM reservations WHERE token = ?"
-            if reader is None or scalar(reader, query, token) is None:
-                return
+        row = self._reservation(token)
+        if row is None:
+            return
         with self._file.writing() as connection:
             if tokens is not None:
-                _correct(connection, token, tokens)
+                _correct(connection, token, tokens + row[0] * max(row[1] - 1, 0))
             connection.execute("DELETE FROM reservations WHERE token = ?", (token,))
+
+    def may_send(self, token: str) -> bool:
+        """Note that a worker of this home begins to send a request; False when it was revoked.
+
+        What is not counted here, a local model's or another home's request, may always be sent.
+        """
+        if self._reservation(token) is None:
+            return True
+        with self._file.writing() as connection:
+            change = "UPDATE reservations SET sent = sent + 1 WHERE token = ? AND sent >= 0"
+            return bool(connection.execute(change, (token,)).rowcount)
+
+    def revoke(self, tokens: Iterable[str]) -> None:
+        """Let no worker send requests that none has begun to send, and count nothing for them.
+
+        Those that were sent stay counted: they may have been paid for.
+        """
+        with self._file.writing() as connection:
+            for token in tokens:
+                query = "SELECT 1 FROM reservations WHERE token = ? AND mode = ? AND sent = 0"
+                if scalar(connection, query, token, REQUESTS):
+                    _correct(connection, token, 0)
+                    connection.execute(
+                        "UPDATE reservations SET sent = -1, tokens = 0 WHERE token = ?", (token,)
+                    )
+
+    def unsent(self, tokens: Iterable[str], *, or_uncounted: bool) -> list[str]:
+        """Return those of these requests that no worker has begun to send; also those not counted here."""
+        rows = {token: self._reservation(token) for token in tokens}
+        return [token for token, row in rows.items() if (or_uncounted if row is None else row[1] <= 0)]
+
+    def _reservation(self, token: str) -> tuple[int, int] | None:
+        """Return the tokens that a request is counted with, and how often a worker began to send it."""
+        with self._file.reading() as reader:
+            if reader is None:
+                return None
+            query = "SELECT tokens, sent FROM reservations WHERE token = ?"
+            row: tuple[int, int] | None = reader.execute(query, (token,)).fetchone()
+            return row
 
     def begin_run(self, now: float) -> None:
         """Let the ceilings of a run count from now on."""
@@ -261,7 +298,7 @@ class Budget:
         )
         if token:
             connection.execute(
-                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
                 (token, *keys, tokens, per_million, self._run, now),
             )
         if charge.mode != QUESTIONS:
@@ -312,9 +349,9 @@ def _correct(connection: Connection, token: str, tokens: int) -> None:
     *keys, reserved, per_million, run, at = row
     cost, unpriced = _amounts(tokens - reserved, per_million)
     connection.execute(
-        "UPDATE spending SET requests = requests - ?, tokens = tokens + ?, cost = max(0, cost + ?),"
+        "UPDATE spending SET requests = requests + ?, tokens = tokens + ?, cost = max(0, cost + ?),"
         " unpriced = unpriced + ? WHERE day = ? AND account = ? AND model = ? AND mode = ?",
-        (int(not tokens), tokens - reserved, cost, unpriced, *keys),
+        (bool(tokens) - bool(reserved), tokens - reserved, cost, unpriced, *keys),
     )
     connection.execute(
         "UPDATE runs SET cost = max(0, cost + ?), unpriced = max(0, unpriced + ?)"
@@ -355,12 +392,17 @@ def reserved_batches(file: AccountFile) -> dict[str, float | None]:
 
 
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
-    """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model."""
+    """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model.
+
+    A request that no worker has begun to send counts for the ceilings, and is not spent.
+    """
     today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)
     query = (
         "SELECT substr(account, 1, instr(account || ':', ':') - 1) AS provider, model, sum(requests),"
-        " sum(tokens), sum(cost), sum(unpriced) FROM spending WHERE day BETWEEN ? AND ?"
-        " GROUP BY provider, model ORDER BY provider, model"
+        " sum(tokens), sum(cost), sum(unpriced) FROM (SELECT * FROM spending UNION ALL"
+        " SELECT day, account, model, mode, -1, -tokens, -coalesce(tokens * per_million / 1e6, 0.0),"
+        " -iif(per_million IS NULL, tokens, 0) FROM reservations WHERE mode = 'requests' AND sent = 0)"
+        " WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
     )
     with file.reading() as connection:
         rows = {

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from memline.shared.config.live import SettingsWatch
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import leases
@@ -40,6 +41,9 @@ class Process:
     #: Seconds since the epoch.
     started: float
     agents: tuple[str, ...]
+    #: Keys of settings that changed and that it does not take, and why its settings cannot be read.
+    never: tuple[str, ...] = ()
+    settings_problem: str = ""
 
     @property
     def host(self) -> str:
@@ -68,12 +72,16 @@ class Process:
             "startedAt": self.started,
             "agents": list(self.agents),
             "alive": self.is_alive,
+            "restartFor": list(self.never),
+            "settingsProblem": self.settings_problem or None,
         }
 
 
 @contextmanager
-def registered(path: Path, kind: str, agents: Iterable[str], now: float) -> Iterator[None]:
-    """List this process in the account file of a home while a block runs.
+def registered(
+    path: Path, kind: str, agents: Iterable[str], now: float, watch: SettingsWatch | None = None
+) -> Iterator[None]:
+    """List this process in the account file of a home while a block runs, and what `watch` sees.
 
     A home that cannot be written has no list: the process works all the same.
     """
@@ -85,6 +93,15 @@ def registered(path: Path, kind: str, agents: Iterable[str], now: float) -> Iter
                 forget_gone(file)
             with file.writing() as connection:
                 connection.execute(_INSERT, row)
+
+        def tell(never: tuple[str, ...], problem: str) -> None:
+            state = json.dumps({"never": never, "settings_problem": problem})
+            with suppress(IndexFault), file.writing() as connection:
+                query = "UPDATE processes SET settings = ? WHERE kind = ? AND owner = ?"
+                connection.execute(query, (state, *row[:2]))
+
+        if watch is not None:
+            watch.tell = tell
         try:
             yield
         finally:
@@ -103,13 +120,19 @@ def forget_gone(file: AccountFile) -> None:
 def listed(file: AccountFile) -> list[Process]:
     """List the processes of a home, the oldest first, those that are gone as well."""
     with file.reading() as connection:
-        query = "SELECT 1 FROM sqlite_master WHERE name = 'processes'"
-        if connection is None or connection.execute(query).fetchone() is None:
+        if connection is None:
             return []
-        rows = connection.execute(f"SELECT {_COLUMNS} FROM processes ORDER BY started").fetchall()
+        rows = connection.execute(f"SELECT {_COLUMNS}, settings FROM processes ORDER BY started").fetchall()
     return [
-        Process(kind=kind, owner=owner, boot=boot, started=started, agents=tuple(json.loads(agents)))
-        for kind, owner, boot, started, agents in rows
+        Process(
+            kind=kind,
+            owner=owner,
+            boot=boot,
+            started=started,
+            agents=tuple(json.loads(agents)),
+            **json.loads(state),
+        )
+        for kind, owner, boot, started, agents, state in rows
     ]
 
 

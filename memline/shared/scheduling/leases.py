@@ -1,8 +1,9 @@
 """Lease wanted vectors and pack them into requests, one provider request a lease.
 
 This is the dispatcher's part of an index: of all processes that write it, one dispatches. A lease is a row
-with an end. The worker that holds it may fail, hang or die: when the lease expires, or the process of its
-owner is gone, its texts are wanted again. A vector that is stored is never leased again.
+with an owner: the process that sends its request, or the Redis that keeps it. The worker that holds it may
+fail, hang or die: when the owner is gone, or the dispatcher has waited for the answer for too long, its texts
+are wanted again. A vector that is stored is never leased again.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ from memline.shared.values import replace, value
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-#: Seconds a lease holds at least. A lease that expires early is paid for twice; those of a dead owner are
-#: freed at once (`free`).
+#: Seconds a dispatcher waits for an answer at least. One that comes later is paid for twice; the leases of an
+#: owner that is gone are freed at once (`free`).
 LEASE_S = 300.0
+
+#: What the owner begins with that is the Redis of a fleet (`shared.queue.lease_owner`), not a process.
+REDIS = "redis "
 
 #: Seconds of a lease for what is not the provider's: waits for a place within limits, the way of messages.
 MARGIN_S = 60.0
@@ -41,6 +45,9 @@ MARGIN_S = 60.0
 
 #: Counts the tokens of a lease before it is made; False when a ceiling would be passed.
 Reserve = Callable[[str, int], bool]
+
+#: Tells whether the owner of a lease still holds it.
+IsAlive = Callable[[str], bool]
 
 
 @value
@@ -50,8 +57,6 @@ class Request:
     lease: str
     identity: Identity
     texts: tuple[TextRow, ...]
-    #: When the lease ends (seconds since the epoch).
-    until: float = 0.0
     #: Whether it only shows if the provider works again: the probe of an open breaker.
     is_probe: bool = False
 
@@ -102,7 +107,7 @@ def lease(
     requests: list[Request] = []
     while True:
         with transaction(connection):
-            in_flight = _in_flight(connection, identity.id, now)
+            in_flight = _in_flight(connection, identity.id)
             if in_flight >= credits:
                 return requests
             ids, row_tokens, is_full = _next_rows(connection, identity.id, caps, now, held)
@@ -131,7 +136,7 @@ def lease_probe(
     """
     connection = accounts.index
     with transaction(connection):
-        if _in_flight(connection, identity.id, now):
+        if _in_flight(connection, identity.id):
             # What was sent before it opened is not answered yet.
             return None
         ids, row_tokens, _ = _next_rows(connection, identity.id, replace(caps, max_rows=1), now, ())
@@ -150,9 +155,25 @@ def lease_probe(
         return replace(_open_lease(connection, identity, texts, token, holder, now), is_probe=True)
 
 
-def tokens(connection: Connection) -> list[str]:
-    """Return the tokens of the leases that hold texts: requests sent and not answered yet."""
-    return [row[0] for row in connection.execute("SELECT token FROM leases ORDER BY token")]
+def tokens(connection: Connection, owner: str = "") -> list[str]:
+    """Return the tokens of the leases that hold texts: requests sent and not answered yet.
+
+    `owner`: only of owners that begin with it.
+    """
+    query = "SELECT token FROM leases WHERE substr(owner, 1, length(?1)) = ?1 ORDER BY token"
+    return [row[0] for row in connection.execute(query, (owner,))]
+
+
+def tokens_of_others(connection: Connection, identity_keys: Collection[str]) -> list[str]:
+    """Return the tokens of requests of other identities than these."""
+    kept = [row.id for key in identity_keys if (row := identities.by_key(connection, key)) is not None]
+    query = "SELECT token FROM leases WHERE identity_id NOT IN (SELECT value FROM json_each(?))"
+    return [row[0] for row in connection.execute(query, (json.dumps(kept),))]
+
+
+def owners(connection: Connection) -> list[str]:
+    """Return who holds leases."""
+    return [row[0] for row in connection.execute("SELECT DISTINCT owner FROM leases")]
 
 
 def content(connection: Connection, token: str) -> tuple[Identity, list[bytes]] | None:
@@ -174,20 +195,27 @@ def close_lease(connection: Connection, token: str) -> None:
     )
 
 
-def free(connection: Connection, now: float, tokens: Iterable[str] = ()) -> None:
-    """End leases that expired, those of processes of this host that are gone, and `tokens`.
+def free(
+    connection: Connection, holder: Holder, now: float, *, is_alive: IsAlive, tokens: Iterable[str] = ()
+) -> list[str]:
+    """End the leases of owners that are gone, and `tokens`; return those that are over, to be settled.
 
-    Their texts are wanted again. Runs inside the caller's transaction.
+    Their texts are wanted again. Of a process of another host the row says when it is over; `holder` says how
+    long a lease may last. Runs inside the caller's transaction.
     """
-    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in tokens))
-    connection.execute("DELETE FROM leases WHERE until <= ?", (now,))
-    for (owner,) in connection.execute("SELECT DISTINCT owner FROM leases").fetchall():
-        if not is_owner_alive(owner):
-            connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))
+    over = set(tokens)
+    alive = {owner: is_alive(owner) for owner in owners(connection)}
+    for token, owner, until in connection.execute("SELECT token, owner, until FROM leases").fetchall():
+        # A clock that was set back must not make it last for longer.
+        is_in_time = not _is_elsewhere(owner) or now < until <= now + holder.lease_s
+        if not (alive[owner] and is_in_time):
+            over.add(token)
+    connection.executemany("DELETE FROM leases WHERE token = ?", ((token,) for token in over))
     freed = connection.execute(_TOKENS_WITHOUT_LEASE).fetchall()
     connection.executemany("UPDATE vectors SET state = 'wanted', lease = NULL WHERE lease = ?", freed)
     if freed:
         vectors.drop_unneeded(connection)
+    return sorted(over)
 
 
 #: Tokens that rows hold and that name neither a lease nor an open batch. From token to token through the
@@ -252,18 +280,27 @@ def _open_lease(
         "INSERT INTO leases (token, identity_id, owner, until, rows) VALUES (?, ?, ?, ?, ?)",
         (token, identity.id, by.owner, now + by.lease_s, len(texts)),
     )
-    return Request(lease=token, identity=identity.identity, texts=tuple(texts), until=now + by.lease_s)
+    return Request(lease=token, identity=identity.identity, texts=tuple(texts))
 
 
-def _in_flight(connection: Connection, identity_id: int, now: float) -> int:
-    query = "SELECT count(*) FROM leases WHERE identity_id = ? AND until > ?"
-    return int(scalar(connection, query, identity_id, now))
+def _in_flight(connection: Connection, identity_id: int) -> int:
+    return int(scalar(connection, "SELECT count(*) FROM leases WHERE identity_id = ?", identity_id))
+
+
+def _is_elsewhere(owner: str) -> bool:
+    """Tell whether it cannot be known here that an owner is gone: it is a process of another host."""
+    return not owner.startswith(REDIS) and owner.rpartition(":")[0].rpartition(":")[0] != socket.gethostname()
 
 
 def is_owner_alive(owner: str) -> bool:
-    """Tell whether the process of `owner` still runs; True for another host, which cannot be checked here."""
+    """Tell whether the process of `owner` still runs; True for another host, which cannot be checked here.
+
+    What names no process is gone: a fleet of an older release.
+    """
     host, pid, started = (["", "", *owner.rsplit(":", 2)])[-3:]
-    if host != socket.gethostname() or not pid.isdigit():
+    if not pid.isdigit():
+        return False
+    if host != socket.gethostname():
         return True
     try:
         os.kill(int(pid), 0)

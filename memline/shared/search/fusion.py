@@ -146,6 +146,8 @@ class Found:
         named: Sequence[tuple[int, int]],
     ) -> None:
         """Take the hits of all retrievers; the others give (chunk id, cosine) and (chunk id, how named)."""
+        #: What is added to the scores of chunks for their files.
+        self.lifted: Mapping[int, float] = {}
         best = max((hit.strength for hit in keyword), default=0.0) or 1.0
         self.hits = {hit.chunk_id: hit for hit in keyword}
         #: The sum of each over the best of the question, 0 … 1.
@@ -160,13 +162,16 @@ class Found:
         self.late: dict[int, tuple[float, float]] = {}
         self.ids = tuple(self.hits | self.cosines | self.named)
 
+    def lift(self, lifted: Mapping[int, float]) -> None:
+        """Take what is added to the scores of chunks; they are found by it."""
+        self.lifted = lifted
+        self.ids = tuple(dict.fromkeys((*self.ids, *lifted)))
+
     def at_least(self, min_score: float) -> list[int]:
-        """Return what a cosine of `min_score` speaks for, or a word or a name, whatever the cosine."""
-        hits, named, cosines = self.hits, self.named, self.cosines
+        """Return what a cosine of `min_score` speaks for, or a word, name or day, whatever the cosine."""
+        sure, cosines = {*self.hits, *self.named, *self.lifted}, self.cosines
         return [
-            chunk_id
-            for chunk_id in self.ids
-            if chunk_id in hits or chunk_id in named or cosines.get(chunk_id, 0.0) >= min_score
+            chunk_id for chunk_id in self.ids if chunk_id in sure or cosines.get(chunk_id, 0.0) >= min_score
         ]
 
     def top_k(self, chunk_ids: list[int], fused: Mapping[int, float], k: int) -> list[int]:
@@ -239,7 +244,7 @@ class Fusion:
             fused /= whole
             if tier := named.get(chunk_id):
                 fused += WHOLE_LIFT[tier] if self._is_name else LIFT[tier] * (1.0 - fused)
-            scores[chunk_id] = round(fused, DECIMALS)
+            scores[chunk_id] = round(fused + found.lifted.get(chunk_id, 0.0), DECIMALS)
         return scores
 
 

@@ -3,7 +3,8 @@
 The retriever is an OR of the terms: one absent word must not hide every note. Each term is looked up alone,
 the rarest first, so that it is known which chunk holds what. Over the terms t of the question
 
-    sum  =  lift( S weight(t) idf(t) fit(t, chunk) )  +  0.7 S weight(t) idf'(t) fit(t, name)  +  0.1 top full
+    own  =  S weight(t) idf(t) fit(t, chunk)  x  (1 + 0.3 near)
+    sum  =  lift(own)  +  0.7 S weight(t) idf'(t) fit(t, name)  +  0.1 top full
 
     fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
     idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
@@ -12,28 +13,28 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
     weight  1 for the word as typed and its plain inflections, an id as it is spelled, a quoted phrase; 1/3
             for what shares a stem alone, an irregular form, a synonym, a piece or beginning that stands in
             for what is nowhere
+    near    the share of the idf of the question that stands within 200 characters, for the best chunks
     lift    to the best chunk that holds a part of the same terms and no other: more words are never behind
     full    1 where every term is held with weight 1; top is the best sum of the question
 
-Then what holds an id that one file alone has comes before what lacks it, and what holds such a word before
-what lacks it and has two others at most.
+Then three rules, each of which puts some chunks before others. What holds an id that one file alone has comes
+before what lacks it; what holds such a word, before what lacks it and has two others at most; what holds
+everything, before what lacks a word and is not of a page that the question names nearly best.
 docs/search.md has what each part is worth.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from memline.shared.search.lifts import alone_first, lift
 from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
-from memline.shared.search.query import Question, Term, any_of, as_typed, inflections, quoted, related
+from memline.shared.search.query import Question, Term, any_of, as_typed
 from memline.shared.search.vector_backends import json_ids
-from memline.shared.sources.folding import fold
-from memline.shared.values import field, replace, value
+from memline.shared.search.ways import FORM_WEIGHT, Lookup, Ways, idf_of, needle_of, together
+from memline.shared.values import field, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -41,17 +42,23 @@ if TYPE_CHECKING:
 #: Terms of a question that are searched, the rarest.
 MAX_TERMS = 24
 
-#: What counts less than the word itself; 1/4 and 1/2 found less.
-FORM_WEIGHT = 1 / 3
-
-#: What the name of a file weighs beside a chunk of it.
+#: What the name of a file weighs beside a chunk of it; 1/2 and 1 found less.
 NAME_WEIGHT = 0.7
+
+#: What words that stand together add, and for how many of the best chunks.
+NEAR, NEAR_CHUNKS = 0.3, 40
 
 #: What holds everything is lifted by this share of the best sum.
 FULL_LIFT = 0.1
 
-#: Chunks that may hold a word which one file alone has.
-ALONE_CHUNKS = 50
+#: Part of the score of the best name from which on a page may stand before what holds everything.
+NEARLY_BEST = 0.8
+
+#: Part of its own score by which a chunk is above those that it is lifted over.
+ABOVE = 0.01
+
+#: The other words beside which a word that one file alone has comes first, and chunks that may hold it.
+LOUD_WORDS, ALONE_CHUNKS = 2, 50
 
 #: Rows that the rarest terms find before commoner ones only score what is found: a chunk with nothing but the
 #: commonest words of a question is not among its best, and bm25() takes 1.6 µs a chunk. Abstracts lost 0.001
@@ -61,28 +68,26 @@ FOUND_ENOUGH = 500
 #: Best rows that a common term scores then.
 SCORED = 400
 
-#: Files that a question names best whose chunks are candidates; 50 found as much.
-NAMED = 20
+#: Files that a question names best whose chunks are candidates, and how many of each.
+NAMED, NAMED_CHUNKS = 20, 50
 
 #: Best hits for which chunks with more of the words are looked for where not all were scored, if they hold so
 #: few, and how many chunks: a list of as many is right. What holds more words is among the scored.
 CHECKED, FEW_WORDS, MORE_WORDS = 10, 3, 50
 
-#: Chunks with the tokens of an id that are read to see whether it is spelled so.
-SPELLED = 64
+#: Best chunks with the tokens of an id that are read to see whether it is spelled so.
+SPELLED = 2_000
 
-_ANY = (
-    "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
-    " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
-)
 _SPELLINGS = (
-    "SELECT chunks.id, text, heading, path FROM chunks JOIN files ON files.id = chunks.file_id"
-    " WHERE chunks.id IN (SELECT value FROM json_each(?))"
+    "SELECT id, text, heading, path FROM chunk_documents WHERE id IN (SELECT value FROM json_each(?))"
+    " AND instr(lower(text || char(10) || heading || char(10) || path), ?)"
 )
+_TEXTS = "SELECT id, ifnull(folded, text) FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 _MATCHING = (
     "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
 )
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
+_OF_NAMED = "SELECT id, ordinal FROM chunks WHERE ordinal < ? AND file_id IN (SELECT value FROM json_each(?))"
 
 
 @value
@@ -115,32 +120,6 @@ class KeywordHits:
     missing: tuple[str, ...] = ()
     #: idf of the plain words of the question, by label.
     rarity: Mapping[str, float] = field(default_factory=dict)
-
-
-@value
-class _Way:
-    """One phrase that is looked up for a term."""
-
-    match: str
-    weight: float
-    #: Chunks that hold it.
-    df: int
-    #: The word and its inflections, where some of these chunks hold another word of the same stem.
-    typed: str = ""
-
-
-@value
-class _Lookup:
-    """A term with its ways to be found."""
-
-    term: Term
-    ways: list[_Way]
-    #: Share of the idf mass of the question.
-    mass: float
-
-    @property
-    def df(self) -> int:
-        return self.ways[0].df
 
 
 #: What each term of a question says of rows: by row the weight with which the term is held.
@@ -176,29 +155,33 @@ class _KeywordSearch:
 
     def run(self, terms: Sequence[Term]) -> KeywordHits:
         total = self._postings.rows(self._connection, CHUNKS)
+        find = Ways(self._connection, self._files, self._postings)
         missing: list[Term] = []
-        found: list[tuple[Term, list[_Way]]] = []
+        lookups: list[Lookup] = []
         idfs: list[float] = []
         rarity: dict[str, float] = {}
-        words = {term.label for term in terms if term.is_word}
-        with_forms = set(islice((term.label for term in terms if term.is_word), MAX_TERMS))
+        words = [term.label for term in terms if term.is_word]
+        with_forms = set(words[:MAX_TERMS])
         for term in terms:
-            ways, is_there = self._ways(term, words, with_forms=term.label in with_forms)
-            if not is_there:
+            ways, is_there = find.of(term, words, with_forms=term.label in with_forms)
+            if not is_there and term.is_asked:
                 missing.append(term)
             if ways:
-                found.append((term, ways))
-            idf = _idf(total, ways[0].df if is_there else 0)
+                lookups.append(Lookup(term=term, ways=ways, idf=idf_of(total, ways[0].df)))
+            idf = idf_of(total, ways[0].df if is_there else 0)
             if term.typed:
                 idfs.append(idf)
             if term.is_word:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
-        lookups = [_Lookup(term=term, ways=ways, mass=_idf(total, ways[0].df) / mass) for term, ways in found]
         # The rarest first; sorting keeps the order of the question among equals.
         chosen = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
         own, held = self._sums(CHUNKS, chosen)
-        hits = self._join(chosen, own, held, is_all=len(chosen) == len(lookups) and not missing)
+        for lookup, holders in zip(chosen, held, strict=True):
+            if lookup.term.literal and 1.0 not in holders.values():
+                missing.append(lookup.term)
+        is_all = len(chosen) == len(lookups) and not missing
+        hits = self._ranked(chosen, own, held, mass, is_all=is_all)
         top = max((hit.strength for hit in hits), default=0.0)
         kept = {id(lookup.term) for lookup in chosen}
         return KeywordHits(
@@ -210,55 +193,15 @@ class _KeywordSearch:
             rarity=rarity,
         )
 
-    def _ways(self, term: Term, words: set[str], *, with_forms: bool) -> tuple[list[_Way], bool]:
-        """Return what finds a term, itself first, and whether a form of it is there at all."""
-        ways = [way for match in (term.match, *term.spellings) if (way := self._way(match, 1.0))]
-        is_there = bool(ways)
-        if with_forms:
-            inflected = inflections(term.label)
-            if ways and ways[0].match == term.match and term.label.isalpha():
-                typed = any_of(map(quoted, inflected))
-                count = self._count(CHUNKS.typed, typed)
-                if count < ways[0].df:
-                    is_there = count > 0 or len(ways) > 1
-                    weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
-                    ways[0] = replace(ways[0], weight=weight, typed=typed)
-            for other, is_form in related(term.label).items():
-                # To the stemmer `try` and `tried` are two words.
-                weight = 1.0 if other in inflected else FORM_WEIGHT
-                if other not in words and (way := self._way(quoted(other), weight)):
-                    ways.append(way)
-                    is_there = is_there or is_form
-        in_names = (
-            0 if ways or not term.is_asked else self._postings.count(self._connection, NAMES.name, term.match)
-        )
-        if in_names:
-            # CJK text of a path is among the pairs of its name alone.
-            return [_Way(match=term.match, weight=1.0, df=in_names)], True
-        if not ways:
-            ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
-        return ways, is_there
-
-    def _way(self, match: str, weight: float) -> _Way | None:
-        df = self._count(CHUNKS.name, match)
-        return _Way(match=match, weight=weight, df=df) if df else None
-
-    def _count(self, table: str, match: str) -> int:
-        """Count the chunks with a phrase; 0 where it is in none of those that are searched."""
-        df = self._postings.count(self._connection, table, match)
-        if df and self._files is not None:
-            # What is rare is known from all notes; whether it is there, from those that are searched.
-            df = df if self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() else 0
-        return df
-
     def _sums(
-        self, table: Table, lookups: Sequence[_Lookup], among: list[int] | None = None
+        self, table: Table, lookups: Sequence[Lookup], among: list[int] | None = None
     ) -> tuple[dict[int, float], _Held]:
         """Sum up what the terms say of each row, the rarest first; `among`: of these alone.
 
         Returns the rows with their sum, and for each term the rows that hold it.
         """
         total = self._postings.rows(self._connection, table)
+        is_chunks = table is CHUNKS
         sums: dict[int, float] = {}
         held: _Held = []
         rows_read = 0
@@ -266,30 +209,34 @@ class _KeywordSearch:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Once: what is scored only gains by it, so that the best stay the best.
                 among = sorted(_strongest(SCORED, sums, sums))
-                if table is CHUNKS:
+                if is_chunks:
                     self._scored = among
             holders: dict[int, float] = {}
+            # No other form counts more than the word itself.
+            least = lookup.df if is_chunks else 0
+            # Forms first, the term itself last: the greater weight stays.
             for way in reversed(lookup.ways):
                 df, typed = way.df, way.typed
-                if table is not CHUNKS:
+                if not is_chunks:
                     # A day of the question is looked for in the path and the headings of a chunk.
                     is_asked = lookup.term.is_asked
                     df = self._postings.count(self._connection, table.name, way.match) if is_asked else 0
                     typed = ""
-                    if not df:
-                        continue
-                fits: Fits
-                if among is None and self._are_many(way, lookup, df):
+                if not df:
+                    continue
+                # Of forms, which come before it, and of ids, all rows are needed.
+                is_last = way is lookup.ways[0] and lookup.term.literal is None
+                if among is None and df > MAX_ROWS and self._files is None and is_last:
                     fits = self._best(table, way.match, typed, sums)
                     rows_read += df
-                    if table is CHUNKS:
+                    if is_chunks:
                         self._scored = ()
                 else:
-                    fits = self._postings.fits(
-                        self._connection, table, way.match, typed=typed, files=self._files, among=among
-                    )
-                worth = way.weight * _idf(total, df)
-                if typed:
+                    fits = self._fits(table, way.match, typed, among)
+                if lookup.term.literal and is_chunks:
+                    fits = self._spelled(lookup.term, dict(fits))
+                worth = way.weight * idf_of(total, max(df, least))
+                if typed or lookup.term.literal:
                     both = list(fits)
                     scores = {row: worth * (fit if fit > 0 else -fit * FORM_WEIGHT) for row, fit in both}
                     weights = {row: 1.0 if fit > 0 else holders.get(row, FORM_WEIGHT) for row, fit in both}
@@ -297,35 +244,41 @@ class _KeywordSearch:
                     scores = {row: worth * fit for row, fit in fits}
                     weights = dict.fromkeys(scores, way.weight)
                 rows_read += len(scores)
-                # Forms first, the term itself last: the greater weight stays.
                 holders |= weights
                 if sums:
                     for row, score in scores.items():
                         sums[row] = sums.get(row, 0.0) + score
                 else:
                     sums = scores
-            if lookup.term.literal and table is CHUNKS:
-                holders |= dict.fromkeys(holders.keys() - self._spelled(lookup.term, holders), FORM_WEIGHT)
             held.append(holders)
         return sums, held
 
-    def _are_many(self, way: _Way, lookup: _Lookup, df: int) -> bool:
-        """Tell whether the best rows of a way are enough: with it the search for rows ends.
-
-        Of forms, which come before it, and of ids, all are needed.
-        """
-        return df > MAX_ROWS and self._files is None and way is lookup.ways[0] and lookup.term.literal is None
+    def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
+        return self._postings.fits(
+            self._connection, table, match, typed=typed, files=self._files, among=among, best=best
+        )
 
     def _best(self, table: Table, match: str, typed: str, found: Collection[int]) -> Fits:
         """Score what was found before, and the best of all others: no other row is a hit by this alone."""
-        fits = dict(self._postings.best(self._connection, table, match, typed, max(SCORED, self._limit)))
-        if found:
-            among = sorted(found)
-            fits |= self._postings.fits(self._connection, table, match, typed=typed, among=among)
-        return fits.items()
+        fits = dict(self._fits(table, match, typed, None, max(SCORED, self._limit)))
+        return (
+            {**fits, **dict(self._fits(table, match, typed, sorted(found)))}.items()
+            if found
+            else fits.items()
+        )
 
-    def _join(
-        self, lookups: Sequence[_Lookup], own: dict[int, float], held: _Held, *, is_all: bool
+    def _spelled(self, term: Term, fits: dict[int, float]) -> Fits:
+        """Yield the fits of an id, negative where its tokens stand in a row and it is not spelled so."""
+        assert term.literal is not None
+        needle = term.label.strip("./~v") if term.label.isascii() else ""
+        rows = self._connection.execute(
+            _SPELLINGS, (json_ids(nlargest(SPELLED, fits, key=fits.__getitem__)), needle)
+        )
+        exact = {row[0] for row in rows if any(map(term.literal.search, row[1:]))}
+        return ((row, fit if row in exact else -fit) for row, fit in fits.items())
+
+    def _ranked(
+        self, lookups: Sequence[Lookup], own: dict[int, float], held: _Held, mass: float, *, is_all: bool
     ) -> list[KeywordHit]:
         """Make hits of the best chunks, best first; `is_all`: nothing but `lookups` was asked for."""
         names = self._names(lookups)
@@ -336,53 +289,65 @@ class _KeywordSearch:
                 pool.update(_strongest(self._limit, holders, own))
         if names:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
-            for chunk_id, ordinal in self._postings.chunks_of(self._connection, best):
-                if chunk_id in own or not ordinal:
-                    pool.add(chunk_id)
-                    own.setdefault(chunk_id, 0.0)
+            rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best)))
+            pool.update(row for row, ordinal in rows if row in own or not ordinal)
         if self._scored is not None:
-            ranked = sorted(pool, key=lambda chunk_id: (-own[chunk_id], chunk_id))[:CHECKED]
+            ranked = sorted(pool, key=lambda chunk_id: (-own.get(chunk_id, 0.0), chunk_id))[:CHECKED]
             pool |= self._with_more_words(ranked, lookups, held)
             again, theirs = self._sums(CHUNKS, lookups, sorted(pool.difference(self._scored)))
             own |= again
             held = [mine | added for mine, added in zip(held, theirs, strict=True)]
-        own = {chunk_id: own[chunk_id] for chunk_id in sorted(pool)}
+        own = {chunk_id: own.get(chunk_id, 0.0) for chunk_id in sorted(pool)}
+        file_of = self._postings.files_of(self._connection, own)
+        named = {each: NAME_WEIGHT * names.get(file_of[each], 0.0) for each in own}
+        near = _strongest(NEAR_CHUNKS, own, {each: score + named[each] for each, score in own.items()})
+        for chunk_id, share in self._near(near, lookups, mass):
+            own[chunk_id] += NEAR * share * (own[chunk_id] + named[chunk_id])
         # Many chunks hold the same terms in the same ways.
         ways = list(zip(*(map(holders.get, own) for holders in held), strict=True)) or [()] * len(own)
-        covers = {way: _cover_of(way, lookups) for way in set(ways)}
+        covers = {way: _cover_of(way, lookups, mass) for way in set(ways)}
         cover = {chunk_id: covers[way] for chunk_id, way in zip(own, ways, strict=True)}
-        own = lift(own, {chunk_id: parts for chunk_id, (_, parts, _) in cover.items()})
-        file_of = self._postings.files_of(self._connection, own)
-        sums = {each: score + NAME_WEIGHT * names.get(file_of[each], 0.0) for each, score in own.items()}
+        _lift(own, {chunk_id: parts for chunk_id, (_, parts, _) in cover.items()})
+        sums = {each: score + named[each] for each, score in own.items()}
         masks = {chunk_id: mask for chunk_id, (mask, _, _) in cover.items()}
-        alone = _alone(lookups, held, file_of)
-        sums = alone_first(sums, masks, *alone)
-        top = max(sums.values(), default=0.0)
+        words, ids = _alone(lookups, held, file_of)
+        lacking = [each for each in sums if not masks[each] & (words | ids)]
+        _put_before(
+            sums,
+            [each for each in sums if masks[each] & words],
+            [each for each in lacking if masks[each].bit_count() <= LOUD_WORDS],
+        )
+        _put_before(sums, [each for each in sums if masks[each] & ids], lacking)
         # A day in words is a hint: a note that says it otherwise holds everything all the same.
-        full = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
-        hits = []
-        for chunk_id, strength in sums.items():
-            mask, _, coverage = cover[chunk_id]
-            is_full = is_all and mask & full == full
-            strength += FULL_LIFT * top * is_full
-            has_id = bool(mask & alone[1])
-            hits.append(
-                KeywordHit(
-                    chunk_id=chunk_id, coverage=coverage, is_full=is_full, strength=strength, has_id=has_id
-                )
+        asked = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
+        full = {each for each in sums if is_all and masks[each] & asked == asked}
+        top = max(sums.values(), default=0.0)
+        for each in full:
+            sums[each] += FULL_LIFT * top
+        best_name = NEARLY_BEST * max(named.values(), default=0.0)
+        _put_before(sums, full, [each for each in sums if each not in full and named[each] < best_name])
+        hits = [
+            KeywordHit(
+                chunk_id=each,
+                coverage=cover[each][2],
+                is_full=each in full,
+                strength=strength,
+                has_id=bool(masks[each] & ids),
             )
+            for each, strength in sums.items()
+        ]
         return sorted(hits, key=lambda hit: (-hit.strength, hit.chunk_id))
 
-    def _names(self, lookups: Sequence[_Lookup]) -> dict[int, float]:
+    def _names(self, lookups: Sequence[Lookup]) -> dict[int, float]:
         """Score the files whose names hold a term, each by the best of its name documents."""
         sums, _ = self._sums(NAMES, lookups)
-        best = _strongest(SCORED, sums, sums)
         names: dict[int, float] = {}
-        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
+        best = json_ids(_strongest(SCORED, sums, sums))
+        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (best,)):
             names[file_id] = max(sums[row], names.get(file_id, 0.0))
         return names
 
-    def _with_more_words(self, chunk_ids: Sequence[int], lookups: Sequence[_Lookup], held: _Held) -> set[int]:
+    def _with_more_words(self, chunk_ids: Sequence[int], lookups: Sequence[Lookup], held: _Held) -> set[int]:
         """Find chunks with the terms that one of these chunks holds, and another one."""
         found: set[int] = set()
         matches = [lookup.ways[0].match for lookup in lookups]
@@ -391,15 +356,25 @@ class _KeywordSearch:
             others = [match for match, is_held in zip(matches, mask, strict=True) if not is_held]
             if others and 0 < len(inside) <= FEW_WORDS:
                 match = " AND ".join([*inside, f"({any_of(others)})"])
-                found.update(self._postings.few(self._connection, CHUNKS, match, self._files, MORE_WORDS))
+                rows = self._postings.read(
+                    self._connection, CHUNKS, match, files=self._files, best=MORE_WORDS
+                )
+                found.update(row for row, _ in rows)
         return found
 
-    def _spelled(self, term: Term, holders: dict[int, float]) -> set[int]:
-        """Return which of the chunks with the tokens of an id hold it as it is spelled."""
-        assert term.literal is not None
-        ids = json_ids(islice((chunk for chunk, weight in holders.items() if weight == 1.0), SPELLED))
-        rows = self._connection.execute(_SPELLINGS, (ids,))
-        return {row[0] for row in rows if any(map(term.literal.search, map(fold, row[1:])))}
+    def _near(
+        self, chunk_ids: Collection[int], lookups: Sequence[Lookup], mass: float
+    ) -> Iterable[tuple[int, float]]:
+        """Yield of chunks which share of the idf of the question stands together in them at best."""
+        if len(lookups) < 2:
+            return
+        needles = [
+            (needle_of(way.match), number, way.weight * lookup.idf / mass)
+            for number, lookup in enumerate(lookups)
+            for way in lookup.ways
+        ]
+        for chunk_id, text in self._connection.execute(_TEXTS, (json_ids(chunk_ids),)):
+            yield chunk_id, together(text.lower(), needles)
 
 
 def _strongest(count: int, rows: Collection[int], sums: Mapping[int, float]) -> list[int]:
@@ -410,7 +385,7 @@ def _strongest(count: int, rows: Collection[int], sums: Mapping[int, float]) -> 
     return sorted(rows, key=sums.__getitem__, reverse=True)[:count]
 
 
-def _cover_of(way: Sequence[float | None], lookups: Sequence[_Lookup]) -> tuple[int, int, float]:
+def _cover_of(way: Sequence[float | None], lookups: Sequence[Lookup], mass: float) -> tuple[int, int, float]:
     """Return the set of terms that are held with weight 1, the same with those held by less, and the share.
 
     `way`: for each of `lookups` the weight with which it is held; None where it is not.
@@ -421,23 +396,44 @@ def _cover_of(way: Sequence[float | None], lookups: Sequence[_Lookup]) -> tuple[
         if weight is None:
             continue
         if lookup.term.is_asked:
-            coverage += weight * lookup.mass
+            coverage += weight * lookup.idf / mass
         parts |= 1 << MAX_TERMS + number
         if weight == 1.0:
             mask |= 1 << number
     return mask, parts | mask, min(1.0, coverage)
 
 
-def _alone(lookups: Sequence[_Lookup], held: _Held, file_of: Mapping[int, int]) -> tuple[int, int]:
-    """Return the set of terms that one file alone has, and those of them that are ids."""
-    alone = ids = 0
+def _lift(own: dict[int, float], parts: Mapping[int, int]) -> None:
+    """Lift chunks over the best that holds a part of what they hold."""
+    members: dict[int, list[int]] = {}
+    for chunk_id, part in parts.items():
+        members.setdefault(part, []).append(chunk_id)
+    tops: dict[int, int] = {}
+    for part in sorted(members, key=int.bit_count):
+        _put_before(own, members[part], [top for other, top in tops.items() if other & part == other])
+        tops[part] = max(members[part], key=own.__getitem__)
+
+
+def _put_before(sums: dict[int, float], some: Collection[int], others: Collection[int]) -> None:
+    """Lift `some` over the best of `others`, and keep their order."""
+    if some and others:
+        best = max(map(sums.__getitem__, others))
+        for each in some:
+            sums[each] = max(sums[each], best + ABOVE * sums[each])
+
+
+def _alone(lookups: Sequence[Lookup], held: _Held, file_of: Mapping[int, int]) -> tuple[int, int]:
+    """Return the sets of words and of ids that one file alone has."""
+    words = ids = 0
     for number, (holders, lookup) in enumerate(zip(held, lookups, strict=True)):
-        if not (lookup.term.is_exact or lookup.term.is_word) or lookup.df > ALONE_CHUNKS:
-            continue
-        if len({file_of.get(chunk_id, 0) for chunk_id, weight in holders.items() if weight == 1.0}) == 1:
-            alone |= 1 << number
-            ids |= lookup.term.is_exact << number
-    return alone, ids
+        if (lookup.term.is_exact or lookup.term.is_word) and (
+            lookup.term.literal or lookup.df <= ALONE_CHUNKS
+        ):
+            exact = [chunk_id for chunk_id, weight in holders.items() if weight == 1.0]
+            if 0 < len(exact) <= ALONE_CHUNKS and len({file_of.get(chunk_id, 0) for chunk_id in exact}) == 1:
+                words |= (not lookup.term.is_exact) << number
+                ids |= lookup.term.is_exact << number
+    return words, ids
 
 
 def matched_terms(
@@ -450,7 +446,3 @@ def matched_terms(
         for (chunk_id,) in connection.execute(_MATCHING, (match, json_ids(chunk_ids))):
             matched[chunk_id].append(term.label)
     return matched
-
-
-def _idf(total: int, df: int) -> float:
-    return math.log(1 + (total - df + 0.5) / (df + 0.5))

@@ -10,7 +10,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver
@@ -29,7 +29,7 @@ MAX_ROWS = 50_000
 #: Phrases whose count is kept, 200 bytes each.
 MAX_PHRASES = 20_000
 
-#: Chunks and files whose relation is kept, 100 bytes each.
+#: Chunks whose file is kept, 100 bytes each.
 MAX_FILES = 100_000
 
 #: The time a phrase is asked for from which on all its rows are scored, and not only those in question: that
@@ -45,9 +45,7 @@ _MOST = 2.2
 #: Of a word whose stem others share, how many times as many rows are read as are wanted.
 SPARE = 2
 
-
 _OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
-_OF_FILES = "SELECT id, file_id, ordinal FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
 
 
 @value
@@ -78,29 +76,22 @@ Fits = Iterable[tuple[int, float]]
 class _Packed:
     """Fits in an eighth of the memory of a dictionary."""
 
-    def __init__(self, rows: Sequence[tuple[int, float]]) -> None:
-        self._ids = array("q", [row[0] for row in rows])
-        self._fits = array("d", [row[1] for row in rows])
+    def __init__(self, rows: Fits) -> None:
+        ids, fits = zip(*sorted(rows), strict=True) if rows else ((), ())
+        self._ids, self._fits = array("q", ids), array("d", fits)
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def all(self) -> Fits:
-        return zip(self._ids, self._fits, strict=True)
-
-    def among(self, ids: Sequence[int]) -> Fits:
-        """Return those of `ids`, which ascend."""
-        if len(self._ids) < 4 * len(ids):
-            fits = dict(self.all())
-            return [(each, fits[each]) for each in ids if each in fits]
-        found, place, end = [], 0, len(self._ids)
-        for each in ids:
-            place = bisect_left(self._ids, each, place)
-            if place == end:
-                break
-            if self._ids[place] == each:
-                found.append((each, self._fits[place]))
-        return found
+    def among(self, ids: Sequence[int] | None) -> Fits:
+        """Return those of `ids`, which ascend; None for all."""
+        if ids is None:
+            return zip(self._ids, self._fits, strict=True)
+        places = ((each, bisect_left(self._ids, each)) for each in ids)
+        size = len(self._ids)
+        return [
+            (each, self._fits[place]) for each, place in places if place < size and self._ids[place] == each
+        ]
 
 
 class Postings:
@@ -110,16 +101,7 @@ class Postings:
         #: `data_version` of the connection, and what of the index it was.
         self._version: int | None = None
         self._state: object = None
-        #: By table and phrase; the empty phrase for all rows.
-        self._counts: dict[tuple[str, str], int] = {}
-        #: By table, phrase, typed forms, and how many of the best; 0: all.
-        self._fits: dict[tuple[str, str, str, int], _Packed] = {}
-        self._kept = 0
-        self._few: dict[tuple[str, str | None], list[int]] = {}
-        self._asked: Counter[tuple[str, str, str, int]] = Counter()
-        #: Chunk id -> file id, and file id -> (chunk id, ordinal) of its chunks.
-        self._file_of: dict[int, int] = {}
-        self._chunks_of: dict[int, list[tuple[int, int]]] = {}
+        self._forget()
 
     def follow(self, connection: Connection) -> None:
         """Forget everything if the full-text index has changed; first in each read transaction.
@@ -168,108 +150,70 @@ class Postings:
         typed: str = "",
         files: str | None = None,
         among: list[int] | None = None,
+        best: int = 0,
     ) -> Fits:
         """Yield the rows that hold a phrase, with how well it fits them.
 
         `typed`: its forms, where some rows hold another word of the same stem. `files`: a JSON array of the
-        file ids to stay in. `among`: row ids to stay among, ascending. None for all.
+        file ids to stay in. `among`: row ids to stay among, ascending. `best`: so many of the best, the first
+        of equals. None and 0 for all.
         """
-        size = self.count(connection, table.name, match)
-        if files is not None:
-            return self._read(connection, table, match, typed, size, files=files, among=among)
-        key = table.name, match, typed, 0
-        known = self._fits.get(key)
-        if known is None:
-            self._asked[key] += 1
-            if among is not None and (self._asked[key] < OFTEN or size > MAX_ROWS):
-                return self._read(connection, table, match, typed, size, among=among)
-            rows = self._read(connection, table, match, typed, size)
-            if size > MAX_ROWS:
-                return rows
-            known = _Packed(rows)
-        self._keep(key, known)
-        return known.all() if among is None else known.among(among)
-
-    def best(self, connection: Connection, table: Table, match: str, typed: str, count: int) -> Fits:
-        """Yield the rows that a phrase fits best, the first of equals."""
-        key = table.name, match, typed, count
-        known = self._fits.get(key)
+        key = table.name, match, typed, best
+        known = self._fits.pop(key, None) if files is None else None
         if known is None:
             size = self.count(connection, table.name, match)
-            order = f" ORDER BY 2, 1 LIMIT {SPARE * count if typed else count}"
-            known = _Packed(sorted(self._read(connection, table, match, typed, size, order=order)))
-        self._keep(key, known)
-        return known.all()
-
-    def few(
-        self, connection: Connection, table: Table, match: str, files: str | None, count: int
-    ) -> list[int]:
-        """Return the best rows of an expression of several phrases."""
-        found = self._few.get((match, files))
-        if found is None:
-            order = f" ORDER BY 2, 1 LIMIT {count}"
-            rows = self._read(connection, table, match, "", 0, files=files, order=order)
-            found = self._few[match, files] = [row for row, _ in rows]
-            if len(self._few) > MAX_PHRASES // count:
-                del self._few[next(iter(self._few))]
-        return found
-
-    def files_of(self, connection: Connection, chunk_ids: Iterable[int]) -> dict[int, int]:
-        """Return chunk id -> file id."""
-        known = self._file_of
-        if new := [each for each in chunk_ids if each not in known]:
-            known.update(connection.execute(_OF_CHUNKS, (json_ids(new),)))
-        return known
-
-    def chunks_of(self, connection: Connection, file_ids: Iterable[int]) -> Iterable[tuple[int, int]]:
-        """Yield (chunk id, ordinal) of the chunks of files."""
-        known = self._chunks_of
-        if len(known) + len(self._file_of) > MAX_FILES:
-            known.clear()
-            self._file_of.clear()
-        if new := [each for each in file_ids if each not in known]:
-            known.update((each, []) for each in new)
-            for chunk_id, file_id, ordinal in connection.execute(_OF_FILES, (json_ids(new),)):
-                known[file_id].append((chunk_id, ordinal))
-        return (pair for each in file_ids for pair in known[each])
-
-    def _keep(self, key: tuple[str, str, str, int], fits: _Packed) -> None:
-        if self._fits.pop(key, None) is None:
-            self._kept += len(fits)
+            is_kept = files is None and (best > 0 or size <= MAX_ROWS)
+            if is_kept and among is not None:
+                self._asked[key] += 1
+                is_kept = self._asked[key] >= OFTEN
+            if not is_kept:
+                return self.read(connection, table, match, typed, files=files, among=among, best=best)
+            known = _Packed(self.read(connection, table, match, typed, best=best))
+            self._kept += len(known)
         # The last one was used last.
-        self._fits[key] = fits
+        self._fits[key] = known
         while self._kept > MAX_SCORES:
             self._kept -= len(self._fits.pop(next(iter(self._fits))))
+        return known.among(among)
 
-    def _read(
+    def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> dict[int, int]:
+        """Return chunk id -> file id."""
+        new = [each for each in chunk_ids if each not in self._file_of]
+        if len(self._file_of) + len(new) > MAX_FILES:
+            self._file_of.clear()
+            new = list(chunk_ids)
+        if new:
+            self._file_of.update(connection.execute(_OF_CHUNKS, (json_ids(new),)))
+        return self._file_of
+
+    def read(
         self,
         connection: Connection,
         table: Table,
         match: str,
-        typed: str,
-        size: int,
+        typed: str = "",
         *,
         files: str | None = None,
         among: Iterable[int] | None = None,
-        order: str = "",
+        best: int = 0,
     ) -> list[tuple[int, float]]:
+        """Ask FTS5, and keep nothing; of an expression of several phrases the fits mean nothing."""
         where, values = "", []
         # The plus sign: the words first, then the filter; the other way round each row is a query of its own.
         if files is not None:
             where, values = f" AND +rowid IN ({table.of_files} (SELECT value FROM json_each(?)))", [files]
         if among is not None:
-            where, values = (
-                where + " AND +rowid IN (SELECT value FROM json_each(?))",
-                [*values, json_ids(among)],
-            )
+            where += " AND +rowid IN (SELECT value FROM json_each(?))"
+            values.append(json_ids(among))
+        order = f" ORDER BY 2, 1 LIMIT {SPARE * best if typed else best}" if best else ""
         bm25 = f"bm25({table.name}, {', '.join(map(str, table.weights))})"
         statement = f"SELECT rowid, {bm25} FROM {table.name} WHERE {table.name} MATCH ?{where}{order}"
         rows = connection.execute(statement, (match, *values)).fetchall()
-        total = self.rows(connection, table)
+        total, size = self.rows(connection, table), self._counts.get((table.name, match), 0)
         scale = -1.0 / (_MOST * max(_LEAST_IDF, math.log((total - size + 0.5) / (size + 0.5))))
         if not typed:
             return [(row, bm25 * scale) for row, bm25 in rows]
-        if order:
+        if best:
             where, values = (
                 " AND +rowid IN (SELECT value FROM json_each(?))",
                 [json_ids(row for row, _ in rows)],
@@ -279,10 +223,10 @@ class Postings:
         return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]
 
     def _forget(self) -> None:
-        self._counts.clear()
-        self._fits.clear()
-        self._asked.clear()
-        self._few.clear()
-        self._file_of.clear()
-        self._chunks_of.clear()
+        #: By table and phrase; the empty phrase for all rows.
+        self._counts: dict[tuple[str, str], int] = {}
+        #: By table, phrase, typed forms, and how many of the best; 0: all.
+        self._fits: dict[tuple[str, str, str, int], _Packed] = {}
+        self._asked: Counter[tuple[str, str, str, int]] = Counter()
         self._kept = 0
+        self._file_of: dict[int, int] = {}

@@ -3,22 +3,22 @@
 Every piece of a MATCH expression is either quoted here or a fixed operator, so no question, whatever is in
 it, can be a syntax error of FTS5 or reach a column it should not.
 
-Measured on questions over long conversations: dropping stop words is worth 0.01 of recall at six; irregular
-forms and synonyms, at a third of the weight of the word itself, another 0.01 (at ten results as well).
-Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and `bought`.
+Measured on questions over long conversations: dropping stop words is worth 0.01 of recall at six.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date
 from functools import cache
 from itertools import groupby, pairwise
 from unicodedata import normalize
 
-from memline.shared.search.dates import days_in
+from memline.shared.search.dates import Days, days_in
 from memline.shared.sources.folding import fold
-from memline.shared.sources.tokens import dense_run, has_dense
+from memline.shared.sources.tags import asked_tags
+from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
 from memline.shared.values import replace, value
 from memline.shared.words import stop_words, word_lists
 
@@ -27,6 +27,12 @@ MAX_CHARS = 4_000
 
 #: Distinct terms that are kept for the choice of the rarest.
 MAX_CANDIDATES = 64
+
+#: Letters of a word from which on it is not looked for as two.
+MOST_LETTERS = 24
+
+#: Stop words that end a compound.
+_PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 
 #: Words in a question that may as a whole be the name of a file.
 MAX_NAME_WORDS = 6
@@ -39,7 +45,15 @@ _COMPOUND = re.compile(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+
 _WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
 _PIECE = re.compile(r"[^\W_]+")
 _VERSION = re.compile(r"(v?)\d+\.\d", re.I)
-_E_MAIL = re.compile(r"\b(e)-(mail)", re.I)
+#: Names of code: `--option`, `@types/node`, `.env`, `std::vector`, `src/*.ts`, `foo()`, `C++`, `50%`.
+_CODE = re.compile(
+    r"(?<!\S)[(\[{'`]*+((?:--?[^\W\d]|[@.$]\w)[^\s,;!?'`)]*+|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+"
+    r"|\w[^\s,;!?'`()]*+\(\)|\w[\w.]*+(?:\+\+\w*+|[#%]))(?=[.,;:!?)\]}'`]*+(?!\S))"
+)
+#: `e-mail` is searched as `email` is, and `x-ray` as `xray`, and these in both spellings.
+_INITIAL = re.compile(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
+#: A number with what it counts: `2-factor`.
+_COUNTED = re.compile(r"\d{1,2}(?:-[^\W\d_]+)+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _QUANTITY = re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
 #: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
@@ -55,8 +69,10 @@ class Term:
     label: str
     #: MATCH expression of one phrase.
     match: str
-    #: The same in other spellings, which count as much: `18.3.0` for `v18.3.0`.
+    #: The same in other spellings, which count as much: `18.3.0` for `v18.3.0`, `checklist` for `check list`.
     spellings: tuple[str, ...] = ()
+    #: Those that are looked for unless the word is common: `check list` for `checklist`.
+    halves: tuple[str, ...] = ()
     #: What may stand for it when it is nowhere: its pieces, or the words that it is the beginning of.
     fallbacks: tuple[str, ...] = ()
     #: A plain word: it may have other forms and synonyms.
@@ -86,25 +102,43 @@ class Question:
     names: tuple[str, ...]
     #: Whether the whole question is one of the `names`.
     is_name: bool
+    #: The days that it names: notes of these days are lifted.
+    days: tuple[Days, ...] = ()
+    #: The tags that it names: notes with one come first.
+    tags: tuple[str, ...] = ()
 
 
-def analyse(raw: str) -> Question:
-    """Take a question apart. Any string is fine; one without a letter or digit has no terms."""
+def analyse(raw: str, today: date | None = None) -> Question:
+    """Take a question apart. Any string is fine; one without a letter or digit has no terms.
+
+    `today` is that of who asks; without it no words are read as days.
+    """
     original = clean(raw)
-    text = fold(original)
+    text, tags = asked_tags(fold(original))
     terms: dict[str, Term] = {}
-    # `e-mail` is searched as `email` is, and that in both spellings.
-    rest = _take_quoted(_E_MAIL.sub(r"\1\2", text), terms)
-    rest = _take_compounds(rest, terms)
-    _take_words(rest, terms)
-    days = days_in(text)
-    for day in days:
+    days = days_in(_QUOTED.sub(lambda match: " " * len(match[0]), text), today) if today else ()
+    named = [text[each.begin : each.end] for each in days]
+    # 2026-03-14 is an id.
+    spoken = [words for words in named if any(map(str.isalpha, words))]
+    asked = text
+    for words in spoken:
+        asked = asked.replace(words, " ")
+    rest = _take_compounds(_take_code(_take_quoted(_INITIAL.sub(r"\1", asked), terms), terms), terms)
+    _take_words(rest, terms, is_enough=bool(spoken))
+    # An answer need not have the words of a day. Without them conversations lost 0.002 of recall.
+    hints: dict[str, Term] = {}
+    _take_words(" ".join(spoken), hints)
+    for term in hints.values():
+        _add(terms, replace(term, typed="", is_word=False))
+    exact = [each for each in days if each.first == each.last and not each.is_relative]
+    for each in exact:
+        day = str(each) if each.has_year else f"{each.first:%m-%d}"
         _add(terms, Term(label=day, match=f"{{path heading}} : {quoted(day)}"))
     whole = text.strip(" \"'?!.")
     is_name = 0 < len(whole) <= 200 and len(whole.split()) <= MAX_NAME_WORDS
     names = [whole] if is_name else []
     names += (match[0] for match in _COMPOUND.finditer(text) if "/" in match[0] or len(match[0]) > 3)
-    names += (day for day in days if len(day) > len("02-10"))
+    names += (str(each) for each in exact if each.has_year)
     found = tuple(terms.values())[:MAX_CANDIDATES]
     if text != original:
         found = _as_typed(found, original)
@@ -113,6 +147,8 @@ def analyse(raw: str) -> Question:
         terms=found,
         names=tuple(dict.fromkeys(names))[:8],
         is_name=is_name,
+        days=days,
+        tags=tags,
     )
 
 
@@ -156,93 +192,6 @@ def any_of(matches: Iterable[str]) -> str:
     return " OR ".join(matches)
 
 
-def related(word: str) -> dict[str, bool]:
-    """Return other forms and synonyms of a lower-case word, with whether it is a form; none for most."""
-    groups = _related_words()
-    for form in _bases(word):
-        if form in groups:
-            return {other: is_form for other, is_form in groups[form].items() if other != word}
-    return {}
-
-
-@cache
-def _related_words() -> dict[str, dict[str, bool]]:
-    table: dict[str, dict[str, bool]] = {}
-    lists = word_lists()
-    for section, is_form in (("forms", True), ("synonyms", False)):
-        for group in lists[section].replace("\n", "|").split("|"):
-            members = group.split()
-            for member in members:
-                others = table.setdefault(member, {})
-                for other in members:
-                    if other != member:
-                        others.setdefault(other, is_form)
-    return table
-
-
-#: One vowel between consonants: `car` and `hop` double the last, `hope` and `care` lose their e.
-_SHORT = re.compile("[^aeiouy]*[aeiouy][^aeiouywx]")
-_HISSES = ("s", "x", "z", "ch", "sh")
-
-
-def _bases(word: str) -> list[str]:
-    """List `word` and what it may be the plural, the past or the -ing of."""
-    bases = [word]
-    if len(word) < 4 or word in _uninflected():
-        return bases
-    if word.endswith("ies"):
-        bases += [word[:-3] + "y", word[:-1]]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        bases.append(word[:-1])
-        if word.endswith("es") and word[:-2].endswith((*_HISSES, "o")):
-            bases.append(word[:-2])
-    for ending in ("ed", "ing"):
-        stem = word.removesuffix(ending)
-        if stem == word or not re.search("[aeiouy]", stem):
-            continue
-        if stem.endswith("e"):
-            bases.append(stem + "e" * (ending == "ed"))
-        elif _SHORT.fullmatch(stem):
-            bases.append(stem + "e")
-        else:
-            bases += [stem, stem + "e"]
-            if stem[-1] == stem[-2:-1]:
-                bases.append(stem[:-1])
-            if ending == "ed" and stem.endswith("i"):
-                bases.append(stem[:-1] + "y")
-    return bases
-
-
-def inflections(word: str) -> list[str]:
-    """List `word`, what it may be a plain inflection of, and the plain inflections of these."""
-    forms: dict[str, None] = {word: None}
-    if len(word) < 3:
-        return [word]
-    for base in _bases(word):
-        forms[base] = None
-        if base in _uninflected():
-            continue
-        last = base[-1]
-        if last == "y" and base[-2:-1] not in "aeiou":
-            more = [base[:-1] + "ies", base[:-1] + "ied", base + "ing"]
-        elif last == "e":
-            more = [base + "s", base + "d", base[:-1] + "ing", base + "ing"]
-        elif base.endswith(_HISSES):
-            more = [base + "es", base + "ed", base + "ing"]
-        else:
-            doubled = base + last if last not in "aeiouwxy" and base[-2:-1] in "aeiouy" else base
-            single = doubled if _SHORT.fullmatch(base) else base
-            more = [base + "s", *({base + "es"} if last == "o" else ())]
-            more += [stem + ending for stem in dict.fromkeys((single, doubled)) for ending in ("ed", "ing")]
-        forms.update(dict.fromkeys(form for form in more if form not in _uninflected()))
-    return list(forms)
-
-
-@cache
-def _uninflected() -> frozenset[str]:
-    return frozenset(word_lists()["uninflected"].split())
-
-
 def _take_quoted(text: str, terms: dict[str, Term]) -> str:
     for match in _QUOTED.finditer(text):
         phrase = next(filter(None, match.groups()))
@@ -254,6 +203,28 @@ def _take_quoted(text: str, terms: dict[str, Term]) -> str:
     return _QUOTED.sub(lambda match: match[0] if has_dense(match[0]) else " ", text)
 
 
+def _take_code(text: str, terms: dict[str, Term]) -> str:
+    if not text.isascii():
+        for emoji in emoji_run().findall(text):
+            match = f"grams : {quoted(grams(emoji))}"
+            literal = re.compile(re.escape(emoji.strip("\ufe0f")))
+            _add(terms, Term(label=emoji, match=match, is_exact=True, literal=literal, typed=emoji))
+        text = emoji_run().sub(" ", text)
+
+    def take(match: re.Match[str]) -> str:
+        # Not dots and asterisks alone.
+        pieces = _PIECE.findall(match[1].lower())
+        if not pieces or has_dense(match[1]):
+            return match[0]
+        typed = match[1].rstrip(".:")
+        after = _AFTER_ID if typed[-1].isalnum() else r"(?!\w)"
+        literal = re.compile(f"{_BEFORE_ID}{re.escape(typed)}{after}", re.I)
+        _add(terms, _phrase(typed, pieces, is_exact=True, literal=literal))
+        return " "
+
+    return _CODE.sub(take, text)
+
+
 def _take_compounds(text: str, terms: dict[str, Term]) -> str:
     def take(match: re.Match[str]) -> str:
         compound = match[0].lower()
@@ -261,6 +232,8 @@ def _take_compounds(text: str, terms: dict[str, Term]) -> str:
         if not pieces or has_dense(compound):
             return match[0].replace("_", " ")
         letters = all(piece.isalpha() for piece in pieces) and "_" not in compound
+        if _COUNTED.fullmatch(compound):
+            return match[0]
         # `high-speed` is two words: as a phrase on top of them it lost 0.01 on technical abstracts.
         if not letters or compound.replace("-", "") != "".join(pieces):
             _add(terms, _compound(match[0], pieces))
@@ -323,12 +296,16 @@ def _is_code(word: str) -> bool:
     return len(word) >= 5 and not _QUANTITY.fullmatch(word)
 
 
-def _take_words(text: str, terms: dict[str, Term]) -> None:
+def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool = False) -> None:
+    """Make terms of the words of a text; of its stop words where it has no others, unless it `is_enough`."""
     #: Of a compound that is a term the pieces are found, and not said to be nowhere.
     pieces = {piece for term in terms.values() for piece in _PIECE.findall(term.label)}
     #: Lower case -> as typed.
     words: dict[str, str] = {}
     seen: list[str] = []
+    #: Words with one blank or hyphen between them.
+    neighbours: list[tuple[str, str]] = []
+    end = 0
     for match in _WORD.finditer(text):
         typed, word = match[0], match[0].casefold()
         if has_dense(word):
@@ -341,17 +318,25 @@ def _take_words(text: str, terms: dict[str, Term]) -> None:
             word = typed = dense_run().sub(" ", word)
         for piece in word.split():
             if piece.strip("_"):
+                if seen and text[end : match.start()] in (" ", "-") and (seen[-1] + piece).isalpha():
+                    neighbours.append((seen[-1], piece))
+                end = match.end()
                 seen.append(piece)
                 words.setdefault(piece, typed if piece == word else piece)
     stop = stop_words(seen)
+    joined = [pair for pair in neighbours if _are_one(*pair, stop)]
     content = [word for word in words if word not in stop]
-    if not content and not terms:
+    if not content and not terms and not is_enough:
         content = list(words)
     for word in content:
         term = Term(
             label=word,
             match=quoted(word),
-            spellings=(quoted(f"e {word[1:]}"),) if word.startswith("email") else (),
+            spellings=tuple(
+                quoted(each)
+                for each in (*_figures().get(word, ()), *("".join(pair) for pair in joined if word in pair))
+            ),
+            halves=tuple(_halves(word, stop)),
             fallbacks=(f"{quoted(word)} *",) if len(word) >= 4 else (),
             is_word=True,
             is_exact=_is_code(word),
@@ -360,5 +345,26 @@ def _take_words(text: str, terms: dict[str, Term]) -> None:
         _add(terms, term)
 
 
+def _are_one(first: str, second: str, stop: Collection[str]) -> bool:
+    """Tell whether two words may be written as one: `flash cards`, `log in`, and not `a part`."""
+    return first not in stop and len(second) > 1 and (second not in stop or second in _PARTICLES)
+
+
+def _halves(word: str, stop: Collection[str]) -> Iterator[str]:
+    """Yield the phrases of two words that may be meant by one."""
+    if word.isalpha() and word.isascii() and len(word) < MOST_LETTERS:
+        for at in range(1, len(word) - 1):
+            if _are_one(word[:at], word[at:], stop):
+                yield quoted(f"{word[:at]} {word[at:]}")
+
+
+@cache
+def _figures() -> dict[str, tuple[str, ...]]:
+    """Return the figures of numbers in words, and the words of figures."""
+    pairs = [pair.split() for pair in word_lists()["numbers"].split("|")]
+    return {one: (other,) for pair in pairs for one, other in (pair, pair[::-1])}
+
+
 def _add(terms: dict[str, Term], term: Term) -> None:
-    terms.setdefault(term.match, term)
+    # `C++` and `C#` have the same tokens.
+    terms.setdefault(term.label if term.literal else term.match, term)

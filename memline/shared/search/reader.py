@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 #: Bytes of vectors that a process keeps whole: 20,000 of 1,536. Of more it keeps the signs.
 FEW_FLOATS = 120_000_000
 
-#: Bytes of vectors that it keeps whole where their signs say too little. More are read from the disk.
+#: Bytes of vectors that it keeps whole while no signs of them are made. More are read from the disk.
 MAX_FLOATS = 400_000_000
-
-#: The candidates a question has at least.
-MIN_LIMIT = 200
 
 
 class SearchIndex:
@@ -148,10 +145,10 @@ class SearchIndex:
             matrix = self._matrix = None
         count = signs.count(connection, active.id) if matrix is None else len(matrix)
         size = 4 * active.vector_dims * count
-        known = signs.read(connection, active.id)
-        if size > FEW_FLOATS and known and known.depth_for(count, MIN_LIMIT):
-            if not isinstance(matrix, SignMatrix) or matrix.centre != known.centre:
-                matrix = self._matrix = SignMatrix(*key, known)
+        centre = signs.read_centre(connection, active.id) if size > FEW_FLOATS else None
+        if centre:
+            if not isinstance(matrix, SignMatrix) or matrix.centre != centre:
+                matrix = self._matrix = SignMatrix(*key, centre)
         elif limit is not None and size > limit:
             self._matrix = None
             return None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.search.dates import day_of_path, day_of_time, parse_bound
+from memline.shared.search.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import Pattern, compile_pattern, is_private
+from memline.shared.sources.tags import tag_key
 from memline.shared.values import value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+
+#: The options that leave files out, and those of them that an index alone can tell.
+FILTERS = ("source", "path", "exclude", "tag", "since", "until")
+INDEX_FILTERS = frozenset(("tag",))
 
 
 @value
@@ -29,7 +35,10 @@ class SearchOptions:
     path: str = ""
     #: A glob of the same kind; it wins over `path`.
     exclude: str = ""
-    #: A date or an age (`30d`, `2w`): the day in a note's name, else the day of its file.
+    #: One, or several that a note must have; `#boat` and `Boat` are the same.
+    tag: str | tuple[str, ...] = ()
+    #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
+    #: else that of its file.
     since: str = ""
     until: str = ""
     explain: bool = False
@@ -44,20 +53,27 @@ class SearchRequest(SearchOptions):
     merge: bool = True
     #: False leaves private files out: the long-term note.
     private: bool = True
+    #: ISO day of who asks, where that is another process than the one that answers; empty: its own.
+    today: str = ""
 
 
 def search_request(query: str, *, private: bool = True, **options: Any) -> SearchRequest:
     """Make a request of the options that a caller gave: None is left out, and so is the source `all`."""
-    given = {name: each for name, each in options.items() if each is not None}
+    given: dict[str, Any] = {
+        # One of several values is a list in JSON.
+        name: tuple(each) if isinstance(each, list) else each
+        for name, each in options.items()
+        if each is not None
+    }
     if given.get("source") == "all":
         del given["source"]
     return SearchRequest(query=query, private=private, **given)
 
 
-def is_limited(request: SearchRequest) -> bool:
-    """Say whether some files are left out by what the request asks for."""
-    by_place = (request.source, request.path, request.exclude, not request.private)
-    return any((*by_place, request.since, request.until))
+def filters_of(request: SearchRequest) -> tuple[str, ...]:
+    """Name what leaves files out by what the request asks for."""
+    given = tuple(name for name in FILTERS if getattr(request, name))
+    return given if request.private else (*given, "access")
 
 
 def path_filter(request: SearchRequest) -> Callable[[str], bool]:
@@ -76,12 +92,17 @@ def _pattern(glob: str) -> Pattern:
     return compile_pattern(glob if "/" in glob else f"**/{glob}")
 
 
+def today_of(request: SearchRequest, now: float) -> date:
+    """Return the day on which a question is asked."""
+    return date.fromisoformat(request.today) if request.today else day_of_time(now)
+
+
 def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
     """Return the first and last day that a search is limited to. Raises ConfigError for an invalid date."""
-    today = day_of_time(now)
+    today = today_of(request, now)
     return (
         parse_bound(request.since, today, option="--since") if request.since else date.min,
-        parse_bound(request.until, today, option="--until") if request.until else date.max,
+        parse_bound(request.until, today, option="--until", is_end=True) if request.until else date.max,
     )
 
 
@@ -98,20 +119,52 @@ def files_within(
         files = [row for row in files if not is_private(row[1])]
     is_meant = path_filter(request)
     files = [row for row in files if is_meant(row[1])]
+    for tag in filter(None, (request.tag,) if isinstance(request.tag, str) else request.tag):
+        tagged = files_of_tag(connection, tag_key(tag))
+        files = [row for row in files if row[0] in tagged]
     if bounds == (date.min, date.max):
         return [row[0] for row in files]
     sessions = session_days(connection)
     within = []
     for file_id, path, mtime_ns, _, day in files:
-        if file_id in sessions:
-            first, last = map(date.fromisoformat, sessions[file_id])
-        else:
-            first = last = (
-                date.fromisoformat(day) if day else day_of_path(path) or day_of_time(mtime_ns / 1e9)
-            )
+        said = _said_days(file_id, path, day, sessions)
+        first, last = said or (day_of_time(mtime_ns / 1e9),) * 2
         if last >= bounds[0] and first <= bounds[1]:
             within.append(file_id)
     return within
+
+
+def files_of_tag(connection: Connection, tag: str) -> set[int]:
+    """Return the ids of the files with a tag, as `tag_key` has it, or one below it."""
+    # The character behind a slash ends what begins with it.
+    below = "SELECT file_id FROM tags WHERE tag = ?1 OR tag >= ?1 || '/' AND tag < ?1 || '0'"
+    return {file_id for (file_id,) in connection.execute(below, (tag,))}
+
+
+def files_of_days(connection: Connection, days: Iterable[Days]) -> set[int]:
+    """Return the ids of the files of one of these days by what they say: not by the time of the file."""
+    days, sessions = tuple(days), session_days(connection)
+    dated = (
+        "SELECT id, path, day FROM files WHERE day <> '' OR source = 'sessions' OR path GLOB '*[0-9][0-9]*'"
+    )
+    rows = connection.execute(dated)
+    said = ((file_id, _said_days(file_id, path, day, sessions)) for file_id, path, day in rows)
+    return {
+        file_id
+        for file_id, of in said
+        if of and any(of[1] >= each.first and of[0] <= each.last for each in days)
+    }
+
+
+def _said_days(
+    file_id: int, path: str, day: str, sessions: dict[int, tuple[str, str]]
+) -> tuple[date, date] | None:
+    """Return the first and last day of a file, by its front matter, its name or its messages."""
+    if file_id in sessions:
+        first, last = map(date.fromisoformat, sessions[file_id])
+        return first, last
+    of = date.fromisoformat(day) if day else day_of_path(path)
+    return (of, of) if of else None
 
 
 def session_days(connection: Connection) -> dict[int, tuple[str, str]]:

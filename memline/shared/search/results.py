@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from memline.shared.finding import Finding, Trouble, worst
 from memline.shared.sources.tokens import has_dense
-from memline.shared.values import field, value
+from memline.shared.values import field, to_json, value
 
 #: `backend` of an answer and of `status` unless another program answers.
 BACKEND = "builtin"
@@ -53,20 +53,7 @@ class Hit:
         return f"{self.path}#L{self.start_line}{end}"
 
     def to_json(self) -> dict[str, Any]:
-        plain = {
-            "path": self.path,
-            "startLine": self.start_line,
-            "endLine": self.end_line,
-            "score": self.score,
-            "vectorScore": self.vector_score,
-            "textScore": self.text_score,
-            "snippet": self.snippet,
-            "source": self.source,
-            "citation": self.citation,
-            "heading": self.heading,
-            "alsoIn": list(self.also_in),
-            "matched": list(self.matched),
-        }
+        plain = to_json(self, "citation", without=("explanation",))
         return plain if self.explanation is None else {**plain, "explain": self.explanation}
 
 
@@ -75,6 +62,8 @@ class Answer:
     """The hits of a search, how they were found, and what may be missing."""
 
     hits: tuple[Hit, ...] = ()
+    #: The folder of the notes that answer.
+    workspace: str = ""
     backend: str = BACKEND
     #: hybrid, keyword or vector: which retrievers the hits come from.
     mode: str = "keyword"
@@ -83,6 +72,10 @@ class Answer:
     #: Why another backend or provider than the configured one is in use: {"from", "reason"}; None when not.
     fallback: dict[str, str] | None = None
     behind: Behind = field(default_factory=Behind)
+    #: The system does not tell of saves here, and the last look at the files was some seconds ago.
+    is_unsure: bool = False
+    #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.
+    kept: tuple[dict[str, Any], ...] = ()
     #: What is wrong or worth knowing, most urgent first; who answers adds it (`memline.shared.findings`).
     findings: tuple[Finding, ...] = ()
     #: What the search met by itself; the findings have it in words.
@@ -96,8 +89,8 @@ class Answer:
 
     @property
     def stale(self) -> bool:
-        """Say whether something on disk, or a vector, is not in the index yet."""
-        return bool(self.behind.files or self.behind.vectors)
+        """Say whether something on disk, or a vector, is not in the index yet, or may not be."""
+        return bool(self.behind.files or self.behind.vectors or self.is_unsure)
 
     @property
     def warning(self) -> str:
@@ -110,23 +103,20 @@ class Answer:
         return worst(self.findings)[1]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "results": [hit.to_json() for hit in self.hits],
-            "totalResults": len(self.hits),
-            "backend": self.backend,
-            "provider": self.provider,
-            "model": self.model,
-            "mode": self.mode,
-            "fallback": self.fallback,
-            "stale": self.stale,
-            "behind": {"files": self.behind.files, "vectors": self.behind.vectors},
-            "warning": self.warning,
-            "action": self.action,
-            "notice": self.notice,
-            "findings": [each.to_json() for each in self.findings],
-            "missing": list(self.missing),
-            **({"timings": self.timings} if self.timings else {}),
-        }
+        hits = {"results": [hit.to_json() for hit in self.hits], "totalResults": len(self.hits)}
+        without = ("hits", "troubles", "is_unsure", *(() if self.timings else ("timings",)))
+        more = to_json(self, "stale", "warning", "action", without=without, behind=to_json(self.behind))
+        return hits | more
+
+
+#: Missing words that a notice names; the answer has all of them.
+MOST_NAMED = 12
+
+
+def lacking(missing: Sequence[str]) -> str:
+    """Name the words of a question that stand nowhere; empty when there are none."""
+    named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
+    return f"nothing that was searched holds: {named}" if missing else ""
 
 
 def pattern_of(matched: Iterable[str]) -> re.Pattern[str] | None:

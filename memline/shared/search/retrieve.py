@@ -23,8 +23,8 @@ from memline.shared.search.keyword import KeywordHits, by_keyword, matched_terms
 from memline.shared.search.passages import WEIGHED, WINDOW, Passage, passages, weigh
 from memline.shared.search.query import Question, analyse
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.request import SearchRequest, day_bounds, files_within, is_limited
-from memline.shared.search.results import Answer, Hit
+from memline.shared.search.request import SearchRequest, day_bounds, files_within, filters_of, today_of
+from memline.shared.search.results import Answer, Hit, lacking
 from memline.shared.search.vector_backends import VectorBackend, json_ids
 from memline.shared.sources.paths import SESSIONS
 from memline.shared.values import field, replace, value
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 #: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
 #: of hits asked for has no part in it, so that fewer hits are a prefix of more.
 POOL_STEP = 50
-
-#: Missing words that a notice names; the answer has all of them.
-MOST_NAMED = 12
 
 #: Best candidates that a reranker reads: each costs a pass of its model.
 RERANKED = 30
@@ -108,7 +105,7 @@ def retrieve(
     now = (clock or SystemClock()).now()
     bounds = day_bounds(request, now)
     steps = _Steps()
-    question = analyse(request.query)
+    question = analyse(request.query, today_of(request, now))
     if not question.text:
         base = replace(base, notice="the question is empty")
     else:
@@ -127,8 +124,8 @@ def retrieve(
                 reranker = None
             steps.end("rerank")
         with index.snapshot() as connection:
-            is_some = sources or is_limited(request)
-            files = files_within(connection, request, bounds, sources) if is_some else None
+            filters = filters_of(request)
+            files = files_within(connection, request, bounds, sources) if filters or sources else None
             search = _Search(
                 index=index,
                 connection=connection,
@@ -136,6 +133,7 @@ def retrieve(
                 settings=settings,
                 reranker=reranker,
                 files=files,
+                filters=filters,
                 now=now,
                 troubles=troubles,
                 steps=steps,
@@ -143,9 +141,9 @@ def retrieve(
             ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
             max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
             hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
-            notice = search.explain_missing() if hits else search.explain_empty()
-            if not hits and not request.private:
-                notice = "; ".join(filter(None, (notice, "MEMORY.md is private and was not searched")))
+            reason = lacking(search.keyword.missing) if hits else search.explain_empty()
+            unseen = "" if hits or request.private else "MEMORY.md is private and was not searched"
+            notice = "; ".join(filter(None, (reason, search.explain_days(), unseen)))
             steps.end("snippets")
         base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=search.keyword.missing)
     return replace(
@@ -186,6 +184,8 @@ class _Search:
     reranker: Reranker | None
     #: Ids of the files to stay in; None for all.
     files: list[int] | None
+    #: What limits them.
+    filters: tuple[str, ...]
     now: float
     troubles: list[Trouble]
     steps: _Steps
@@ -202,6 +202,8 @@ class _Search:
     rest: Callable[[], list[Candidate]] = list
     #: SHA-256 of the texts that stand in the list.
     shown: set[bytes] = field(default_factory=set)
+    #: Whether there is a file of the days that the question names.
+    has_dated: bool = False
     #: Hits of the vector retriever alone that were below `minScore`.
     weak: int = 0
 
@@ -226,6 +228,9 @@ class _Search:
         by_name = retrievers.by_name(connection, question, self.files, pool)
         self.steps.end("path")
         found = Found(self.keyword.hits, by_vector, by_name)
+        if question.days or question.tags:
+            lifted, self.has_dated = retrievers.lifted(connection, question, self.files, found.ids, pool)
+            found.lift(lifted)
         if backend is not None and vector is not None:
             # The true cosine of what the vector retriever did not return, so that both halves of a score
             # count.
@@ -235,7 +240,8 @@ class _Search:
             if vector.tokens and hybrid.late:
                 self._compare_tokens(found, vector)
         asked = {"keyword": has_keyword, "vector": backend is not None, "is_name": question.is_name}
-        fuse = Fusion(hybrid, **asked, quality=self.keyword.quality)
+        # Without words to be found there is nothing but the day or the tag that was asked for.
+        fuse = Fusion(hybrid, **asked, quality=self.keyword.quality or float(backend is None))
         return self._rerank(found, fuse, notes_first=notes_first)
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
@@ -423,13 +429,11 @@ class _Search:
             "fusion": self.settings.hybrid.fusion,
         }
 
-    def explain_missing(self) -> str:
-        """Name the words of the question that stand nowhere; empty when there are none."""
-        missing = self.keyword.missing
-        if not missing:
-            return ""
-        named = ", ".join(missing[:MOST_NAMED]) + (" …" if len(missing) > MOST_NAMED else "")
-        return f"nothing that was searched holds: {named}"
+    def explain_days(self) -> str:
+        """Say which days the question names, and what that does; empty when it names none."""
+        days = ", ".join(dict.fromkeys(str(each) for each in self.question.days))
+        said = f"notes of {days} are lifted" if self.has_dated else f"no note is of {days}"
+        return said if days else ""
 
     def explain_empty(self) -> str:
         """Give the reason for an empty list, as a notice or among the troubles."""
@@ -437,7 +441,7 @@ class _Search:
             self.troubles.append(Trouble(code="index_empty"))
             return ""
         if self.files == []:
-            return "no file is within the filters (source, path, since, until)"
+            return f"no file is within the filters ({', '.join(self.filters) or 'source'})"
         if self.weak:
             weak = f"only {counted(self.weak, 'hit')} by meaning, weaker than minScore"
             return f"no term of the question was found, and {weak} {self.settings.min_score:g}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.search.query import Question
+from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
-from memline.shared.sources.front_matter import name_key
+from memline.shared.sources.folding import name_key
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -23,6 +24,8 @@ _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"
     " ORDER BY file_id, ordinal LIMIT ?"
 )
+
+_FILES_OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 _CHUNKS_OF_VECTORS = (
     "SELECT chunks.id, vectors.id FROM vectors CROSS JOIN chunks ON chunks.text_hash = vectors.text_hash"
@@ -40,6 +43,13 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 #: Links that are kept, 100 bytes each.
 MAX_LINKS = 100_000
+
+#: What is added to the score of a hit in a file of a day that the question names, and the score of what is in
+#: such a file and is no hit.
+DAY_LIFT, DAY_ALONE = 1.0, 0.05
+
+#: The same for each tag that the question names: more than all others give together.
+TAG_LIFT = 3.0
 
 #: How sure a name in the question means a file: its path, its file name, its name without `.md`.
 PATH, NAME, STEM = 3, 2, 1
@@ -127,6 +137,46 @@ def by_name(
         tiers = {file_id: tiers[file_id] for file_id in set(files) & tiers.keys()}
     rows = connection.execute(_CHUNKS_OF, (json_ids(sorted(tiers)), limit)) if tiers else ()
     return [(chunk_id, tiers[file_id]) for chunk_id, file_id in rows]
+
+
+def lifted(
+    connection: Connection,
+    question: Question,
+    files: Sequence[int] | None,
+    hits: Collection[int],
+    limit: int,
+) -> tuple[dict[int, float], bool]:
+    """Return chunk id -> what is added to its score for the days and tags of the question.
+
+    Also whether there is a file of these days.
+    """
+    lifts: dict[int, float] = {}
+    # What else is asked comes first; a question of nothing else is answered by the day.
+    alone = DAY_ALONE if any(term.is_asked for term in question.terms) else DAY_LIFT
+    dated = _among(files_of_days(connection, question.days), files) if question.days else set()
+    lifts |= dict.fromkeys(_chunks_of(connection, dated, limit), alone)
+    file_of = dict(connection.execute(_FILES_OF_CHUNKS, (json_ids(hits),)))
+    lifts |= {chunk_id: DAY_LIFT for chunk_id, file_id in file_of.items() if file_id in dated}
+    for tag in question.tags:
+        tagged = _among(files_of_tag(connection, tag), files)
+        chosen = [chunk_id for chunk_id, file_id in file_of.items() if file_id in tagged]
+        # Of a file without a hit, its beginning.
+        chosen += _chunks_of(connection, tagged.difference(file_of.values()), limit, only_first=True)
+        for chunk_id in chosen:
+            lifts[chunk_id] = lifts.get(chunk_id, 0.0) + TAG_LIFT
+    return lifts, bool(dated)
+
+
+def _among(found: set[int], files: Sequence[int] | None) -> set[int]:
+    return found if files is None else found.intersection(files)
+
+
+def _chunks_of(
+    connection: Connection, files: set[int], limit: int, *, only_first: bool = False
+) -> Iterator[int]:
+    if files:
+        query = _CHUNKS_OF.replace(" ORDER", " AND ordinal = 0 ORDER") if only_first else _CHUNKS_OF
+        yield from (row[0] for row in connection.execute(query, (json_ids(sorted(files)), limit)))
 
 
 def _tier(wanted: str, path: str) -> int:

@@ -5,23 +5,28 @@ the work; taken by a clock, a note that was just saved would be missed. So a sea
 has been paid for `SHARE` times over: with 100 notes at every search of a person, with 10,000 every five
 seconds. A query worker, which stores nothing, looks in the background instead while searches come often: the
 search that found the last look too old, one in twenty, waited 40 ms for it at 2,000 files. While `watch` or
-`up` says that nothing is behind (`shared.sync.freshness`) no search looks.
+`up` says that nothing is behind (`shared.sync.freshness`) no search looks. A process that goes on takes the
+kernel's queue of changes first, and looks when there is one: it misses no save that ended before.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from memline.shared.errors import MemlineError
-from memline.shared.values import value
+from memline.shared.values import field, replace, value
 
 #: A look may take one part in so many of the time.
 SHARE = 50
 
 #: Seconds between two looks at most, however long they take.
 LONGEST_S = 5.0
+
+#: A look of fewer seconds is taken by every search where the system does not tell of saves.
+CHEAP_S = 0.02
 
 #: With looks in the background: seconds after which a search starts one, and after which it waits for one.
 BACKGROUND_AFTER_S = 1.0
@@ -35,6 +40,20 @@ class DiskState:
     files_behind: int = 0
     #: Seconds the look took, without the time for storing what it found.
     look_s: float = 0.0
+    #: Files that are gone and kept in the index: path -> root, and since when.
+    kept: Mapping[str, tuple[str, float]] = field(default_factory=dict)
+    #: A file may have been saved since the look: the system does not tell of it.
+    is_unsure: bool = False
+
+
+class News(Protocol):
+    """Tells of changes that are not seen yet."""
+
+    def watch(self) -> None:
+        """Begin to watch, before a look."""
+
+    def has_news(self) -> bool | None:
+        """Take what is known; True when a file may have changed, None when that cannot be told."""
 
 
 class Staleness:
@@ -46,12 +65,16 @@ class Staleness:
         *,
         is_fresh: Callable[[], bool] = lambda: False,
         background: bool = False,
+        news: News | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`is_fresh`: whether a process that follows the files says that a look would find nothing to do."""
         self._look = look
         self._is_fresh = is_fresh
         self._background = background
+        self._news = news
+        #: Held from the news until the look at them ends: another search waits for it.
+        self._hearing = threading.Lock()
         self._monotonic = monotonic
         self._looking = threading.Lock()
         self._state: DiskState | None = None
@@ -62,6 +85,19 @@ class Staleness:
 
         A caller that finds another thread looking takes the last state, unless there is none.
         """
+        if self._news is not None:
+            with self._hearing:
+                has_news = self._news.has_news()
+                state = self._state
+                is_cheap = state is not None and state.look_s < CHEAP_S
+                if has_news or state is None or (has_news is None and is_cheap):
+                    return self.look_now()
+            if has_news is None:
+                return replace(self._paced(), is_unsure=True)
+        return self._paced()
+
+    def _paced(self) -> DiskState:
+        """Look when the last look has been paid for."""
         state = self._state
         if state is None:
             with self._looking:
@@ -87,6 +123,8 @@ class Staleness:
             return self._refresh(is_trusting=False)
 
     def _refresh(self, *, is_trusting: bool = True) -> DiskState:
+        if self._news is not None:
+            self._news.watch()
         is_fresh = is_trusting and self._is_fresh()
         self._state = DiskState() if is_fresh else self._look()
         self._looked_at = self._monotonic()

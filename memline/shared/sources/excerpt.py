@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.sources import outcomes
+from memline.shared.sources.forgetting import NOTHING, ForgottenLines
+from memline.shared.sources.forgetting import shown as shown_lines
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.values import replace, value
+from memline.shared.values import replace, to_json, value
 
 #: Lines returned when the caller does not say how many; the original's later releases chose the same.
 DEFAULT_LINES = 120
@@ -21,7 +24,10 @@ MAX_CHARS = 12_000
 NOT_ALLOWED = "path is not an allowed Markdown memory file"
 READABLE = "use a path as a search gives it (memory_search, or memline search QUERY)"
 
-_CITATION = re.compile(r"(.+)#L(\d{1,9})(?:-L(\d{1,9}))?", re.DOTALL)
+#: As a search prints it (a terminal with a score before and behind), and as editors write a place.
+_CITATION = re.compile(r"(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:-L?(\d{1,9}))?(?:\s+\(.*\))?", re.DOTALL | re.I)
+_PLACE = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?(?::\d+(?::.*)?)?", re.DOTALL)
+_FILE = re.compile(r".+\.(?:md|markdown|jsonl\S*)", re.DOTALL | re.I)
 
 #: For a transcript that is not in the index: what was said is read from there, masked.
 TRANSCRIPT = "there is no such past conversation in the index"
@@ -43,17 +49,11 @@ class Excerpt:
     next_from: int | None
     #: `ok`, or `not_found` for a memory file that is not there.
     status: str = "ok"
+    #: The folder of the notes that answer.
+    workspace: str = ""
 
     def to_json(self) -> dict[str, object]:
-        return {
-            "path": self.path,
-            "text": self.text,
-            "from": self.first,
-            "lines": self.lines,
-            "truncated": self.truncated,
-            "nextFrom": self.next_from,
-            "status": self.status,
-        }
+        return to_json(self, without=("first",)) | {"from": self.first}
 
 
 @value
@@ -76,16 +76,22 @@ class Part:
 
 @value
 class Citation:
-    """The parts of `path#L5-L7`; a plain path names no lines."""
+    """The parts of `path#L5-L7` or `path:5-7`; a plain path names no lines."""
 
     path: str
     first: int | None = None
     lines: int | None = None
 
 
-def parse_citation(path: str) -> Citation:
-    """Return the path and the lines that a citation names."""
-    match = _CITATION.fullmatch(path.strip())
+def parse_citation(path: str, *, of_any: bool = False) -> Citation:
+    """Return the path and the lines that a citation names.
+
+    `path:5-7` is one where the path ends like a file's, with `of_any` in any case: a title may be "At 10:30".
+    """
+    text = path.strip()
+    match = _CITATION.fullmatch(text)
+    if match is None and (place := _PLACE.fullmatch(text)) and (of_any or _FILE.fullmatch(place[1])):
+        match = place
     if match is None:
         return Citation(path=path)
     first = int(match[2])
@@ -99,6 +105,7 @@ def read_excerpt(
     *,
     part: Part | None = None,
     private: bool = True,
+    gone: Callable[[str], ForgottenLines] = lambda _: NOTHING,
     clock: Clock | None = None,
 ) -> Excerpt:
     """Read part of a memory file, from its beginning unless `part` says more: whole lines, at least one.
@@ -106,7 +113,7 @@ def read_excerpt(
     Raises PathNotAllowed for everything but a readable regular Markdown file of the memory, with the same
     words whether it exists or not; transcripts have words of their own, since their file is never read. A
     memory file that does not exist is an empty excerpt. `private`: False refuses the long-term note, with
-    AccessDenied.
+    AccessDenied. `gone`: returns by a ledger path the lines that were forgotten.
     """
     if is_transcript(path.strip().removeprefix("./")):
         # Refused by the name alone: whether there is such a file must not be learned here.
@@ -124,6 +131,7 @@ def read_excerpt(
         root=located.anchor,
         shown=located.path,
         part=part or Part(),
+        gone=gone(located.path),
         clock=clock,
     )
 
@@ -134,6 +142,7 @@ def read_file_excerpt(
     root: str,
     shown: str,
     part: Part,
+    gone: ForgottenLines = NOTHING,
     clock: Clock | None = None,
 ) -> Excerpt:
     """Read lines of a file that may be read, following no link below the trusted folder `root`.
@@ -145,6 +154,13 @@ def read_file_excerpt(
         raise PathNotAllowed(NOT_ALLOWED, hint=READABLE)
     # A final line end closes the last line; it does not begin another.
     all_lines = reading.text.removesuffix("\n").split("\n") if reading.text else []
+    all_lines = shown_lines(all_lines, gone.of(reading.sha256))
+    excerpt = excerpt_of(all_lines, shown=shown, part=part)
+    return replace(excerpt, status="not_found") if reading.outcome == outcomes.GONE else excerpt
+
+
+def excerpt_of(all_lines: Sequence[str], *, shown: str, part: Part) -> Excerpt:
+    """Cut the part out of the lines of a file."""
     first, max_chars = max(1, part.first), part.max_chars
     wanted = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if part.lines is None else max(1, part.lines))]
     whole: list[str] = []
@@ -164,5 +180,4 @@ def read_file_excerpt(
         lines=len(whole),
         truncated=has_more or is_cut,
         next_from=following if has_more else None,
-        status="not_found" if reading.outcome == outcomes.GONE else "ok",
     )

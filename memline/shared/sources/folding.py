@@ -7,6 +7,7 @@ keyboard has none. Upper case and accents are SQLite's: `unicode61 remove_diacri
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from unicodedata import category, normalize
@@ -50,6 +51,18 @@ def folded(text: str) -> str | None:
 def path_key(path: str) -> str:
     """Return a path or a name as it is compared, whatever its case."""
     return fold(path).casefold()
+
+
+def name_key(name: str) -> str:
+    """Bring a title, an alias or the name of a file into the form in which they are compared."""
+    plain = name.strip().removeprefix("[[").removesuffix("]]").partition("|")[0]
+    return re.sub(r"[\s_-]+", "-", path_key(plain)).strip("-")
+
+
+def stem_key(path: str) -> str:
+    """Return the same of the name of a note's file; Logseq writes the page `a/b` into `a___b.md`."""
+    stem = os.path.splitext(path.rpartition("/")[2])[0]
+    return name_key(stem.replace("___", "/").replace("%2F", "/"))
 
 
 def fold_with_places(text: str) -> tuple[str, Sequence[int]]:

@@ -1,4 +1,4 @@
-"""Read what a note says of itself above its text: title, aliases and day.
+"""Read what a note says of itself: title, aliases and day above its text, and its tags.
 
 The front matter of Obsidian and of site generators is YAML between two lines of dashes, of which the plain
 forms are read (`key: value`, `key: [a, b]`, a list below the key); Logseq's is lines of `key:: value`.
@@ -6,23 +6,32 @@ forms are read (`key: value`, `key: [a, b]`, a list below the key); Logseq's is 
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 
-from memline.shared.sources.folding import path_key
+from memline.shared.sources.folding import name_key
+from memline.shared.sources.markdown import outline
+from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
 
 #: Names of a note and of one of them that are kept.
 _MAX_NAMES = 32
 _MAX_CHARS = 160
 
+#: Tags of a note that are kept.
+_MAX_TAGS = 256
+
 _PROPERTY = re.compile(r"\s*(?:[-*] )?([A-Za-z][\w-]*):(:?)(?:\s+(.*?))?\s*")
 _ITEM = re.compile(r"\s*-\s+(.*?)\s*")
+_BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_CODE = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
+_ADDRESS = re.compile(r"\w+://\S+")
+_COMMENT = re.compile(r"\s+#\s.*$")
+_SPACE = re.compile(r"[,\s]+")
 _DAY = re.compile(r"\D{0,2}(\d{4})-?(\d{2})-?(\d{2})(?!\d)")
 
-_TITLES, _ALIASES = ("title",), ("aliases", "alias")
+_TITLES, _ALIASES, _TAGS = ("title",), ("aliases", "alias"), ("tags", "tag")
 #: The strongest first.
 _DAYS = ("date", "created", "created-at", "created_at")
 
@@ -35,51 +44,43 @@ class About:
     names: tuple[str, ...] = ()
     #: ISO day of `date` or `created`; empty when there is none.
     day: str = ""
+    #: Each as `tag_key` has it.
+    tags: tuple[str, ...] = ()
 
 
 def about(lines: Sequence[str], front_lines: int) -> About:
-    """Read the front matter, the first `front_lines` lines of a note, or Logseq's properties at its top."""
+    """Read the front matter, the first `front_lines` lines, or Logseq's properties, and the note's tags."""
     properties = _yaml(lines[1 : front_lines - 1]) if front_lines else _logseq(lines)
     names = [name for key in (*_TITLES, *_ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
-    return About(names=tuple(keys)[:_MAX_NAMES], day=next(filter(None, days), ""))
-
-
-def name_key(name: str) -> str:
-    """Bring a title, an alias or the name of a file into the form in which they are compared."""
-    plain = name.strip().removeprefix("[[").removesuffix("]]").partition("|")[0]
-    return re.sub(r"[\s_-]+", "-", path_key(plain)).strip("-")
-
-
-def stem_key(path: str) -> str:
-    """Return the same of the name of a note's file; Logseq writes the page `a/b` into `a___b.md`."""
-    stem = os.path.splitext(path.rpartition("/")[2])[0]
-    return name_key(stem.replace("___", "/").replace("%2F", "/"))
-
-
-def named(notes: Iterable[tuple[str, str]], name: str) -> list[str]:
-    """Return the paths of the notes with this title or alias, else of those whose file is named so.
-
-    `notes` are (path, names, one a line) in the order of the result.
-    """
-    wanted, notes = name_key(name), list(notes)
-    titled = [path for path, names in notes if wanted and wanted in names.split("\n")]
-    return titled or [path for path, _ in notes if wanted and stem_key(path) == wanted]
+    listed = [tag for key in _TAGS for tag in properties.get(key, ())]
+    return About(
+        names=tuple(keys)[:_MAX_NAMES],
+        day=next(filter(None, days), ""),
+        tags=_tags(lines, front_lines, listed),
+    )
 
 
 def _yaml(lines: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     below: list[str] | None = None
-    for line in lines:
+    rest = iter(lines)
+    for line in rest:
         if below is not None and (item := _ITEM.fullmatch(line)):
             below.append(_plain(item[1]))
+            continue
+        if not line.strip() or line.lstrip().startswith("# "):
             continue
         match = _PROPERTY.fullmatch(line)
         below = None
         if match and not match[2] and not line[:1].isspace():
-            values = _values(match[3] or "")
-            below = found.setdefault(match[1].lower(), [])
+            key, text = match[1].lower(), _COMMENT.sub("", match[3] or "")
+            while text.startswith("[") and "]" not in text and (more := next(rest, "")):
+                text += " " + _COMMENT.sub("", more).strip()
+            is_words = key in _TAGS and not text.startswith("[")
+            values = _SPACE.split(_plain(text)) if is_words and text else _values(text)
+            below = found.setdefault(key, [])
             below += values
             below = below if not values else None
     return found
@@ -91,7 +92,7 @@ def _logseq(lines: Sequence[str]) -> dict[str, list[str]]:
         match = _PROPERTY.fullmatch(line)
         if not match or not match[2]:
             break
-        is_list = match[1].lower() in _ALIASES
+        is_list = match[1].lower() in (*_ALIASES, *_TAGS)
         text = match[3] or ""
         values = [_plain(part) for part in (text.split(",") if is_list else [text])]
         found.setdefault(match[1].lower(), []).extend(filter(None, values))
@@ -105,7 +106,8 @@ def _values(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    text = text.strip()
+    text = _COMMENT.sub("", text.strip())
+    text = "" if text in ("null", "~") else text
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
@@ -115,3 +117,42 @@ def _day(text: str) -> str:
         return date(*map(int, match.groups())).isoformat() if match else ""
     except ValueError:
         return ""
+
+
+def _tags(lines: Sequence[str], front_lines: int, listed: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of a note: those `listed` in its properties, and those in its text."""
+    found = (*listed, *_inline(lines, front_lines))
+    return tuple(dict.fromkeys(filter(None, map(tag_key, found))))[:_MAX_TAGS]
+
+
+def _inline(lines: Sequence[str], front_lines: int) -> Iterator[str]:
+    """Yield the tags in the text; there are none in code and in addresses."""
+    pattern, _ = patterns()
+    body = range(front_lines, len(lines))
+    places = [at for at in body if "#" in lines[at] and pattern.search(lines[at])]
+    if not places:
+        return
+    code = {at for first, last in outline(list(lines)).fences for at in range(first, last + 1)}
+    code |= _indented(lines)
+    for at in places:
+        if at not in code:
+            for match in pattern.finditer(_ADDRESS.sub("x", _CODE.sub("x", lines[at]))):
+                yield match[1] or match[2]
+
+
+def _indented(lines: Sequence[str]) -> set[int]:
+    """Return the lines that their indentation makes code: behind a blank line, and not within a list."""
+    found: set[int] = set()
+    is_list, is_open = False, True
+    for at, line in enumerate(lines):
+        if not line.strip():
+            is_open = True
+        elif line.startswith(("    ", "\t")):
+            if is_open and not is_list:
+                found.add(at)
+            else:
+                is_open = False
+        else:
+            is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
+            is_open = False
+    return found

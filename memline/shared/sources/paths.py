@@ -21,7 +21,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from memline.shared.config.installation import ANY_MARKDOWN, QmdPath
-from memline.shared.config.schema import TRANSCRIPT_FORMATS, AgentSettings, ExtraPath
+from memline.shared.config.schema import AgentSettings, ExtraPath
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
@@ -53,7 +54,7 @@ _LITTER = (".#", "._")
 
 #: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
-_TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in TRANSCRIPT_FORMATS))
+_TRANSCRIPT_FOLDERS = (TRANSCRIPT_PREFIX, *(f"{TRANSCRIPT_PREFIX}{name}/" for name in TRANSCRIPT_PROGRAMS))
 
 _TRANSCRIPT = ".jsonl"
 _ARCHIVES = (".jsonl.reset.", ".jsonl.deleted.")

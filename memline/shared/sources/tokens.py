@@ -38,6 +38,13 @@ def dense_run() -> re.Pattern[str]:
     return re.compile(f"[{DENSE}]+")
 
 
+@lru_cache(maxsize=1)
+def emoji_run() -> re.Pattern[str]:
+    """Return what matches an emoji, with what joins its parts."""
+    symbol = "[\u231a-\u23ff\u2600-\u27bf\u2b1b-\u2b55\U0001f000-\U0001faff]"
+    return re.compile(f"{symbol}(?:[\ufe0f{_JOINER}]|(?<={_JOINER}){symbol}|[\U0001f3fb-\U0001f3ff])*")
+
+
 def weighted_length(text: str) -> int:
     """Return the characters of `text`, a dense one counted as four."""
     if text.isascii():
@@ -55,13 +62,16 @@ def grams(text: str) -> str:
 
     unicode61 makes one token of such a run, so a word inside it is never found. A run c1..cn gives
     c1c2, c2c3, …, and cn alone: any part of it of two characters or more is a sequence of whole tokens,
-    and any single character is the beginning of one.
+    and any single character is the beginning of one. To unicode61 an emoji is nothing: each of its characters
+    gives a word, `u1f680`.
     """
     if text.isascii():
         return ""
     pairs: list[str] = []
     for run in dense_run().findall(text.casefold()):
         pairs.extend(run[i : i + 2] for i in range(len(run)))
+    for emoji in emoji_run().findall(text):
+        pairs.extend(f"u{ord(char):x}" for char in emoji if char not in "\ufe0f\u200d")
     return " ".join(pairs)
 
 

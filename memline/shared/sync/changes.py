@@ -30,6 +30,8 @@ class Changes:
     growing: tuple[str, ...] = ()
     #: Things that cannot be indexed (links, FIFOs …) and that the ledger does not know as such yet.
     refused: tuple[str, ...] = ()
+    #: Gone, and kept in the index: so many went together that it may be no removal.
+    kept: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:

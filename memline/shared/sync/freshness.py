@@ -22,7 +22,7 @@ from pathlib import Path
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.index.driver import file_id
-from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
+from memline.shared.sync.plan import chunking_digest, transcript_digest, transcripts_searched
 
 #: Seconds between two heartbeats, and after which the word of a process without one is not taken.
 BEAT_S = 1.0
@@ -148,12 +148,7 @@ def _about(settings: AgentSettings) -> bytes | None:
         return None
     memory = settings.memory
     size = (memory.chunking.tokens, memory.chunking.overlap)
-    transcripts = None
-    if "sessions" in memory.sources:
-        # As in `plan.py`.
-        from memline.shared.sources.transcripts.formats import transcripts_of
-
-        transcripts = transcripts_of(settings)
+    transcripts = transcripts_searched(settings)
     return json.dumps(
         [
             *index,

@@ -1,8 +1,10 @@
-"""Plan a run: compare the disk with an index by names, sizes and times. No file is opened."""
+"""Plan a run: compare the disk with an index by names, sizes, times and chunking. No file is opened."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
@@ -11,14 +13,17 @@ from memline.shared.index import batches, identities, ledger, meta, ownership, v
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
-from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import Discovery, discover
 from memline.shared.sources.paths import MEMORY, SESSIONS, MemoryPaths
+from memline.shared.sync import vanished
 from memline.shared.sync.changes import Changes, compare
-from memline.shared.values import field, value
+from memline.shared.sync.vanished import Kept
+from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from memline.shared.sources.transcripts.formats import Transcripts
 
 
 @value
@@ -33,6 +38,8 @@ class IndexState:
     open_batches: int = 0
     #: Whether search still uses the vectors of the model before.
     is_changing_model: bool = False
+    #: Files that are gone and kept, or may be removed.
+    kept: Kept = field(default_factory=dict)
 
 
 @value
@@ -45,6 +52,8 @@ class Plan:
     index: IndexState
     #: Workspace and present file of an index that was at this path and is of another workspace.
     given_back: tuple[str, str] | None = None
+    #: What the index is to say of files that are gone: `index.kept` as this look found it.
+    kept: Kept = field(default_factory=dict)
 
     @property
     def total_files(self) -> int:
@@ -90,25 +99,40 @@ def read_index_state(connection: Connection) -> IndexState:
         open_batches=len(batches.open_batches(connection)),
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
+        kept=vanished.read(connection),
     )
 
 
-def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Plan:
+def transcripts_searched(settings: AgentSettings) -> Transcripts | None:
+    """Return the transcripts of an agent; None when it does not search any."""
+    if SESSIONS not in settings.memory.sources:
+        return None
+    # Here, because few agents search their transcripts: 3 ms of each search.
+    from memline.shared.sources.transcripts.formats import transcripts_of
+
+    return transcripts_of(settings)
+
+
+def make_plan(
+    settings: AgentSettings,
+    choice: Choice,
+    index: IndexState,
+    *,
+    accepts_removals: bool = False,
+    now: float | None = None,
+) -> Plan:
     """Compare the disk, the files of all sources an agent has, with an index.
 
-    Raises IndexOfAnother for an index of another workspace.
+    `accepts_removals`: what is gone is removed, however much it is. Raises IndexOfAnother for an index of
+    another workspace.
     """
     ownership.refuse(settings, index.workspace)
     memory = settings.memory
-    discovery = Discovery(files=(), issues=())
+    discovery, paths = Discovery(files=(), issues=()), MemoryPaths.of(settings)
     if MEMORY in memory.sources:
-        discovery = discover(MemoryPaths.of(settings))
-    if SESSIONS in memory.sources:
-        # Here, because few agents search their transcripts: 3 ms of each search.
-        from memline.shared.sources.transcripts.formats import transcripts_of
-
-        if transcripts := transcripts_of(settings):
-            discovery = discovery.joined(transcripts.discover())
+        discovery = discover(paths)
+    if transcripts := transcripts_searched(settings):
+        discovery = discovery.joined(transcripts.discover())
     chunking = settings.memory.chunking
     sessions = settings.memory.sync.sessions
     changes = compare(
@@ -118,7 +142,28 @@ def make_plan(settings: AgentSettings, choice: Choice, index: IndexState) -> Pla
         transcript_chunking=transcript_digest(chunking.tokens, chunking.overlap),
         growth=sessions.delta_bytes if sessions.delta_messages else 0,
     )
-    return Plan(discovery=discovery, changes=changes, choice=choice, index=index)
+    kept: Kept = {}
+    if changes.removed or index.kept or "." in discovery.unlisted:
+        now, roots = time.time() if now is None else now, vanished.Roots(settings, paths)
+        kept = vanished.hold(
+            roots,
+            discovery,
+            changes.removed,
+            index.files,
+            index.kept,
+            now=now,
+            hashes=partial(_hashes, settings),
+            accepts=accepts_removals,
+        )
+        held = {path for path in changes.removed if path in kept and roots.holds(kept[path], now)}
+        left = tuple(path for path in changes.removed if path not in held)
+        changes = replace(changes, removed=left, kept=tuple(sorted(held)))
+    return Plan(discovery=discovery, changes=changes, choice=choice, index=index, kept=kept)
+
+
+def _hashes(settings: AgentSettings) -> dict[str, str]:
+    with reading_if_any(settings.index_path) as reader:
+        return ledger.hashes(reader) if reader else {}
 
 
 def plan_of(settings: AgentSettings) -> Plan:
@@ -126,3 +171,24 @@ def plan_of(settings: AgentSettings) -> Plan:
     with reading_if_any(settings.index_path) as reader:
         index = read_index_state(reader) if reader else IndexState()
     return make_plan(settings, choose(settings), index)
+
+
+#: Raised whenever the same text gives other chunks, names or days: files read by an older version are read
+#: again.
+CHUNKING_VERSION = 2
+
+#: The same for transcripts: what is taken out of them, what is redacted, how messages are cut.
+TRANSCRIPT_VERSION = 4
+
+
+def chunking_digest(max_tokens: int, overlap_tokens: int) -> str:
+    """Return all that decides how a text is cut, in short; another digest means chunking again.
+
+    Not hashed: every search asks for it, and loading OpenSSL for `hashlib` costs 2.5 ms.
+    """
+    return f"{CHUNKING_VERSION}:{max_tokens}:{overlap_tokens}"
+
+
+def transcript_digest(max_tokens: int, overlap_tokens: int) -> str:
+    """Return the same for a transcript."""
+    return f"t{TRANSCRIPT_VERSION}:{max_tokens}:{overlap_tokens}"

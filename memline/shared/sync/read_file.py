@@ -15,14 +15,14 @@ from memline.shared.index.ledger import LedgerEntry
 from memline.shared.index.rows import FileRow
 from memline.shared.sources import outcomes
 from memline.shared.sources.chunking import Chunk, split
-from memline.shared.sources.chunking_digest import chunking_digest, transcript_digest
 from memline.shared.sources.discover import problem_at
-from memline.shared.sources.forgetting import without
+from memline.shared.sources.forgetting import NOTHING, ForgottenLines, without
 from memline.shared.sources.front_matter import About, about
 from memline.shared.sources.markdown import front_matter_end
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
+from memline.shared.sync.plan import chunking_digest, transcript_digest
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class FileReader:
         *,
         entry: LedgerEntry | None,
         force: bool = False,
-        forgotten: Collection[bytes] = (),
+        forgotten: ForgottenLines = NOTHING,
     ) -> Iterator[FileRow]:
         """Read the file of a ledger path: one row, of a long transcript several.
 
@@ -60,12 +60,12 @@ class FileReader:
             chunking=chunking,
             entry=entry,
             force=force,
-            forgotten=forgotten,
+            forgotten=forgotten.lines,
             clock=self._clock,
         )
 
     def _read_note(
-        self, path: str, entry: LedgerEntry | None, force: bool, forgotten: Collection[bytes]
+        self, path: str, entry: LedgerEntry | None, force: bool, forgotten: ForgottenLines
     ) -> FileRow:
         """Read a note and split it, unless its content is the one in the ledger.
 
@@ -96,7 +96,7 @@ class FileReader:
             ):
                 chunks = None
             else:
-                text = without(reading.text, forgotten)
+                text = without(reading.text, forgotten.of(reading.sha256))
                 lines = text.split("\n")
                 said = about(lines, front_matter_end(lines))
                 chunks = tuple(split(text, max_tokens=chunking.tokens, overlap_tokens=chunking.overlap))
@@ -113,6 +113,7 @@ class FileReader:
                 chunks=chunks,
                 chunking=digest,
                 names="\n".join(said.names),
+                tags="\n".join(said.tags),
                 # The long-term note is about what holds, whatever its day.
                 day="" if path in LONG_TERM else said.day,
             )

@@ -2,7 +2,6 @@ import sqlite3
 from contextlib import closing
 
 from memline.producers.backends import RunProgress
-from memline.shared.index import driver
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import python
 from tests.support.workspace import Place, note, paths, remote
@@ -174,17 +173,3 @@ def test_the_database_of_another_program_is_refused_and_left_as_it_is(place: Pla
     assert place.index_path.read_bytes() == before
     assert [path.name for path in place.index_path.parent.iterdir()] == [place.index_path.name]
     assert "not a Memline index" in place.status()["error"]
-
-
-def test_a_newer_schema_is_refused_with_both_versions(place: Place) -> None:
-    place.index()
-    with closing(sqlite3.connect(place.index_path)) as connection:
-        connection.execute("PRAGMA user_version = 99")
-
-    for command in (("index",), ("search", "lighthouse")):
-        ran = place.run(*command)
-
-        assert ran.status == 1
-        assert "schema 99" in ran.stderr
-        assert f"up to {driver.SCHEMA_VERSION}" in ran.stderr
-        assert "upgrade Memline" in ran.stderr

@@ -1,6 +1,9 @@
 """What is forgotten is in no file of the home, WAL included, and nothing that comes late brings it back."""
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import date
@@ -10,7 +13,8 @@ import msgspec
 import pytest
 
 from memline.producers.actions.backup import back_up, backups_at, restore
-from memline.producers.actions.forget import AUDIT, forget
+from memline.producers.actions.forget import forget
+from memline.producers.actions.forget_home import AUDIT
 from memline.producers.actions.forget_targets import (
     targets_before,
     targets_of_path,
@@ -21,10 +25,11 @@ from memline.producers.bridges.export import export, take_in
 from memline.producers.memory import Memory
 from memline.shared.clock import SystemClock
 from memline.shared.errors import ConfigError, PathNotAllowed
-from memline.shared.index import identities, jobs
+from memline.shared.index import driver, identities, jobs, meta
 from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
+from memline.shared.sources.append import local_time, log_path
 from memline.shared.sync.read_file import FileReader
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
@@ -238,7 +243,7 @@ def test_exports_backups_and_leftovers_in_the_home_lose_it_too(place: Place, tmp
 
     assert files_with(place.home) == ["mine.txt"]
     assert done.out_of_reach == (str(place.home / "mine.txt"),)
-    assert (place.home / "up.log").read_text() == "started\nended\n"
+    assert (place.home / "up.log").read_text() == f"started\nodd: {'*' * len(SECRET)}\nended\n"
     assert len(done.files) == 4
     # What is left of them is still whole.
     other = Place(folder=tmp_path / "other")
@@ -246,6 +251,36 @@ def test_exports_backups_and_leftovers_in_the_home_lose_it_too(place: Place, tmp
     (saved,) = backups_at(place.home / "backups", [place.agent], place.agent)
     assert saved.chunks == 9
     restore(saved, place.agent)
+
+
+#: Writes numbered lines to the end of a file until its standard input is closed.
+APPENDER = """
+import select, sys
+with open(sys.argv[1], "a", buffering=1) as log:
+    number = 0
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        number += 1
+        log.write(f"line {number}\\n")
+    print(number)
+"""
+
+
+def test_a_log_loses_no_line_that_another_process_adds_while_it_is_cleaned(place: Place) -> None:
+    log = place.home / "up.log"
+    log.write_text(f"odd: {SECRET}\n" * 20_000)
+    before = log.stat()
+    with subprocess.Popen(
+        [sys.executable, "-c", APPENDER, str(log)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as appender:
+        until(lambda: log.stat().st_size > before.st_size, "a line of the other process")
+
+        forget_line(place)
+
+        written = int(appender.communicate()[0])
+    lines = log.read_text().splitlines()
+    assert lines[:20_000] == [f"odd: {'*' * len(SECRET)}"] * 20_000
+    assert lines[20_000:] == [f"line {number + 1}" for number in range(written)]
+    assert log.stat().st_ino == before.st_ino
 
 
 def test_an_older_backup_does_not_bring_it_back(place: Place, tmp_path: Path) -> None:
@@ -295,6 +330,229 @@ def test_with_up_running_it_is_in_no_file_and_up_goes_on(place: Place) -> None:
     assert files_with(place.home) == []
     place.index()
     place.contents()
+
+
+def edits_of(place: Place, number: int) -> None:
+    """Index the note so many times, each with other words around the secret."""
+    for edit in range(number):
+        place.write("memory/doors.md", f"# Doors\n\nEdit {edit}. {SECRET}\n\nThe attic has {edit} boxes.\n")
+        place.index()
+
+
+@pytest.mark.parametrize("change", ["deleted", "edited"])
+def test_the_next_index_erases_what_its_owner_took_out_of_a_note(place: Place, change: str) -> None:
+    """From rows, free pages, full text and the log of the index; with the cache on, its vector is left."""
+    edits_of(place, 3)
+    assert files_with(place.home)
+
+    if change == "deleted":
+        (place.workspace / "memory/doors.md").unlink()
+    else:
+        place.write("memory/doors.md", "# Doors\n\nThe garden gate is green.\n")
+    place.index()
+
+    assert files_with(place.home) == []
+    place.contents()
+
+
+def test_a_sweep_erases_too_and_so_does_what_comes_after_a_kill(place: Place) -> None:
+    place.write("memory/doors.md", "# Doors\n\nNothing.\n")
+    with closing(IndexWriter.of(place.agent)) as writer:
+        # A search that stores the change, and is killed before anything is erased.
+        writer.store_file(read_note(place))
+        in_files = outside_reader(place.home, "|".join(word.decode() for word in WORDS))
+        assert "main.sqlite" in in_files
+
+        writer.sweep()
+
+        assert outside_reader(place.home, "|".join(word.decode() for word in WORDS)) == ""
+
+
+def test_an_index_of_before_is_erased_as_a_whole_once(place: Place) -> None:
+    """Its free pages have what an older release deleted."""
+    with closing(driver.open_writer(place.index_path)) as connection:
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("CREATE TABLE old (text TEXT)")
+        connection.executemany("INSERT INTO old VALUES (?)", [(f"{SECRET} {n}" * 50,) for n in range(50)])
+        connection.execute("DROP TABLE old")
+        connection.execute("DELETE FROM chunks_fts_config WHERE k = 'none'")
+        meta.put(connection, meta.TO_ERASE, meta.ALL)
+    place.write("memory/doors.md", "# Doors\n")
+
+    place.index()
+
+    assert files_with(place.home) == []
+    assert place.rows("SELECT value FROM meta WHERE key = 'to_erase'") == []
+
+
+def test_a_reader_that_holds_the_log_is_named_by_status_until_it_ends(place: Place) -> None:
+    with closing(driver.open_reader(place.index_path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM chunks").fetchone()
+        place.write("memory/doors.md", "# Doors\n\nNothing.\n")
+        report = place.index()
+        held = place.call("status")
+        reader.execute("COMMIT")
+    assert report.failures == []
+    assert "deleted text is still in the log" in held.stdout + held.stderr
+
+    place.index()
+
+    assert "deleted text" not in place.call("status").stdout
+    assert files_with(place.home) == []
+
+
+def test_cached_vectors_of_what_a_note_was_before_are_forgotten_with_it(place: Place) -> None:
+    edits_of(place, 14)
+    former = "SELECT count(*) FROM vectors WHERE active = 0 AND state = 'ready'"
+    assert place.rows(former) == [(14,)]
+
+    done = place.call("forget", "memory/doors.md", "--yes", "--json")
+
+    assert done.json["vectors"] == 15
+    assert place.rows(former) == [(0,)]
+    assert place.rows("SELECT count(*) FROM former_texts") == [(0,)]
+
+
+def test_a_note_that_its_owner_deleted_is_forgotten_with_its_vectors(place: Place) -> None:
+    edits_of(place, 2)
+    (place.workspace / "memory/doors.md").rename(place.workspace / "memory/gates.md")
+    place.index()
+    (place.workspace / "memory/gates.md").unlink()
+    place.index()
+
+    done = place.call("forget", "memory/gates.md", "--yes", "--json")
+    again = place.call("forget", "memory/gates.md", "--yes")
+
+    # Of both names.
+    assert (done.status, done.json["vectors"]) == (0, 3)
+    assert place.rows("SELECT count(*) FROM vectors WHERE active = 0") == [(0,)]
+    assert again.status == 1
+    assert "nothing but hashes is left" in again.stderr
+
+
+def test_what_is_kept_of_an_emptied_root_is_forgotten_at_once(place: Place) -> None:
+    for number in range(5):
+        place.write(f"memory/more-{number}.md", f"# More {number}\n")
+    place.index()
+    shutil.rmtree(place.workspace / "memory")
+    assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
+
+    done = place.call("forget", "memory/doors.md", "--yes")
+
+    assert done.status == 0, done.stderr
+    assert files_with(place.home) == []
+    assert "memory/doors.md" not in place.outcomes()
+    assert "memory/more-0.md" in place.outcomes()
+
+
+def test_a_query_finds_what_other_files_hold_of_a_note_that_is_gone(place: Place, tmp_path: Path) -> None:
+    """No note has it, nor the index."""
+    export(place.agent, place.home / "exports" / "all.memline")
+    back_up([place.agent], place.home / "backups")
+    damaged = place.home / "memory" / "main.sqlite.corrupt-20260101T000000Z"
+    damaged.write_bytes(b"\0\3\x80" * 99 + SECRET.encode() + b"\0\0more")
+    (place.home / "up.log").write_text(f"started\nodd: {SECRET}\nended\n")
+    (place.workspace / "memory/doors.md").unlink()
+    place.index()
+    assert len(files_with(place.home)) == 4
+
+    dry = place.call("forget", "--query", "door codes", "--dry-run", "--json")
+    done = place.call("forget", "--query", "door codes", "--yes")
+    again = place.call("forget", "--query", "door codes", "--yes")
+
+    assert len(dry.json["wouldForget"]) == 4
+    assert done.status == 0, done.stderr
+    assert files_with(place.home) == []
+    assert (again.status, "Nothing to forget" in again.stderr) == (1, True)
+
+
+def test_a_deleted_note_that_only_a_backup_holds_is_forgotten_by_its_path(place: Place) -> None:
+    place.configure(cache={"enabled": False})
+    back_up([place.agent], place.home / "backups")
+    (place.workspace / "memory/doors.md").unlink()
+    place.index()
+    assert files_with(place.home) == ["backups/main.sqlite"]
+
+    done = place.call("forget", "memory/doors.md", "--yes")
+
+    assert done.status == 0, done.stderr
+    assert files_with(place.home) == []
+
+
+SHORT = "PIN 8841-frobnitz"
+
+
+def test_a_line_of_a_kept_note_stays_forgotten_under_another_name(place: Place) -> None:
+    """A long one is known by its text, a short one by the file in which it stands."""
+    place.write("memory/doors.md", f"# Doors\n\n{SECRET}\n{SHORT}\n\nThe attic is empty.\n")
+    place.write("memory/other.md", f"# Other\n\n{SHORT}\n")
+    place.index()
+    forget(place.agent, targets_of_path(place.agent, "memory/doors.md#L3-L4"), keep_note=True)
+    note = (place.workspace / "memory/doors.md").rename(place.workspace / "memory/gates.md")
+
+    before = place.call("get", "memory/gates.md").stdout
+    place.index()
+    note.write_text(note.read_text() + "One more line.\n")
+    place.index()
+    after = place.call("get", "memory/gates.md", "--json").json["text"]
+
+    assert before == "# Doors\n\n[forgotten]\n[forgotten]\n\nThe attic is empty.\n"
+    assert after.split("\n")[2:] == [
+        "[forgotten]",
+        "[forgotten]",
+        "",
+        "The attic is empty.",
+        "One more line.",
+    ]
+    assert "memory/gates.md" in paths(place.search("attic"))
+    found = place.rows("SELECT path FROM chunks JOIN files ON files.id = file_id WHERE text LIKE '%8841%'")
+    # A short line is another note's own.
+    assert found == [("memory/other.md",)]
+    assert SHORT in place.call("get", "memory/other.md").stdout
+
+
+def test_a_long_line_that_also_stands_in_another_note_is_forgotten_there_too(place: Place) -> None:
+    place.write("memory/copy.md", f"# Copy\n\nAnd again:\n{SECRET}\n")
+    place.index()
+
+    done = place.call("forget", "memory/doors.md#L5", "--keep-note", "--yes")
+    place.write("memory/later.md", f"# Later\n\n{SECRET}\n")
+    place.index()
+
+    assert done.status == 0
+    assert files_with(place.home) == []
+    assert place.call("get", "memory/later.md").stdout == "# Later\n\n[forgotten]\n"
+
+
+def test_the_list_has_path_and_day_and_one_is_taken_off_it(place: Place) -> None:
+    forget_line(place, keep_note=True)
+
+    listed = place.call("forget", "--list")
+    numbered = place.call("forget", "--list", "--json").json
+    wrong = place.call("forget", "--undo", "2")
+    undone = place.call("forget", "--undo", "1")
+    place.index()
+
+    assert listed.stdout.split()[::2] == ["1", "memory/doors.md"]
+    assert not any(word in listed.stdout.encode() for word in WORDS)
+    assert [(each["number"], each["path"]) for each in numbered] == [(1, "memory/doors.md")]
+    assert wrong.status == 2
+    assert undone.status == 0
+    assert paths(place.search("quixotzalp"))[0] == "memory/doors.md"
+    assert SECRET in place.call("get", "memory/doors.md").stdout
+    assert place.call("forget", "--list").stdout == "Nothing was forgotten.\n"
+
+
+def test_what_was_forgotten_is_not_in_the_context_of_a_session(place: Place) -> None:
+    name = log_path(local_time(SystemClock().now(), "").date())
+    place.write(name, f"# Today\n\n{SECRET}\n")
+    place.index()
+
+    forget(place.agent, targets_of_path(place.agent, f"{name}#L3"), keep_note=True)
+
+    assert "[forgotten]" in place.call("context").stdout
+    assert "quixotzalp" not in place.call("context", "--json").stdout
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from memline.shared.index import batches, identities, jobs
-from memline.shared.index.driver import reading, transaction
+from memline.shared.index import batches, jobs
+from memline.shared.index.driver import reading
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.budget import BATCH, Charge
@@ -16,7 +16,7 @@ from memline.shared.scheduling.embed_results import Failure
 from tests.integration.web.conftest import configure
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
-from tests.support.index_rows import MODEL_A, file_row, make_job
+from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
 from tests.support.workspace import Place
 
 
@@ -29,30 +29,11 @@ def make(place: Place, agent: str) -> str:
         return made.token
 
 
-def add_batch(place: Place, agent: str, token: str, *, texts: int = 2, **columns: Any) -> None:
+def put_batch(place: Place, agent: str, token: str, *, texts: int = 2, **columns: Any) -> None:
     """A batch at the provider with texts leased to it, and the one of the note that is there."""
+    more = {"job_id": f"batch_{token}", "created_at": time.time() - 600, "due": 9e12} | columns
     with closing(IndexWriter.of(place.settings.agents[agent])) as writer:
-        writer.retarget(MODEL_A)
-        target = identities.target(writer.connection)
-        assert target is not None
-        writer.store_file(file_row(f"{token[:8]}.md", *(f"{token} {n}" for n in range(texts))))
-        values = {
-            "token": token,
-            "identity_id": target.id,
-            "state": "submitted",
-            "job_id": f"batch_{token}",
-            "rows": texts,
-            "created_at": time.time() - 600,
-            "due": 9e12,
-        } | columns
-        with transaction(writer.connection):
-            writer.connection.execute(
-                f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
-                tuple(values.values()),
-            )
-            writer.connection.execute(
-                "UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,)
-            )
+        add_batch(writer, token, texts=texts, **more)
 
 
 def state_of(place: Place, agent: str, token: str) -> str:
@@ -96,8 +77,8 @@ def test_jobs_and_batches_of_another_agent_are_neither_seen_nor_changed(
     worker: Browser, owner: Browser, notes: Place
 ) -> None:
     theirs, mine = make(notes, "main"), make(notes, "work")
-    add_batch(notes, "main", "a" * 32)
-    add_batch(notes, "work", "b" * 32)
+    put_batch(notes, "main", "a" * 32)
+    put_batch(notes, "work", "b" * 32)
 
     listed = worker.shows("/jobs") + worker.shows("/batches")
     assert mine in listed and "bbbbbbbb" in listed and theirs not in listed and "aaaaaaaa" not in listed
@@ -120,7 +101,7 @@ def test_a_batch_is_shown_with_its_price_collected_and_cancelled(
 ) -> None:
     caplog.set_level(logging.INFO)
     token = "c" * 32
-    add_batch(notes, "main", token)
+    put_batch(notes, "main", token)
     configure(notes, prices={"a": {"perMillion": 2.5, "batchPerMillion": 1.25}})
     with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
         charge = Charge(identity=MODEL_A, account="openai", mode=BATCH)
@@ -145,7 +126,7 @@ def test_a_batch_is_shown_with_its_price_collected_and_cancelled(
 
 def test_the_errors_of_a_batch_are_pages(browser: Browser, notes: Place) -> None:
     token = "d" * 32
-    add_batch(notes, "main", token, texts=130)
+    put_batch(notes, "main", token, texts=130)
     with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
         hashes = sorted(batches.hashes_left(writer.connection, token))
         writer.record_failure(
@@ -160,7 +141,7 @@ def test_the_errors_of_a_batch_are_pages(browser: Browser, notes: Place) -> None
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_provider_says_is_text(browser: Browser, notes: Place, text: str) -> None:
-    add_batch(notes, "main", "e" * 32, error=text, action=text, provider_state=text, cancel_reason=text)
+    put_batch(notes, "main", "e" * 32, error=text, action=text, provider_state=text, cancel_reason=text)
     with (
         closing(IndexWriter.of(notes.settings.agents["main"])) as writer,
         writer.transaction() as (connection, _),

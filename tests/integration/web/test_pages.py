@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from memline.producers.web.registry import PAGES
+from memline.producers.web.dashboard import PAGES
 from memline.shared.index_writer import IndexWriter
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
@@ -53,7 +53,7 @@ def test_without_a_queue_there_are_no_pages_of_queues(browser: Browser) -> None:
 def test_a_fleet_whose_redis_is_away_is_said(opened: Opener) -> None:
     browser = opened(blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
 
-    assert "Redis cannot be asked" in browser.shows("/")
+    assert "queue: Redis at " in browser.shows("/")
 
 
 def test_a_search_shows_hits_with_the_parts_of_their_score_and_opens_the_note(browser: Browser) -> None:

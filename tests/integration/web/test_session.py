@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memline.producers.http import auth
+from memline.producers.web.dashboard import ACTIONS, PAGES
 from memline.producers.web.page import Action, Page
-from memline.producers.web.registry import ACTIONS, PAGES
 from memline.producers.web.session import FORM_COOKIE, SESSION_COOKIE, SESSION_S
 from tests.integration.web.conftest import ALL, WORK, Opener
 from tests.support.browser import Browser, text_of

@@ -37,22 +37,68 @@ def test_the_page_on_clients_shows_what_is_written(name: str) -> None:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_server_is_put_beside_others_once(name: str) -> None:
     client = CLIENTS[name]
-    text = client.changed("", "other", Server(command="other", args=()), where="f")
+    other, values = client.values(Server(command="other", args=())), client.values(SERVER)
+    text = client.changed("", "other", other, where="f")
 
-    changed = client.changed(text, "memline", SERVER, where="f")
+    changed = client.changed(text, "memline", values, where="f")
 
     servers = parsed(changed, is_toml=client.is_toml)
     for part in client.place:
         servers = servers[part]
-    assert servers == {"other": {"command": "other", "args": []}, "memline": client.values(SERVER)}
-    assert client.changed(changed, "memline", SERVER, where="f") == changed
+    assert servers == {"other": other, "memline": values}
+    assert client.changed(changed, "memline", values, where="f") == changed
+    assert client.current(client.removed(changed, "memline", [], where="f"), "other", where="f") == other
+
+
+#: Files as clients and people leave them.
+_JSON = (
+    "",
+    "{}",
+    "{}\n",
+    '{\n  "a": 1\n}\n',
+    '{"a": 1}',
+    "{\n  // mine\n  a: [1, 2], // two\n}\n",
+    '{\n\t"PLACE": {\n\t\t"x": {"command": "x"}, // by hand\n\t}\n}',
+    '{"PLACE": {}}',
+    '{"PLACE": {"x": {}}, "z": [1, /* two */ 2]}\n',
+)
+_TOML = ("", "# nothing\n", 'model = "o9" # mine\n', "[PLACE.x]\ncommand = 'x'\n\n[other]\na = 1\n")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_what_was_put_in_is_taken_out_to_the_byte(name: str) -> None:
+    client = CLIENTS[name]
+    for form in _TOML if client.is_toml else _JSON:
+        text = form.replace("PLACE", client.place[0])
+        changed = client.changed(text, "memline", client.values(SERVER), where="f")
+
+        assert client.removed(changed, "memline", ["not this", text], where="f") == text
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_entry_is_taken_out_when_the_rest_was_changed_meanwhile(name: str) -> None:
+    client = CLIENTS[name]
+    for form in _TOML if client.is_toml else _JSON:
+        text = form.replace("PLACE", client.place[0])
+        changed = client.changed(text, "memline", client.values(SERVER), where="f")
+        changed = client.changed(changed, "later", client.values(SERVER), where="f")
+
+        left = client.removed(changed, "memline", [text], where="f")
+
+        assert client.current(left, "memline", where="f") is None
+        assert client.current(left, "later", where="f") == client.values(SERVER)
+        assert [
+            part
+            for part in ("// mine", "# mine", "// by hand", "/* two */")
+            if part in text and part not in left
+        ] == []
 
 
 def test_codex_hands_the_key_on_by_its_name_beside_other_variables() -> None:
     server = replace(SERVER, key_variable="OPENAI_API_KEY")
     text = '[mcp_servers.memline]\nenv_vars = ["PROXY"]\n'
 
-    changed = CLIENTS["codex"].changed(text, "memline", server, where="f")
+    changed = CLIENTS["codex"].changed(text, "memline", CLIENTS["codex"].values(server), where="f")
 
     assert tomllib.loads(changed)["mcp_servers"]["memline"]["env_vars"] == ["PROXY", "OPENAI_API_KEY"]
     assert "OPENAI_API_KEY" not in CLIENTS["cursor"].snippet("memline", server)
@@ -61,7 +107,7 @@ def test_codex_hands_the_key_on_by_its_name_beside_other_variables() -> None:
 @pytest.mark.parametrize("name", ["", "a b", 'x"]', "ü", "a.b", "a" * 65])
 def test_a_name_that_clients_do_not_take_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the name"):
-        CLIENTS["codex"].changed("", name, SERVER, where="f")
+        CLIENTS["codex"].changed("", name, {}, where="f")
 
 
 def test_the_command_is_the_one_that_was_typed_links_and_all(

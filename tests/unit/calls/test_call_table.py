@@ -90,6 +90,7 @@ def test_the_options_of_a_search_are_those_of_the_table() -> None:
         each.key: each for each in CALLS["search"].parameters if PYTHON in each.faces and each.name != "query"
     }
     kinds = {"integer": "int | None", "number": "float | None", "string": "str", "boolean": "bool"}
+    kinds["array"] = "str | tuple[str, ...]"
 
     assert SearchOptions.__annotations__ == {name: kinds[each.kind] for name, each in said.items()}
 
@@ -147,6 +148,7 @@ def test_in_a_url_numbers_and_flags_are_texts() -> None:
     assert read(SEARCH, parse_texts(SEARCH, texts)) == {"query": "7", "maxResults": 5, "minScore": 0.5}
     assert read(CONTEXT, parse_texts(CONTEXT, {"private": "true"})) == {"private": True}
     assert "allowed: true or false" in refusal(CONTEXT, parse_texts(CONTEXT, {"private": "maybe"}))
+    assert read(GET, parse_texts(GET, {"paths": "a.md"})) == {"paths": ["a.md"]}
     wrong = parse_texts(SEARCH, {"query": "q", "maxResults": "five", "unknown": "x"})
     assert "a whole number" in refusal(SEARCH, wrong)
 

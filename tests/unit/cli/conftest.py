@@ -1,12 +1,23 @@
+import signal
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.options import Invocation, command
+from memline.producers.cli.invocation import Invocation
+from memline.producers.cli.options import command
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError, MemlineError
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """The handler of SIGTERM after a command that ran in this process is the one before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

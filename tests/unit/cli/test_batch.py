@@ -7,14 +7,13 @@ import pytest
 
 from memline.producers import cli
 from memline.producers.cli import root
-from memline.producers.cli.batch import batch
+from memline.producers.cli.jobs import batch
 from memline.shared.clock import SystemClock
-from memline.shared.index import batches, erase, identities
-from memline.shared.index.driver import transaction
+from memline.shared.index import batches, erase
 from memline.shared.index.rows import LearnedCaps
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.embed_results import Failure
-from tests.support.index_rows import MODEL_A, file_row
+from tests.support.index_rows import MODEL_A, add_batch
 from tests.support.workspace import Place
 
 Run = Callable[..., tuple[int, str, str]]
@@ -35,25 +34,7 @@ def run(place: Place, capsys: pytest.CaptureFixture[str]) -> Run:
 def add(place: Place, token: str, *, texts: int = 2, **columns: Any) -> None:
     """A batch in the index of the place, with `texts` leased to it."""
     with closing(IndexWriter.of(place.agent)) as writer:
-        writer.retarget(MODEL_A)
-        target = identities.target(writer.connection)
-        assert target is not None
-        writer.store_file(file_row(f"{token}.md", *(f"{token} {n}" for n in range(texts))))
-        values = {
-            "token": token,
-            "identity_id": target.id,
-            "state": "submitted",
-            "rows": texts,
-            "created_at": SystemClock().now() - 120,
-        } | columns
-        with transaction(writer.connection):
-            writer.connection.execute(
-                f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
-                tuple(values.values()),
-            )
-            writer.connection.execute(
-                "UPDATE vectors SET state = 'leased', lease = ? WHERE state = 'wanted'", (token,)
-            )
+        add_batch(writer, token, texts=texts, **columns)
 
 
 def test_without_an_index_there_are_no_batches(run: Run) -> None:
@@ -79,6 +60,7 @@ def test_the_list_has_both_vocabularies_and_the_newest_first(place: Place, run: 
         "in_progress",
         None,
     )
+    assert [one["progress"] for one in found] == ["at the provider", "expired"]
     assert [one["id"] for one in still_open] == ["aaaa1111"]
 
 
@@ -134,6 +116,7 @@ def test_cancelling_is_put_on_record_and_says_what_becomes_of_the_texts(place: P
     assert "are sent in requests" in text
     assert "memline index" in text
     assert found.cancel_requested_at
+    assert "at the provider, to be cancelled" in run("ls")[1]
     assert found.cancel_reason == "cancelled by the operator"
     assert again == {"agentId": "main", "id": "aaaa1111", "cancelAsked": True}
 

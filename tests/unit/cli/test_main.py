@@ -49,7 +49,7 @@ def test_the_command_line_itself_imports_nothing_heavy() -> None:
     heavy = "asyncio dramatiq httpx importlib.metadata logging msgspec numpy pyjson5 redis rich sqlite3"
     code = (
         "import sys; from memline.producers.cli import run;"
-        "from memline.producers.cli.options import Invocation;"
+        "from memline.producers.cli.invocation import Invocation;"
         "from memline.shared.config.load import load; load();"
         f"sys.exit(' '.join(m for m in {heavy.split()!r} if m in sys.modules) or 0)"
     )
@@ -79,6 +79,26 @@ def test_a_search_by_keywords_imports_nothing_that_it_does_not_need(tmp_path: Pa
 
     assert "memory/deploy.md#L1-L3" in done.stdout, done.stderr
     assert done.stdout.splitlines()[-1].strip() == "imported:"
+
+
+@pytest.mark.parametrize(("name", "status"), [("MEMORY.md", 0), ("nothing.md", 1)])
+def test_a_command_that_leaves_at_once_leaves_nothing_undone(tmp_path: Path, name: str, status: int) -> None:
+    (tmp_path / "MEMORY.md").write_text("A line. " * 20_000)
+    code = (
+        "import atexit, sys, threading; atexit.register(print, 'at exit');"
+        "at_work = threading.Thread(target=lambda: (threading.main_thread().join(), print('worked')));"
+        "'thread' in sys.argv and (sys.argv.remove('thread'), at_work.start());"
+        "from memline.producers.start import main; main()"
+    )
+    place = ("--home", str(tmp_path / "home"), "--workspace", str(tmp_path), "get", name)
+
+    done = run_process(*place, code=code)
+    waited = run_process(*place, "thread", code=code)
+
+    assert done.returncode == waited.returncode == status, done.stderr
+    assert done.stdout.splitlines()[-1] == "at exit"
+    assert len(done.stdout) > 10_000 * (status == 0)
+    assert waited.stdout.splitlines()[-2:] == ["worked", "at exit"]
 
 
 @pytest.mark.parametrize("command", ["index", "status"])
@@ -211,7 +231,7 @@ def test_completion_offers_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 TOLD = """
 import os, signal, sys
 from memline.producers import cli
-from memline.producers.cli.options import stop_event
+from memline.producers.cli.long_running import stop_event
 
 def told(when):
     if when == "early":

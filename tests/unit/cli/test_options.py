@@ -1,11 +1,15 @@
+import io
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
 from memline.producers import cli
-from memline.producers.cli.options import Invocation, examples, print_json, print_result, stop_event
+from memline.producers.cli.invocation import Invocation, print_json, print_result, put
+from memline.producers.cli.long_running import stop_event
+from memline.producers.cli.options import examples
 from memline.shared.config.load import Options
 from memline.shared.errors import ConfigError
 
@@ -51,6 +55,25 @@ def test_json_keeps_letters_and_escapes_what_cannot_be_printed(capsys: pytest.Ca
     assert "\\udcff" in escaped
 
 
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [
+        ("ascii", "記 ä\\udcff".encode()),
+        ("latin-1", b"\\u8a18 \xe4\\udcff"),
+        ("utf-8", "記 ä\\udcff".encode()),
+    ],
+)
+def test_what_an_encoding_lacks_is_escaped_and_without_a_locale_it_is_utf_8(
+    encoding: str, written: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(into, encoding=encoding))
+
+    put("記 ä\udcff")
+
+    assert into.getvalue() == written + b"\n"
+
+
 def test_the_configuration_is_read_when_it_is_first_needed_and_once(tmp_path: Path) -> None:
     invocation = Invocation(options=Options(config=tmp_path / "nowhere"))
 
@@ -69,7 +92,8 @@ def test_a_result_is_json_or_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    # A test before may have left the handler of a command.
+    of_others, before = signal.signal(signal.SIGTERM, signal.SIG_DFL), signal.SIG_DFL
 
     with stop_event() as stop:
         is_set_before = stop.is_set()
@@ -79,7 +103,7 @@ def test_two_signals_ask_for_a_stop_and_the_handlers_before_come_back() -> None:
         is_set_after = stop.wait(120)
 
     assert (is_set_before, is_set_after) == (False, True)
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.signal(signal.SIGTERM, of_others) is before
 
 
 def test_a_signal_that_finds_the_event_locked_does_not_hang_the_process() -> None:

@@ -29,6 +29,7 @@ REPORT: dict[str, Any] = {
     "agents": [
         {
             "agentId": "main",
+            "findings": [],
             "jobs": [{"id": "5f3a", "agentId": "main", "name": "reindex", "progress": "3 of 10 files read"}],
         }
     ],

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.options import printable
+from memline.producers.cli.invocation import printable
 from tests.support.workspace import Place
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -4,6 +4,8 @@ import json
 import math
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
@@ -319,3 +321,15 @@ def test_json_says_the_same_with_the_faster_parser_and_without() -> None:
     with pytest.raises(RecursionError):
         parse_json(b"[" * 200_000)
     assert parse_json(json.dumps(list(range(9)))) == list(range(9))
+
+
+def test_a_request_loads_neither_the_program_of_httpx_nor_msgspec() -> None:
+    program = (
+        "import sys; import memline.shared.embedders.openai, httpx\n"
+        "assert httpx.Client and httpx.main\n"
+        "print(sorted({'click', 'rich', 'pygments', 'msgspec', 'httpx._main'} & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -212,6 +212,15 @@ def test_hints_say_what_to_do(provider: str, status: int, body: str, words: str)
     assert words in hint and "abcdef" not in hint
 
 
+def test_the_message_has_the_words_of_the_provider_and_not_its_json() -> None:
+    body = json.dumps({"error": {"message": "Incorrect API key", "type": "invalid_api_key"}})
+
+    message = classify("openai", 401, {}, body).message
+
+    assert message.startswith("openai embeddings failed: 401 Incorrect API key")
+    assert "{" not in message
+
+
 def test_the_message_names_provider_status_and_body() -> None:
     error = classify("openai", 500, {}, "  it\n broke ")
 

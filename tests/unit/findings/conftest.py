@@ -2,6 +2,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -44,10 +45,19 @@ def one(findings: list[Finding], code: str) -> Finding:
     return finding
 
 
-def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "", unnamed: str = "") -> Fleet:
+def fleet(
+    *roles: str,
+    dead: int = 0,
+    failure: str = "",
+    version: str = "",
+    unnamed: str = "",
+    keys: dict[str, dict[str, str]] | None = None,
+    **about: Any,
+) -> Fleet:
     """A fleet of one index host, `kelp`, with a worker for each of these roles.
 
-    `unnamed`: a queue from before the index hosts had names.
+    `unnamed`: a queue from before the index hosts had names. `keys`: digests of settings by role. `about`:
+    what else all workers tell.
     """
     queues = tuple(
         QueueDepth(
@@ -76,12 +86,14 @@ def fleet(*roles: str, dead: int = 0, failure: str = "", version: str = "", unna
             started=0,
             last_seen=0,
             busy_s=0,
+            keys=(keys or {}).get(role, {}),
+            **about,
         )
         for role in roles
     )
     return Fleet(queues=queues, workers=alive, used_memory=1, worker_failure=failure)
 
 
-def fleet_now(*roles: str, **options: int | str) -> tuple[float, Fleet]:
+def fleet_now(*roles: str, **options: Any) -> tuple[float, Fleet]:
     """The same, as it was read now."""
-    return time.monotonic(), fleet(*roles, **options)  # type: ignore[arg-type]
+    return time.monotonic(), fleet(*roles, **options)

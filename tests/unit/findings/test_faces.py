@@ -1,6 +1,9 @@
 """Every face says the words of the table, in its order, and nothing beside them."""
 
 import json
+import shlex
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -9,16 +12,29 @@ import pytest
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.cli import run
 from memline.producers.reports import breakers
-from memline.shared.finding import COMMAND, NONE, NOTE, PROBLEM, SENTENCE, WARNING, Finding, worst
+from memline.producers.web.findings import Findings
+from memline.shared.errors import IndexFault
+from memline.shared.finding import COMMAND, NONE, NOTE, OK, PROBLEM, SENTENCE, WARNING, Finding, worst
 from memline.shared.findings import table
 from memline.shared.findings.answerer import Answerer
+from memline.shared.findings.diagnosis import of_error
 from memline.shared.findings.table import AGENT, COMMON, rows
+from memline.shared.index import jobs, ledger, meta
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.index_rows import answer, fail, file_row, lease_all
+from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place
-from tests.unit.findings.conftest import found, writing
+from tests.unit.findings.conftest import found, one, writing
+from tests.unit.findings.test_states import (
+    OF_AGENT,
+    State,
+    cancel_texts,
+    pause_a_job,
+    put,
+    row_ids,
+    want_texts,
+)
 
 
 @pytest.fixture
@@ -74,10 +90,43 @@ def test_the_report_of_a_run_says_the_same(paused: Place, capsys: pytest.Capture
     assert f"  {words[0]}\nTry: {paused.typed('queue resume')}\n" in told
 
 
-def test_following_the_action_ends_the_finding(paused: Place) -> None:
-    breakers.resume(paused.agent)
+def told_to_stop(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    breakers.pause(place.agent)
 
-    assert "paused" not in {each.code for each in found(paused)}
+
+def damaged_with_rows(place: Place, _: pytest.MonkeyPatch) -> None:
+    want_texts(place)
+    with place.index_path.open("r+b") as file:
+        file.write(b"garbage" * 200)
+
+
+ENDED_BY_ITS_ACTION: list[tuple[str, State]] = [
+    ("paused", told_to_stop),
+    ("job_paused", pause_a_job),
+    ("first_index_missing", lambda *_: None),
+    ("files_behind", lambda place, _: want_texts(place)),
+    ("vectors_cancelled", cancel_texts),
+    ("model_differs", lambda place, _: (want_texts(place), place.configure(model="b"))),
+    ("index_damaged", damaged_with_rows),
+    ("fallback_active", lambda place, _: put(place, meta.FALLBACK, {"from": "voyage", "reason": "no quota"})),
+]
+
+
+@pytest.mark.parametrize(("code", "state"), ENDED_BY_ITS_ACTION, ids=[row[0] for row in ENDED_BY_ITS_ACTION])
+def test_following_the_action_ends_the_finding(
+    place: Place, monkeypatch: pytest.MonkeyPatch, code: str, state: State
+) -> None:
+    with EmbeddingServer() as server:
+        place.configure(remote={"baseUrl": server.url, "apiKey": "sk-test"})
+        state(place, monkeypatch)
+        # What it does stands behind some commands, in parentheses.
+        action = one(found(place), code).action.partition("   (")[0]
+
+        run(place.arguments(*shlex.split(action)[1:]))
+
+        assert action.startswith("memline ")
+        assert code not in {each.code for each in found(place)}
 
 
 #: What comes before what: (state that makes both, the more urgent code, the other one).
@@ -132,6 +181,7 @@ def test_problems_come_before_warnings_and_these_before_notes() -> None:
         ("memline queue resume", COMMAND),
         ("chmod u+w /x", COMMAND),
         ("memline index   (begins a new run; or raise limits.maxCostPerRun)", SENTENCE),
+        ("memline index   (moves the damaged file aside and builds the index again)", SENTENCE),
         ("export OPENAI_API_KEY=…", SENTENCE),
     ],
 )
@@ -172,6 +222,72 @@ def test_what_an_answer_says_is_at_most_a_second_old(paused: Place) -> None:
 
     assert before.warning == "embedding is paused; 3 vectors wait"
     assert "paused" not in {each.code for each in after.findings}
+
+
+def test_a_paused_job_that_wants_only_files_is_told_with_an_answer(place: Place) -> None:
+    place.index_path.parent.mkdir(parents=True)
+    with writing(place) as writer:
+        jobs.pause(writer.connection, make_job(writer, "b.md"), by="me", now=time.time())
+
+    with closing(Answerer(place.agent)) as answerer:
+        answered = answerer._about(DiskState(), ())
+
+    assert [each.code for each in answered.findings] == ["job_paused"]
+
+
+def test_whether_a_file_failed_is_asked_of_few_pages(place: Place) -> None:
+    place.index_path.parent.mkdir(parents=True)
+    with writing(place) as writer:
+        plan = writer.connection.execute(f"EXPLAIN QUERY PLAN {ledger.ANY_PROBLEM}").fetchall()
+
+    assert "files_with_problems" in plan[0][3]
+
+
+@pytest.mark.parametrize(("code", "state"), [(row[0], row[2]) for row in OF_AGENT], ids=row_ids(OF_AGENT))
+def test_the_dashboard_and_an_answer_overlook_nothing_that_a_status_finds(
+    place: Place, monkeypatch: pytest.MonkeyPatch, code: str, state: State
+) -> None:
+    """One looks at the disk less often than at rows, the other first takes a cheap look at the rows."""
+    state(place, monkeypatch)
+    expected = {each.code for each in found(place)}
+    shown = Findings(place.settings, [place.agent]).get(wait_s=120)
+    if not place.index_path.exists():
+        want_texts(place, 0)
+    from_disk = {row.code for row in rows(AGENT) if row.from_disk}
+    told = {each.code for each in found(place) if each.is_trouble} - from_disk
+    with closing(Answerer(place.agent)) as answerer:
+        try:
+            answered = answerer._about(DiskState(), ()).findings
+        except IndexFault as error:
+            answered = of_error(place.agent, error)
+
+    assert shown is not None
+    assert code in expected
+    assert {each.code for each in shown.by_agent["main"] if each.level != OK} == expected
+    assert told <= {each.code for each in answered}
+
+
+def test_the_overview_says_how_old_findings_are_while_a_look_takes_long(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, go_on = threading.Event(), threading.Event()
+    findings = Findings(place.settings, [place.agent])
+    first = findings.get(wait_s=120)
+
+    def examine_slowly(*_: object, **__: object) -> list[Finding]:
+        looked.set()
+        assert go_on.wait(120)
+        return []
+
+    monkeypatch.setattr("memline.producers.web.findings.examine_agent", examine_slowly)
+    findings.forget()
+    during = findings.get(wait_s=0)
+    assert looked.wait(120)
+    go_on.set()
+    after = findings.get(wait_s=120)
+
+    assert first is not None and during is first
+    assert after is not None and after.rows_at >= after.files_at > first.rows_at >= first.files_at
 
 
 def test_each_row_says_what_it_means_in_plain_words() -> None:

@@ -30,7 +30,7 @@ from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import budget, health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
-from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
+from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
 
@@ -97,23 +97,22 @@ def cancel_texts(place: Place, _: pytest.MonkeyPatch) -> None:
         connection.execute("UPDATE vectors SET priority = 2")
 
 
+def empty_the_root(place: Place, _: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        place.write(f"memory/{number}.md", f"Note {number}.")
+    (place.workspace / "memory/notes.md").unlink(missing_ok=True)
+    place.configure(provider="none")
+    place.index()
+    for file in (place.workspace / "memory").glob("*.md"):
+        file.unlink()
+    place.index()
+
+
 def make_batch(place: Place, **columns: object) -> None:
     want_texts(place)
-    with writing(place) as writer, writer.transaction() as (connection, _):
-        fields = {
-            "token": "cafe0123cafe",
-            "identity_id": 1,
-            "state": "submitted",
-            "job_id": "batch_7",
-            "provider_state": "in_progress",
-            "rows": 3,
-            "created_at": 1.0,
-            **columns,
-        }
-        names = ", ".join(fields)
-        marks = ", ".join("?" * len(fields))
-        connection.execute(f"INSERT INTO batches ({names}) VALUES ({marks})", list(fields.values()))
-        connection.execute("UPDATE vectors SET state = 'leased', lease = 'cafe0123cafe'")
+    fields = {"job_id": "batch_7", "provider_state": "in_progress", "rows": 3, "created_at": 1.0} | columns
+    with writing(place) as writer:
+        add_batch(writer, "cafe0123cafe", **fields)
 
 
 def damage(place: Place, _: pytest.MonkeyPatch) -> None:
@@ -165,7 +164,7 @@ def enter(place: Place, kind: str, *, owner: str = "", boot: str = "") -> None:
     with closing(AccountFile(place.agent.account_path)) as file, file.writing() as connection:
         gone = f"{socket.gethostname()}:999999999:1"
         row = (kind, owner or gone, boot or home_processes._boot(), 1.0, json.dumps(["main"]))
-        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, '{}')", row)
 
 
 def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
@@ -178,9 +177,24 @@ def host_was_restarted(place: Place, _: pytest.MonkeyPatch) -> None:
     enter(place, "up", boot="an earlier start")
 
 
+def change_model(place: Place) -> None:
+    """The index begins to be embedded with another model than before."""
+    want_texts(place)
+    with writing(place) as writer:
+        answer(writer, lease_all(writer))
+        writer.retarget(MODEL_B)
+    place.configure(model="b")
+
+
+def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
+    """Name the rows of a table of states by code and level."""
+    return [f"{row[0]}-{row[1]}" for row in table]
+
+
 OF_AGENT: list[tuple[str, str, State, str, str]] = [
     # code, level, state, a part of its words, its action
     ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "memline --workspace DIR index"),
+    ("root_emptied", WARNING, empty_the_root, "5 files are gone from ", "put them back, or take them out"),
     ("memory_disabled", WARNING, lambda p, _: p.configure(enabled=False), "is disabled for this agent", "set memorySearch.enabled to true"),
     ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
     ("index_moved_aside", NOTE, lambda p, _: (want_texts(p), p.index_path.with_name("main.sqlite.corrupt-1").touch()), "moved aside, to", "delete it"),
@@ -188,6 +202,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("following_fails", PROBLEM, lambda p, _: put(p, meta.LOOP_ERRORS, {"flush": {"error": "no right", "action": "chmod", "since": 1.0}}), "cannot go on with its flush: no right", "chmod"),
     ("engine_missing", PROBLEM, lambda p, m: (p.configure(fallback="local", local={"modelPath": "/none.gguf"}), m.setattr("memline.shared.packages.find_spec", lambda _: None)), "the local model cannot run", "llama-cpp-python"),
     ("flush_unusable", PROBLEM, lambda p, _: flush(p, model="none/m"), "memory flush: ", ""),
+    ("log_held", NOTE, lambda p, _: put(p, meta.LOG_HELD, 1.0), "deleted text is still in the log", "end that process"),
     ("index_newer", PROBLEM, newer_index, "has schema 9999", ""),
     ("disk_almost_full", WARNING, lambda p, m: m.setattr(of_place, "LOW_DISK_BYTES", 2**62), "MiB are free", "free space there"),
     ("agent_moving", WARNING, lambda p, _: put(p, meta.MOVING, {"host": "two", "left": False}), "index host two", "memline agent move"),
@@ -207,6 +222,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("breaker_open", NOTE, lambda p, _: open_breaker(p, "batch"), "bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
     ("model_differs", WARNING, lambda p, _: (want_texts(p), p.configure(model="b")), "3 texts to embed with openai b", "memline index"),
+    ("model_changing", NOTE, lambda p, _: change_model(p), "the model changes to openai b: 3 texts to embed, 6 tokens", "memline jobs"),
     ("no_provider", NOTE, lambda p, _: p.configure(provider="auto", remote={}), "no embedding provider is configured", "export OPENAI_API_KEY"),
     ("key_unused", NOTE, lambda p, m: (m.setenv("OPENAI_API_KEY", "sk-x"), p.configure(provider="none")), "a key of openai is set and not used", "set memorySearch.provider to auto"),
     ("job_paused", WARNING, pause_a_job, "1 file and 0 vectors wait for the job ", "memline jobs resume "),
@@ -226,9 +242,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "level", "state", "words", "action"), OF_AGENT, ids=[f"{row[0]}-{row[1]}" for row in OF_AGENT]
-)
+@pytest.mark.parametrize(("code", "level", "state", "words", "action"), OF_AGENT, ids=row_ids(OF_AGENT))
 def test_a_state_of_an_agent_is_found(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,
@@ -251,6 +265,7 @@ MET = [
     "batch_failed",
     "provider_fails",
     "qmd_failing",
+    "started_before",
     "question_not_embedded",
     "model_switching",
     "dimensions_differ",
@@ -265,7 +280,18 @@ MET = [
 
 @pytest.mark.parametrize("code", MET)
 def test_what_reading_met_is_put_into_words(place: Place, code: str) -> None:
-    names = ("reason", "minutes", "vectors", "batch", "sent_in", "error", "provider", "source", "chat")
+    names = (
+        "reason",
+        "minutes",
+        "vectors",
+        "batch",
+        "sent_in",
+        "error",
+        "provider",
+        "source",
+        "chat",
+        "keys",
+    )
     details = {name: f"<{name}>" for name in names}
 
     (plain,) = of_troubles(place.agent, Trouble(code=code, details=details))
@@ -281,11 +307,16 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("redis_evicting", PROBLEM, redis_says("evicts keys when memory is short"), "evicts keys", "do this"),
     ("redis_full", PROBLEM, redis_says("is out of memory"), "is out of memory", "do this"),
     ("role_missing", WARNING, fleet_of(), "queue: no worker is alive", "memline fleet"),
+    ("role_missing", WARNING, fleet_of("chunk", "embed", "query", "flush"), "no worker takes messages from store@kelp", "memline worker store   (on kelp)"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store"), "no worker takes messages from query@kelp", "memline worker query   (on kelp)"),
     ("role_missing", WARNING, fleet_of("chunk", "embed", "store", "query", unnamed="store"), "messages wait on store since before", "memline queue messages"),
     ("worker_other_version", WARNING, fleet_of("chunk", version="0.1"), "queue: 1 worker is of version 0.1, this is ", "start them again"),
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
+    ("settings_differ", WARNING, fleet_of("embed", "store", keys={"embed": {"model": "a", "x": "1"}, "store": {"model": "b", "y": "2"}}), "embed on h (process 1) has other settings than store on h (process 1): model", "memline config show"),
+    ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 600 s ahead of that of Redis", "NTP"),
+    ("settings_invalid", WARNING, fleet_of("store", settings_problem="c.json5: line 3"), "memline worker store on h (process 1) goes on with those before: c.json5: line 3", "memline config check"),
+    ("restart_needed", WARNING, fleet_of("store", never=("queue.url",)), "memline worker store on h (process 1) was started with other settings and does not take these while it runs: queue.url", "start it again"),
     ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
     ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),
     ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches; large workspaces", "sudo sysctl"),
@@ -294,9 +325,7 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "level", "state", "words", "action"), OF_COMMON, ids=[f"{row[0]}-{row[1]}" for row in OF_COMMON]
-)
+@pytest.mark.parametrize(("code", "level", "state", "words", "action"), OF_COMMON, ids=row_ids(OF_COMMON))
 def test_a_state_of_a_machine_or_a_fleet_is_found(
     place: Place,
     monkeypatch: pytest.MonkeyPatch,

@@ -69,17 +69,18 @@ def test_null_is_allowed_where_it_is_taken(api: Api) -> None:
 @pytest.mark.parametrize(
     ("text", "is_bound"),
     [
-        *((text, True) for text in ("2026-02-10", "30d", "2w", "6 m", "1Y", "99999d")),
         *(
-            (text, False)
-            for text in ("someday", "2026-02", "10.02.2026", "30", "d", "123456d", "2026-02-10T")
+            (text, True)
+            for text in ("2026-02-10", "30d", "2w", "6 m", "1Y", "yesterday", "last week", "März 2026")
         ),
+        *((text, False) for text in ("someday", "30", "d", "123456d", "2026-02-10T", "x" * 61)),
     ],
 )
-def test_dates_have_the_pattern_that_is_read(text: str, is_bound: bool) -> None:
+def test_days_that_are_read_are_taken(text: str, is_bound: bool) -> None:
     for each in SEARCH.takes_json:
         if each.name in ("since", "until"):
-            assert Draft202012Validator(each.schema).is_valid(text) is is_bound
+            # Words of six languages are no pattern: what the schema takes may still be refused.
+            assert Draft202012Validator(each.schema).is_valid(text) is (len(text) <= 60)
     request = SearchRequest(query="x", since=text)
     if is_bound:
         day_bounds(request, 1_770_000_000)

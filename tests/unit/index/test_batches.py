@@ -1,27 +1,13 @@
 """Batches as rows: found by what a person knows of them, asked to end, and absent from an older index."""
 
 from memline.shared.clock import ManualClock
-from memline.shared.index import batches, identities
-from memline.shared.index.driver import transaction
+from memline.shared.index import batches
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import MODEL_A
+from tests.support.index_rows import add_batch
 
 
 def a_batch(writer: IndexWriter, clock: ManualClock, token: str, **columns: object) -> None:
-    writer.retarget(MODEL_A)
-    target = identities.target(writer.connection)
-    assert target is not None
-    values = {
-        "token": token,
-        "identity_id": target.id,
-        "state": "submitted",
-        "created_at": clock.now(),
-    } | columns
-    with transaction(writer.connection):
-        writer.connection.execute(
-            f"INSERT INTO batches ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
-            tuple(values.values()),
-        )
+    add_batch(writer, token, **{"created_at": clock.now(), **columns})
 
 
 def test_open_batches_are_listed_oldest_first_and_closed_ones_are_not(

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.index import chunks, ledger
+from memline.shared.index import chunks, driver, ledger
 from memline.shared.index.chunks import grams
 from memline.shared.index_writer import IndexWriter
-from tests.support.index_rows import file_row
+from tests.support.index_rows import MODEL_A, file_row
 
 
 def found(writer: IndexWriter, match: str) -> list[str]:
@@ -154,3 +154,38 @@ def test_an_edit_after_the_clock_was_set_back_is_not_taken_for_an_old_message(wr
     change = writer.store_file(file_row("a.md", "pears", at=hour_ns))
 
     assert change == "changed"
+
+
+def tags_in(writer: IndexWriter) -> list[tuple[str, str]]:
+    query = "SELECT path, tag FROM tags JOIN files ON files.id = file_id ORDER BY path, tag"
+    return writer.connection.execute(query).fetchall()
+
+
+def test_tags_go_with_the_content_they_stand_in(writer: IndexWriter) -> None:
+    writer.store_file(replace(file_row("a.md", "apples"), tags="boat\nboat/dinghy"))
+    writer.store_file(replace(file_row("b.md", "pears"), tags="boat"))
+    assert tags_in(writer) == [("a.md", "boat"), ("a.md", "boat/dinghy"), ("b.md", "boat")]
+
+    writer.store_file(replace(file_row("a.md", "plums", at=2), tags="sail"))
+    writer.store_file(file_row("b.md", at=2, outcome=ledger.REMOVED))
+    assert tags_in(writer) == [("a.md", "sail")]
+
+
+def test_full_text_is_written_once_for_all_files_of_a_transaction(writer: IndexWriter) -> None:
+    """A statement with a trigger has FTS5 write what it has gathered: a segment a file, merged later."""
+    writer.retarget(MODEL_A)
+    writer.store_files([file_row(f"{number}.md", f"word{number}", at=1) for number in range(12)])
+
+    for table in ("chunks_fts", "forms_fts", "names_fts"):
+        segments = f"SELECT count(DISTINCT segid) FROM {table}_idx"
+        assert driver.scalar(writer.connection, segments) == 1
+
+
+def test_a_file_that_comes_twice_in_a_transaction_is_in_full_text_once(writer: IndexWriter) -> None:
+    writer.store_files([file_row("a.md", "apples", at=1), file_row("a.md", "pears", at=10**12)])
+
+    for table in ("chunks_fts", "forms_fts", "names_fts"):
+        writer.connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
+    for word, expected in (("apples", 0), ("pears", 1)):
+        found = "SELECT count(*) FROM chunks_fts WHERE chunks_fts MATCH ?"
+        assert driver.scalar(writer.connection, found, word) == expected

@@ -82,8 +82,9 @@ def test_a_newer_schema_is_refused_with_its_version(path: Path) -> None:
         future.execute("PRAGMA user_version = 99")
 
     for opening in (open_writer, open_reader):
-        with pytest.raises(IndexTooNew, match="schema 99"):
+        with pytest.raises(IndexTooNew, match=f"schema 99.*up to {driver.SCHEMA_VERSION}") as caught:
             opening(path)
+        assert "upgrade Memline" in caught.value.hint
 
 
 def test_a_damaged_header_is_reported_as_damage(path: Path) -> None:

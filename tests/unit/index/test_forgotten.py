@@ -1,5 +1,9 @@
 """The list of hashes, and what is made of a forgotten text at a provider."""
 
+import re
+from contextlib import closing
+from pathlib import Path
+
 from memline.shared.index import batches, erase, forgotten
 from memline.shared.index.chunks import text_hash
 from memline.shared.index_writer import IndexWriter
@@ -52,6 +56,18 @@ def test_texts_are_refused_only_where_lines_still_stand(writer: IndexWriter) -> 
         forgotten.add(connection, "a.md", "line", [b"2" * 32], now)
 
         assert forgotten.texts_of(connection, "a.md") == {b"1" * 32}
-        assert forgotten.lines_of(connection, "a.md") == {b"2" * 32}
-        assert forgotten.lines_of(connection, "b.md") == frozenset()
+        assert forgotten.lines_of(connection, "a.md").lines == {b"2" * 32}
+        assert forgotten.lines_of(connection, "b.md").lines == frozenset()
         assert forgotten.count(connection) == 1
+
+
+def test_long_texts_that_were_deleted_stand_nowhere_in_the_file(path: Path) -> None:
+    """Their rows have pages of their own, which are used again."""
+    with closing(IndexWriter(path)) as writer:
+        for edit in range(1, 121):
+            words = " ".join(f"q{edit}x{number}" for number in range(20 + edit * 37 % 900))
+            writer.store_file(file_row(f"{edit % 9}.md", words, f"{words} end", at=edit))
+        writer.tidy()
+
+    found = {int(each) for each in re.findall(rb"q(\d+)x", path.read_bytes())}
+    assert found == set(range(112, 121))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers import ask
+from memline.producers import store_changes
 from memline.producers.ask import catch_up
 from memline.shared.clock import ManualClock
 from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
@@ -53,7 +53,7 @@ def test_where_a_search_does_not_write_files_are_counted_as_behind(
 def test_what_does_not_fit_into_the_time_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ask, "CATCH_UP_S", -1.0)
+    monkeypatch.setattr(store_changes, "CATCH_UP_S", -1.0)
 
     assert look(tmp_path).files_behind == 2
 
@@ -64,7 +64,7 @@ def test_an_index_that_is_slow_to_open_takes_nothing_of_the_time(
     clock, opened = ManualClock(), IndexWriter.of
 
     def slowly(*arguments: Any, **options: Any) -> IndexWriter:
-        clock.advance(2 * ask.CATCH_UP_S)
+        clock.advance(2 * store_changes.CATCH_UP_S)
         return opened(*arguments, **options)
 
     monkeypatch.setattr(IndexWriter, "of", slowly)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.producers.evaluation import LabelledQuestion, Place, mean, read_questions, score
+from memline.producers.cli.bench import LabelledQuestion, Place, mean, read_questions, score
 from memline.shared.errors import MemlineError
 from memline.shared.search.results import Hit
 

@@ -5,8 +5,8 @@ import msgspec
 import pytest
 
 from memline.shared.queue import messages
-from memline.shared.queue.cancel import cancel_jobs
 from memline.shared.queue.messages import ChunkFiles, Wire
+from memline.shared.queue.replies import cancel_jobs
 
 URL = "redis://127.0.0.1:6379/0"
 

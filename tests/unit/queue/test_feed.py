@@ -23,3 +23,13 @@ def test_a_feeder_enqueues_again_what_does_not_arrive_later_each_time(
         clock.advance(1)
 
     assert times == [0, 11, 32, 73, 154, 315]
+
+
+def test_a_live_edit_waits_behind_a_megabyte_of_a_scan_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueued: list[str] = []
+    monkeypatch.setattr(feed, "enqueue_files", lambda _agent, paths, **_: enqueued.extend(paths))
+    files = [(f"{number}.md", 300_000) for number in range(100)]
+
+    feed.FileFeeder("main", files, scanned_ns=0).advance(None)
+
+    assert len(enqueued) == 4

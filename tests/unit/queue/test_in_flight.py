@@ -224,7 +224,7 @@ def test_a_worker_whose_redis_is_away_says_so_in_one_line(caplog: pytest.LogCapt
         raise QueueError("Redis cannot be reached")
 
     message = SimpleNamespace(queue_name="embed", message_id="m", options={"redis_message_id": "r"})
-    SkipRevoked().before_process_message(SimpleNamespace(retry=away), message)
+    SkipRevoked().before_process_message(SimpleNamespace(retry=away, has_taken=None), message)
 
     assert [bool(record.exc_info) for record in caplog.records] == [False]
     assert "not_checked" in caplog.text

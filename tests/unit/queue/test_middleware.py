@@ -16,7 +16,7 @@ from memline.shared.queue.routes import ROUTES
 SENT = {
     "chunk": messages.ChunkFiles(agent="a", source="memory", paths=("x.md",), index="a.sqlite"),
     "flush": messages.FlushMemory(agent="a", session="s.jsonl", cycle="1"),
-    "query": messages.RunQuery(agent="a", query="q", reply_to="box", deadline=1.0, index="a.sqlite"),
+    "query": messages.RunQuery(agent="a", query="q", reply_to="box", index="a.sqlite"),
     "batch": messages.AdvanceBatch(agent="a", token="t"),
     "store": messages.StoreFiles(agent="a", files=()),
     "sweep": messages.Sweep(agent="a"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import date
 from typing import Any
 
 import dramatiq
@@ -92,6 +93,8 @@ def test_a_question_reaches_a_worker_as_a_message_of_the_broker_and_its_answer_c
     assert message.options == {"redis_message_id": message.message_id, "fleet": "memline"}
     question = decode(message.args[0], RunQuery)
     assert (question.agent, question.query, question.options["max_results"]) == ("main", "apples", 3)
+    # "Yesterday" is that of who asks.
+    assert question.options["today"] == date.today().isoformat()
 
 
 def test_a_question_has_the_fields_that_the_broker_gives_its_messages(

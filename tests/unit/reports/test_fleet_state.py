@@ -1,12 +1,15 @@
 import pytest
 
-from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url
+from memline.producers.reports.fleet_state import agent_state, eta_s, fleet_state, queue_url, state_of
+from memline.producers.reports.job_reports import is_halted
 from memline.shared.errors import QueueError
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
+from memline.shared.scheduling.breaker import Health
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place, remote
+from tests.unit.findings.conftest import fleet
 
 pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1"))
 
@@ -53,5 +56,34 @@ def test_the_state_of_an_agent_counts_vectors_and_names_its_provider_first(place
 def test_the_time_left_is_known_when_something_is_pending_at_a_known_rate(
     wanted: int, leased: int, rate: float, seconds: float | None
 ) -> None:
-    assert eta_s({"wanted": wanted, "leased": leased}, rate) == seconds
-    assert eta_s({"wanted": wanted, "leased": leased}, 0.0) is None
+    assert eta_s({"wanted": wanted, "leased": leased}, rate, is_stopped=False) == seconds
+    assert eta_s({"wanted": wanted, "leased": leased}, 0.0, is_stopped=False) is None
+    assert eta_s({"wanted": wanted, "leased": leased}, rate, is_stopped=True) is None
+
+
+@pytest.mark.parametrize(
+    ("health", "state"),
+    [
+        (Health(), "ok"),
+        (Health(failures=1), "cooldown"),
+        (Health(retry_at=2**40), "cooldown"),
+    ],
+)
+def test_a_provider_is_not_ok_between_tries_that_failed(health: Health, state: str) -> None:
+    assert state_of(health) == state
+
+
+@pytest.mark.parametrize("roles", [(), ("store",), ("embed",)])
+def test_no_time_is_left_to_tell_while_a_role_of_the_fleet_is_missing(
+    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("memline.producers.reports.job_reports.fleet_at", lambda _: fleet(*roles))
+
+    assert is_halted("redis://h/0#name")
+
+
+def test_without_a_fleet_and_with_all_its_roles_nothing_is_halted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memline.producers.reports.job_reports.fleet_at", lambda _: fleet("store", "embed"))
+
+    assert not is_halted("")
+    assert not is_halted("redis://h/0#name")

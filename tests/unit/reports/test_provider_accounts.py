@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memline.producers.reports import breakers, provider_accounts
+from memline.producers.reports import breakers
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
 from memline.shared.index_writer import IndexWriter
@@ -33,7 +33,7 @@ def test_an_account_is_reported_with_its_calls_minute_money_and_breakers(
     account = writer.accounts.of("openai")
     FileLimits(writer.accounts.file, SystemClock()).take(account, tokens=7, max_requests=60)
 
-    (report,) = provider_accounts.of_agent(place.agent, place.settings)
+    (report,) = breakers.of_agent(place.agent, place.settings)
 
     assert (report["name"], report["account"], report["model"]) == ("openai", account, identity.model)
     assert report["minute"] == {"requests": 1, "tokens": 7, "maxRequests": 60, "maxTokens": None}
@@ -41,11 +41,11 @@ def test_an_account_is_reported_with_its_calls_minute_money_and_breakers(
     assert [mode["state"] for mode in report["modes"]] == ["closed"]
     assert report["paused"] is False and report["fallback"] is None
     breakers.pause(place.agent)
-    assert provider_accounts.of_agent(place.agent, place.settings)[0]["paused"] is True
+    assert breakers.of_agent(place.agent, place.settings)[0]["paused"] is True
 
 
 def test_without_an_index_there_is_nothing_to_report(place: Place) -> None:
-    assert provider_accounts.of_agent(place.agent, place.settings) == []
+    assert breakers.of_agent(place.agent, place.settings) == []
 
 
 def test_a_redis_that_is_away_hides_only_the_minute(
@@ -53,7 +53,7 @@ def test_a_redis_that_is_away_hides_only_the_minute(
 ) -> None:
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
 
-    (report,) = provider_accounts.of_agent(place.agent, place.settings)
+    (report,) = breakers.of_agent(place.agent, place.settings)
 
     assert report["minute"]["requests"] is None
 

@@ -1,6 +1,7 @@
 import pytest
 
-from memline.producers.reports.status import collect, digest, left_out_files
+from memline.producers.memory import digest
+from memline.producers.reports.status import collect, left_out_files
 from memline.shared.index_writer import IndexWriter
 from tests.support.index_rows import MODEL_A, answer, file_row, lease_all
 from tests.support.workspace import Place

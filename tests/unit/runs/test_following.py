@@ -19,7 +19,7 @@ def test_up_goes_on_and_status_says_so_when_a_scan_fails(
     monkeypatch.setattr(follow, "SCAN_EVERY_S", 0.1)
     scans: list[str] = []
 
-    def scan(*_: Any) -> Plan:
+    def scan(*_: Any, **__: Any) -> Plan:
         scans.append("scan")
         if len(scans) == 3:
             stop.set()

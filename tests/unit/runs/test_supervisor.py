@@ -10,7 +10,7 @@ from memline.producers.runs.supervisor import redis_server, run
 from memline.shared.config.load import Options, load
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
-from memline.shared.queue.processes import commands
+from memline.shared.queue.routes import commands
 
 
 def agent(tmp_path: Path, text: str = "{}") -> AgentSettings:

@@ -20,7 +20,7 @@ from memline.shared.index.rows import LearnedCaps
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import breaker, health, leases
+from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import CLOSED, HALF_OPEN, OPEN, Health, Rules
 from memline.shared.scheduling.embed_results import Failure
 from memline.shared.scheduling.health import BATCH
@@ -278,8 +278,7 @@ def hear(writer: IndexWriter, request: Request, what: str) -> None:
     if what == "ok":
         answer(writer, [request])
     elif what == "lost":
-        with writer.transaction() as (connection, now):
-            leases.free(connection, now, [request.lease])
+        writer.free_leases([request.lease])
     elif what == "told to wait":
         fail(writer, request, "later", retry_after_s=20)
     else:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from memline.shared.clock import ManualClock
+from memline.shared.config.installation import Ceilings
 from memline.shared.config.schema import AgentSettings, MemorySearch, Remote
 from memline.shared.index.vectors import Backlog
 from memline.shared.index_writer import IndexWriter
 from memline.shared.providers import RequestCaps
-from memline.shared.scheduling import leases
+from memline.shared.scheduling import budget, leases
 from tests.support.index_rows import CAPS, MODEL_A, answer, backlog, fail, file_row, lease_all
 
 
@@ -150,11 +151,120 @@ def test_an_owner_whose_pid_another_process_has_now_is_not_alive() -> None:
     assert not leases.is_owner_alive(f"{host}:{pid}:{int(started) - 1}")
 
 
-@pytest.mark.parametrize("owner", ["fleet", "elsewhere:4194303:1", "{host}:no pid:1", ""])
-def test_an_owner_that_cannot_be_checked_here_counts_as_alive(owner: str) -> None:
-    host = leases.current_owner().split(":")[0]
+def test_a_process_of_another_host_counts_as_alive() -> None:
+    assert leases.is_owner_alive("elsewhere:4194303:1")
 
-    assert leases.is_owner_alive(owner.format(host=host))
+
+@pytest.mark.parametrize("owner", ["fleet", "elsewhere:no pid:1", ""])
+def test_an_owner_that_names_no_process_is_gone(owner: str) -> None:
+    assert not leases.is_owner_alive(owner)
+
+
+def test_a_lease_of_another_host_is_over_at_its_time(wanting: IndexWriter, clock: ManualClock) -> None:
+    lease_all(wanting)
+    wanting.connection.execute("UPDATE leases SET owner = 'elsewhere:4194303:1'")
+    wanting.recover()
+    held = backlog(wanting).leased
+
+    clock.advance(leases.LEASE_S + 1)
+    wanting.recover()
+
+    assert (held, backlog(wanting)) == (2, Backlog(wanted=2))
+
+
+def test_a_lease_of_another_host_is_over_when_a_clock_that_was_ahead_is_set_right(
+    wanting: IndexWriter, clock: ManualClock
+) -> None:
+    lease_all(wanting)
+    wanting.connection.execute("UPDATE leases SET owner = 'elsewhere:4194303:1'")
+
+    clock.set_back(7_200)
+    wanting.recover()
+
+    assert backlog(wanting) == Backlog(wanted=2)
+
+
+def test_a_clock_that_is_set_ends_no_lease(wanting: IndexWriter, clock: ManualClock) -> None:
+    lease_all(wanting)
+
+    clock.set_back(-7_200)
+    ahead = wanting.sweep()
+    clock.set_back(14_400)
+    behind = wanting.sweep()
+
+    assert (ahead, behind, backlog(wanting).leased) == ([], [], 2)
+
+
+def test_an_answer_is_waited_for_as_long_as_ever_when_the_clock_is_set_back(
+    wanting: IndexWriter, clock: ManualClock
+) -> None:
+    lease_all(wanting)
+
+    clock.set_back(7_200)
+    clock.advance(leases.LEASE_S + 1)
+    wanting.sweep()
+
+    assert backlog(wanting) == Backlog(wanted=2)
+
+
+def spent(writer: IndexWriter) -> int:
+    return int(budget.spent(writer.accounts.file, Ceilings(), writer._clock.now())["today"]["tokens"])
+
+
+def test_what_was_leased_and_not_sent_is_not_spent(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+    while_it_waits = spent(wanting)
+    wanting.budget.may_send(request.lease)
+
+    assert (while_it_waits, spent(wanting)) == (0, wanting.budget.reserved(request.lease))
+    assert spent(wanting) > 0
+
+
+def test_at_a_polite_end_what_was_not_sent_is_free_and_may_be_sent_by_nobody(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+
+    wanting.free_unsent()
+
+    assert backlog(wanting) == Backlog(wanted=2)
+    assert not wanting.budget.may_send(request.lease)
+    assert spent(wanting) == 0
+
+
+def test_what_was_sent_and_killed_is_wanted_again_and_counts_as_spent(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+    wanting.budget.may_send(request.lease)
+    tokens = spent(wanting)
+
+    wanting.free_unsent()
+    before_it_ends = backlog(wanting).leased
+    host = leases.current_owner().split(":")[0]
+    wanting.connection.execute("UPDATE leases SET owner = ?", (f"{host}:{2**22 - 1}:1",))
+    wanting.recover()
+
+    assert (before_it_ends, backlog(wanting)) == (2, Backlog(wanted=2))
+    assert spent(wanting) == tokens > 0
+
+
+def test_a_late_answer_to_what_was_taken_for_not_sent_counts(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+    tokens = wanting.budget.reserved(request.lease)
+    wanting.free_leases([request.lease])
+
+    wanting.settle(request.lease, tokens)
+
+    assert spent(wanting) == tokens
+    assert budget.spent(wanting.accounts.file, Ceilings(), wanting._clock.now())["today"]["requests"] == 1
+
+
+def test_a_request_whose_first_worker_was_killed_counts_twice(wanting: IndexWriter) -> None:
+    (request,) = lease_all(wanting)
+    tokens = wanting.budget.reserved(request.lease)
+
+    for _ in range(2):
+        wanting.budget.may_send(request.lease)
+    wanting.settle(request.lease, tokens)
+
+    assert spent(wanting) == 2 * tokens
 
 
 def test_the_tokens_of_leases_name_the_requests_in_flight(wanting: IndexWriter) -> None:

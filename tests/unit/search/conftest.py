@@ -31,7 +31,7 @@ class Notes:
         #: The identity of the vectors that are searched.
         self.active: identities.IdentityRow | None = None
 
-    def add(self, path: str, text: str, *, source: str = "memory", mtime: float = 0) -> None:
+    def add(self, path: str, text: str, *, source: str = "memory", mtime: float = 0, tags: str = "") -> None:
         self.clock.advance(1)
         chunks = tuple(
             Chunk(
@@ -50,6 +50,7 @@ class Notes:
                 observed_ns=self.clock.now_ns(),
                 chunks=chunks,
                 chunking="c1",
+                tags=tags,
             )
         )
 

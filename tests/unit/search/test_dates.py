@@ -5,18 +5,118 @@ import pytest
 from memline.shared.errors import ConfigError
 from memline.shared.search.dates import day_of_path, days_in, parse_bound
 
-TODAY = date(2026, 2, 28)
+#: A Wednesday.
+TODAY = date(2026, 3, 18)
+
+#: What a question says, and the days that it is read as on that Wednesday: ISO, or ISO/ISO.
+SAID = {
+    "en": {
+        "what did I do yesterday": "2026-03-17",
+        "the day before yesterday": "2026-03-16",
+        "notes of today": "2026-03-18",
+        "boats last week": "2026-03-09/2026-03-15",
+        "this week": "2026-03-16/2026-03-22",
+        "last month": "2026-02-01/2026-02-28",
+        "last year": "2025-01-01/2025-12-31",
+        "last Tuesday": "2026-03-17",
+        "last Wednesday": "2026-03-11",
+        "last March": "2025-03-01/2025-03-31",
+        "three days ago": "2026-03-15",
+        "2 weeks ago": "2026-03-02/2026-03-08",
+        "in the last 3 days": "2026-03-15/2026-03-18",
+        "March 2026": "2026-03-01/2026-03-31",
+        "in April": "2025-04-01/2025-04-30",
+        "14 March": "2026-03-14",
+        "on 20 march we met": "2025-03-20",
+        "the 14th of March, 2024": "2024-03-14",
+        "May 3, 2023": "2023-05-03",
+        "Sept 9th": "2025-09-09",
+        "29 Feb": "2024-02-29",
+        "memory/2026-02-10.md": "2026-02-10",
+    },
+    "de": {
+        "was habe ich gestern gemacht": "2026-03-17",
+        "vorgestern": "2026-03-16",
+        "letzte Woche": "2026-03-09/2026-03-15",
+        "in der vorigen Woche": "2026-03-09/2026-03-15",
+        "letzten Dienstag": "2026-03-17",
+        "vor 3 Tagen": "2026-03-15",
+        "vor einem Jahr": "2025-01-01/2025-12-31",
+        "im März 2026": "2026-03-01/2026-03-31",
+        "im Mai": "2025-05-01/2025-05-31",
+        "am 14. März": "2026-03-14",
+        "14.3.2025": "2025-03-14",
+    },
+    "fr": {
+        "qu'a-t-on fait hier ?": "2026-03-17",
+        "avant-hier": "2026-03-16",
+        "aujourd'hui": "2026-03-18",
+        "la semaine dernière": "2026-03-09/2026-03-15",
+        "mardi dernier": "2026-03-17",
+        "l'an dernier": "2025-01-01/2025-12-31",
+        "il y a deux semaines": "2026-03-02/2026-03-08",
+        "en mars 2026": "2026-03-01/2026-03-31",
+        "le 14 mars": "2026-03-14",
+        "1er août 2025": "2025-08-01",
+    },
+    "es": {
+        "qué hice ayer": "2026-03-17",
+        "anteayer": "2026-03-16",
+        "la semana pasada": "2026-03-09/2026-03-15",
+        "el martes pasado": "2026-03-17",
+        "hace 3 días": "2026-03-15",
+        "el año pasado": "2025-01-01/2025-12-31",
+        "en marzo": "2026-03-01/2026-03-31",
+        "el 14 de marzo de 2025": "2025-03-14",
+    },
+    "it": {
+        "cosa ho fatto ieri": "2026-03-17",
+        "l'altro ieri": "2026-03-16",
+        "la settimana scorsa": "2026-03-09/2026-03-15",
+        "martedì scorso": "2026-03-17",
+        "due giorni fa": "2026-03-16",
+        "marzo 2026": "2026-03-01/2026-03-31",
+        "il 14 marzo": "2026-03-14",
+    },
+    "pt": {
+        "o que fiz ontem": "2026-03-17",
+        "anteontem": "2026-03-16",
+        "na semana passada": "2026-03-09/2026-03-15",
+        "terça-feira passada": "2026-03-17",
+        "há 3 dias": "2026-03-15",
+        "em março de 2026": "2026-03-01/2026-03-31",
+        "14 de março": "2026-03-14",
+    },
+}
 
 
-def test_days_are_found_in_the_ways_people_write_them() -> None:
+def read(text: str) -> list[str]:
+    return [str(each).replace(" to ", "/") for each in days_in(text, TODAY)]
+
+
+@pytest.mark.parametrize(("text", "days"), [pair for said in SAID.values() for pair in said.items()])
+def test_days_are_read_in_the_ways_people_say_them(text: str, days: str) -> None:
+    assert read(text) == [days]
+
+
+def test_a_question_may_name_several_days() -> None:
     text = "between 2023-05-08, 3 June 2024 and Sept 9th"
 
-    assert days_in(text) == ("2023-05-08", "2024-06-03", "09-09")
+    assert read(text) == ["2023-05-08", "2024-06-03", "2025-09-09"]
+    assert [text[each.begin : each.end] for each in days_in(text, TODAY)][1:] == ["3 June 2024", "Sept 9th"]
 
 
-@pytest.mark.parametrize("text", ["market 5", "31 February 2024", "2023-13-01", "version 2023-05-081"])
-def test_text_that_only_looks_like_a_day_is_not_one(text: str) -> None:
-    assert days_in(text) == ()
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("may I ask", "we may march on", "march on", "they march 14 miles", "the 14 may be", "it may last"),
+        *("market 5", "31 February 2024", "2023-13-01", "version 2023-05-081", "may"),
+        *("was ist hier los", "a mars rover", "mai dire mai", "it did not last, week by week", "Tuesday"),
+        *("how long did it last", "v2.14 may break", "this may be March", "the year of the cat", ""),
+    ],
+)
+def test_words_of_a_sentence_are_not_days(text: str) -> None:
+    assert read(text) == []
 
 
 @pytest.mark.parametrize(
@@ -33,13 +133,29 @@ def test_the_day_of_a_note_is_in_its_file_name(path: str, day: date | None) -> N
     assert day_of_path(path) == day
 
 
-def test_a_bound_is_a_date_or_an_age() -> None:
-    assert parse_bound("2026-02-10", TODAY, option="--since") == date(2026, 2, 10)
-    assert parse_bound("30d", TODAY, option="--since") == date(2026, 1, 29)
-    assert parse_bound("2w", TODAY, option="--since") == date(2026, 2, 14)
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2026-02-10", "2026-02-10", "2026-02-10"),
+        ("30d", "2026-02-16", "2026-02-16"),
+        ("2w", "2026-03-04", "2026-03-04"),
+        ("yesterday", "2026-03-17", "2026-03-17"),
+        ("last week", "2026-03-09", "2026-03-15"),
+        ("la semaine dernière", "2026-03-09", "2026-03-15"),
+        ("2026-02", "2026-02-01", "2026-02-28"),
+        ("2025", "2025-01-01", "2025-12-31"),
+        ("may", "2025-05-01", "2025-05-31"),
+        ("Tuesday", "2026-03-17", "2026-03-17"),
+    ],
+)
+def test_a_bound_is_a_day_an_age_or_words(text: str, first: str, last: str) -> None:
+    assert str(parse_bound(text, TODAY, option="--since")) == first
+    assert str(parse_bound(text, TODAY, option="--until", is_end=True)) == last
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2026-02-31", "99999y", "d"])
+@pytest.mark.parametrize(
+    "text", ["soon", "2026-02-31", "2026-13", "99999y", "d", "boats last week", "today or yesterday"]
+)
 def test_a_bound_that_is_neither_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="--since is not a valid date") as caught:
         parse_bound(text, TODAY, option="--since")

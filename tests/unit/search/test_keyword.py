@@ -4,8 +4,9 @@ import pytest
 
 from memline.shared.config.schema import Query
 from memline.shared.search import keyword
+from memline.shared.search.forms import inflections
 from memline.shared.search.postings import CHUNKS, Postings
-from memline.shared.search.query import analyse, inflections
+from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.retrieve import retrieve
@@ -302,6 +303,80 @@ def test_common_words_only_score_what_rare_ones_found(
 
     assert paths(index, "rare common number") == whole
     assert len(whole) == 10
+
+
+@pytest.mark.parametrize(
+    ("typed", "like_it"),
+    [
+        ("--max-old-space-size", "max old space size, max-old-space-size"),
+        ("@types/node", "types/node, types node"),
+        ("std::vector", "std vector, std.vector"),
+        ("MyClass::method", "MyClass method, MyClass.method, myclass-method"),
+        ("foo()", "foo, foo and foo; foo(x)"),
+        ("50%", "50 and 50"),
+        ("C++", "C, c and C#, plan C"),
+        ("C#", "C, c and C++, plan C"),
+        (".env", "env, the env of it, x.env, .env.local"),
+        ("src/*.ts", "src/a.ts, src ts, src/*.tsx"),
+        ("$HOME/bin", "home/bin"),
+        ("🚀", "rocket 🎉"),
+        ("👩‍💻", "👩 💻"),
+        ("❤️", "heart 🧡"),
+    ],
+)
+def test_a_name_of_code_finds_the_note_that_has_exactly_it(
+    notes: Notes, index: SearchIndex, typed: str, like_it: str
+) -> None:
+    for number in range(70):
+        notes.add(f"memory/{number:02}.md", f"{like_it}. {like_it}; {like_it}, note {number}")
+    nowhere = missing(index, typed)
+    words = " ".join(f"word{number}" for number in range(105))
+    notes.add("memory/exact.md", f"{words} then ({typed}), {words}")
+
+    for question in (typed, f"what about {typed}?", f"the {typed}"):
+        answer = retrieve(index, SearchRequest(query=question), Query())
+        assert answer.hits[0].path == "memory/exact.md", question
+        assert answer.missing == (), question
+    assert nowhere == ((typed,) if len(typed) > 1 or typed == "🚀" else ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("flash cards", "flashcards"),
+        ("e-mail", "email"),
+        ("check list", "checklist"),
+        ("check-list", "checklist"),
+        ("log in", "login"),
+        ("set up", "setup"),
+        ("x-ray", "xray"),
+        ("two", "2"),
+        ("2-factor", "two-factor"),
+        ("two factor", "2-factor"),
+        ("twelve monkeys", "12 monkeys"),
+    ],
+)
+def test_compounds_and_numbers_find_each_other(
+    notes: Notes, index: SearchIndex, one: str, other: str
+) -> None:
+    for number in range(12):
+        notes.add(f"memory/x{number}.md", f"Bread, butter and a walk, note n{number}.")
+    notes.add("memory/one.md", f"We spoke of {one} there.")
+
+    for asked in (one, other):
+        answer = retrieve(index, SearchRequest(query=asked), Query())
+        assert (answer.hits[0].path, answer.missing) == ("memory/one.md", ()), asked
+        assert answer.hits[0].score >= 0.9
+    notes.remove("memory/one.md")
+    notes.add("memory/other.md", f"We spoke of {other} there.")
+    assert paths(index, one)[0] == paths(index, other)[0] == "memory/other.md"
+
+
+def test_two_words_with_an_article_between_them_are_not_one(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/a.md", "It was a part of it, and he met a friend.")
+
+    assert missing(index, "apart") == ("apart",)
+    assert missing(index, "meta") == ("meta",)
 
 
 @pytest.mark.parametrize("question", ["email", "e-mail", "Emails", "E-Mails"])

@@ -147,14 +147,14 @@ def test_of_a_very_common_word_the_best_chunks_are_enough(
     questions += ['"redis timeout" kestrel', "redis-timeout quokka", "deployed lantern", "redis"]
     monkeypatch.setattr(keyword, "FOUND_ENOUGH", 15)
     monkeypatch.setattr(keyword, "SCORED", 8)
-    best = postings.Postings.best
+    fits = postings.Postings.fits
     counts: list[int] = []
 
-    def counted(*arguments: Any) -> Any:
-        counts.append(arguments[-1])
-        return best(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        counts.extend([options["best"]] if options["best"] else [])
+        return fits(*arguments, **options)
 
-    monkeypatch.setattr(postings.Postings, "best", counted)
+    monkeypatch.setattr(postings.Postings, "fits", counted)
 
     def found(most: int) -> list[keyword.KeywordHits]:
         for module in (keyword, postings):

@@ -1,9 +1,12 @@
+from datetime import date
+
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.search import keyword, retrievers
-from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse, related
+from memline.shared.search.forms import related
+from memline.shared.search.query import MAX_CANDIDATES, MAX_CHARS, analyse
 from memline.shared.search.reader import SearchIndex
 from memline.shared.words import stop_words, stop_words_of
 from tests.unit.search.conftest import Notes
@@ -73,7 +76,34 @@ def test_a_single_cjk_character_is_the_beginning_of_a_pair() -> None:
     "words", ["8 May 2023", "May 8, 2023", "8th of May 2023", "May 8th 2023", "2023-05-08"]
 )
 def test_a_day_in_words_is_looked_for_in_paths_and_headings(words: str) -> None:
-    assert '{path heading} : "2023-05-08"' in matches(f"what happened on {words}")
+    terms = analyse(f"what happened on {words}", date(2026, 3, 18)).terms
+
+    assert '{path heading} : "2023-05-08"' in [term.match for term in terms]
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("yesterday", []),
+        ("what did I do last week", []),
+        ("boats on 14 March", ["boats"]),
+        ("2026-03-14", ["2026-03-14"]),
+    ],
+)
+def test_the_words_of_a_day_are_hints_and_stop_words_beside_them_nothing(
+    words: str, asked: list[str]
+) -> None:
+    question = analyse(words, date(2026, 3, 18))
+
+    assert [term.label for term in question.terms if term.is_asked] == asked
+    assert len(question.days) == 1
+
+
+def test_days_in_quotes_are_words() -> None:
+    question = analyse('who sings "Yesterday"', date(2026, 3, 18))
+
+    assert not question.days
+    assert [term.label for term in question.terms if term.is_exact] == ["yesterday"]
 
 
 def test_an_accent_typed_as_two_characters_is_one_letter() -> None:

@@ -1,4 +1,5 @@
-from datetime import UTC, datetime
+import time
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -70,6 +71,26 @@ def test_a_question_that_excludes_finds_the_other_notes_alone(filled: Notes, ind
     assert [hit.path for hit in found.hits] == ["MEMORY.md"]
 
 
+@pytest.mark.parametrize(
+    ("tag", "paths"),
+    [
+        ("boat", {"a.md", "b.md"}),
+        (("#Boat",), {"a.md", "b.md"}),
+        ("boat/dinghy", {"a.md"}),
+        (("boat", "sail"), {"b.md"}),
+        (("boat", "none"), set()),
+        ("12", set()),
+    ],
+)
+def test_a_tag_is_also_those_below_it_and_of_several_all_are_wanted(
+    notes: Notes, index: SearchIndex, tag: str | tuple[str, ...], paths: set[str]
+) -> None:
+    for path, tags in (("a.md", "boat/dinghy"), ("b.md", "boat\nsail"), ("c.md", "boathouse"), ("d.md", "")):
+        notes.add(path, "x", tags=tags)
+
+    assert passing(notes, index, tag=tag) == paths
+
+
 def test_a_source_is_one_of_the_two(filled: Notes, index: SearchIndex) -> None:
     assert passing(filled, index, source="sessions") == {"sessions/a.jsonl"}
 
@@ -78,6 +99,40 @@ def test_the_day_in_the_name_wins_over_the_time_of_the_file(filled: Notes, index
     assert passing(filled, index, since="2026-02-02") == {"memory/2026-02-10.md"}
     assert passing(filled, index, until="2026-01-31") == {"memory/work/2026-01-05-plan.md"}
     assert passing(filled, index, since="4w", until="2026-02-01") == {"MEMORY.md", "sessions/a.jsonl"}
+
+
+def test_limits_are_read_in_words_and_end_with_the_last_of_their_days(
+    filled: Notes, index: SearchIndex
+) -> None:
+    days = {"since": "2026-02", "until": "2026-02"}
+
+    assert passing(filled, index, until="January 2026") == {"memory/work/2026-01-05-plan.md"}
+    assert passing(filled, index, **days) == {*ALL} - {"memory/work/2026-01-05-plan.md"}
+    assert passing(filled, index, since="last month", until="last month") == {
+        "memory/work/2026-01-05-plan.md"
+    }
+
+
+def test_today_is_that_of_who_asks(filled: Notes, index: SearchIndex) -> None:
+    request = SearchRequest(query="x", since="yesterday", until="today", today="2026-02-11")
+
+    assert day_bounds(request, NOW) == (date(2026, 2, 10), date(2026, 2, 11))
+
+
+def test_without_a_request_of_another_process_today_is_that_of_this_time_zone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    night = datetime(2026, 2, 28, 23, 30, tzinfo=UTC).timestamp()
+    request = SearchRequest(query="x", since="today")
+    days = []
+    for zone in ("UTC", "Asia/Tokyo", "America/New_York"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        days.append(str(day_bounds(request, night)[0]))
+    monkeypatch.undo()
+    time.tzset()
+
+    assert days == ["2026-02-28", "2026-03-01", "2026-02-28"]
 
 
 def test_without_private_files_every_long_term_note_is_left_out(filled: Notes, index: SearchIndex) -> None:

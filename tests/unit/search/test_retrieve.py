@@ -55,6 +55,78 @@ def test_a_hit_cites_its_file_and_lines(notes: Notes, index: SearchIndex) -> Non
     assert hit.snippet == "# Redis\n\nThe timeout is 5 s."
 
 
+BOAT = {
+    "memory/2026-03-03.md": "The boat was painted.",
+    "memory/2026-03-11.md": "We sold the old boat, with its trailer and its anchor.",
+    "notes/boat.md": "# Boat\n\nBoat, boat and boat again.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "first"),
+    [
+        ("boat yesterday", "memory/2026-03-11.md"),
+        ("boat last week", "memory/2026-03-03.md"),
+        ("the boat on 3 March", "memory/2026-03-03.md"),
+        ("Boot im März 2025", "notes/boat.md"),
+    ],
+)
+def test_a_question_that_names_a_day_lifts_its_notes_and_leaves_none_out(
+    notes: Notes, index: SearchIndex, question: str, first: str
+) -> None:
+    for path, text in BOAT.items():
+        notes.add(path, text)
+
+    answer = ask(index, question.replace("Boot", "boat"), today="2026-03-12")
+
+    assert answer.hits[0].path == first
+    assert {hit.path for hit in answer.hits} == {*BOAT}
+
+
+def test_an_answer_says_how_it_read_the_days(notes: Notes, index: SearchIndex) -> None:
+    for path, text in BOAT.items():
+        notes.add(path, text)
+
+    def said(question: str) -> str:
+        return ask(index, question, today="2026-03-12").notice
+
+    assert said("boat last week") == "notes of 2026-03-02 to 2026-03-08 are lifted"
+    assert said("boat yesterday") == "notes of 2026-03-11 are lifted"
+    assert said("boat last year") == "no note is of 2025-01-01 to 2025-12-31"
+    assert said("boat") == ""
+
+
+def test_a_question_of_a_day_alone_is_answered_by_its_notes(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/2026-03-11.md", "Nothing special.")
+    notes.add("memory/2026-02-11.md", "Nothing special either.")
+
+    def found(question: str, **options: object) -> list[str]:
+        return [hit.path for hit in ask(index, question, today="2026-03-12", **options).hits]
+
+    assert found("yesterday") == found("what did I do yesterday") == ["memory/2026-03-11.md"]
+    assert found("what happened yesterday")[0] == "memory/2026-03-11.md"
+    assert found("yesterday", exclude="memory/**") == []
+    assert ask(index, "yesterday", today="2026-03-12").hits[0].score > 0.5
+    assert ask(index, "special last year", today="2026-03-12").hits[0].score >= 0.9
+
+
+def test_a_question_that_names_a_tag_puts_its_notes_first(notes: Notes, index: SearchIndex) -> None:
+    notes.add("boat.md", "# Boat\n\nThe boat, its engine, its boat shed.")
+    notes.add("a.md", "Oil the engine.", tags="boat/dinghy")
+    notes.add("b.md", "The motor.", tags="boat\nsail")
+    notes.add("c.md", "An engine.", tags="boathouse")
+
+    def found(question: str) -> list[str]:
+        return [hit.path for hit in ask(index, question).hits]
+
+    assert found("#boat engine")[:2] == ["a.md", "b.md"]
+    assert sorted(found("#Boat engine")) == ["a.md", "b.md", "boat.md", "c.md"]
+    assert found("tag:boat #sail")[:2] == ["b.md", "a.md"]
+    assert found("#sail")[0] == "b.md"
+    assert found("boat engine")[0] == "boat.md"
+    assert found("#none engine") == found("none engine")
+
+
 def test_a_single_line_is_cited_with_one_number(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "Redis.")
 
@@ -86,6 +158,8 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
             }
         ],
         "totalResults": 1,
+        # Who answers says of which folder.
+        "workspace": "",
         "backend": "builtin",
         "provider": "none",
         "model": "",
@@ -93,6 +167,7 @@ def test_json_has_every_key_of_the_contract(notes: Notes, index: SearchIndex) ->
         "fallback": None,
         "stale": False,
         "behind": {"files": 0, "vectors": 0},
+        "kept": [],
         "warning": "",
         "action": "",
         "notice": "",

@@ -185,3 +185,38 @@ def test_a_failed_look_in_the_background_is_raised_by_the_next_search_that_looks
 
     looks.error = None
     assert looks.files_behind() == 2
+
+
+class Told:
+    """News that the test decides."""
+
+    def __init__(self, *news: bool | None) -> None:
+        self.news = list(news)
+        self.watched = 0
+
+    def watch(self) -> None:
+        self.watched += 1
+
+    def has_news(self) -> bool | None:
+        return self.news.pop(0)
+
+
+def test_a_save_is_looked_at_by_the_next_search_however_short_the_last_look_is_past() -> None:
+    looks = Looks(1.0)
+    told = Told(True, False, True)
+    looks.staleness = Staleness(looks.look, news=told, is_fresh=lambda: True, monotonic=looks.clock.now)
+
+    assert [looks.staleness.state().files_behind for _ in range(3)] == [1, 1, 2]
+    assert told.watched == 2
+
+
+def test_where_nothing_tells_of_saves_a_search_looks_or_says_that_it_is_unsure() -> None:
+    cheap, dear = Looks(0.001), Looks(1.0)
+    for looks in (cheap, dear):
+        looks.staleness = Staleness(looks.look, news=Told(None, None, None), monotonic=looks.clock.now)
+        for _ in range(3):
+            looks.staleness.state()
+
+    assert cheap.count == 3 and dear.count == 1
+    dear.staleness = Staleness(dear.look, news=Told(None, None), monotonic=dear.clock.now)
+    assert [dear.staleness.state().is_unsure for _ in range(2)] == [False, True]

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memline.shared.sources.chunking import Chunk, split
-from memline.shared.sources.chunking_digest import chunking_digest
 from memline.shared.sources.tokens import weighted_length
+from memline.shared.sync.plan import chunking_digest
 
 
 def cut(text: str, tokens: int = 400, overlap: int = 80) -> list[Chunk]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from memline.shared.sources.front_matter import about, name_key, named
+from memline.shared.sources.folding import name_key
+from memline.shared.sources.front_matter import about
 from memline.shared.sources.markdown import front_matter_end
 
 
@@ -35,12 +36,5 @@ def test_title_aliases_and_day_are_read(text: str, names: tuple[str, ...], day: 
     assert said(text) == (names, day)
 
 
-def test_a_note_is_named_by_its_title_an_alias_or_its_file() -> None:
-    notes = [("a/Deploy plan.md", ""), ("b.md", "deploy-plan\nrollout"), ("x___y.md", ""), ("c/one.md", "")]
-
-    assert named(notes, "[[Deploy Plan]]") == ["b.md"]
-    assert named(notes, "rollout") == ["b.md"]
-    assert named(notes, "x/y") == ["x___y.md"]
-    assert named(notes, "ONE") == ["c/one.md"]
-    assert named(notes, "") == named(notes, "none") == []
+def test_names_are_compared_without_case_and_blanks() -> None:
     assert name_key(" Straße_1 ") == "strasse-1"

@@ -1,6 +1,6 @@
 """The points of the charts: a ring of an hour and one of a day, and lines through them."""
 
-from memline.producers.web.series import HEIGHT, WIDTH, Point, Ring, draw
+from memline.producers.web.snapshot import HEIGHT, WIDTH, Point, Ring, draw
 from memline.shared.values import replace
 
 

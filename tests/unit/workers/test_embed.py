@@ -2,15 +2,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.request import Outcome, ProviderSplit
 from memline.shared.errors import ModelMismatch, ProviderBrokenAnswer, ProviderRefused, ProviderStop
-from memline.shared.index.accounts import account_id
+from memline.shared.index.accounts import AccountFile, account_id
 from memline.shared.index.rows import LearnedCaps, TextRow
 from memline.shared.queue.messages import EmbedFailed, EmbedTexts, StoreVectors, Wire
+from memline.shared.scheduling.budget import Budget, Charge
 from memline.workers import embed
 from memline.workers.context import Context
 from tests.unit.workers.conftest import work
@@ -93,22 +93,22 @@ def test_without_a_place_within_the_limits_the_texts_go_back_until_there_is_one(
     assert failed.retry_after_s is not None and 50 < failed.retry_after_s < 62
 
 
-@pytest.mark.parametrize("waits_s", [0.0, 5.0], ids=["before", "while a place is asked for"])
+@pytest.mark.parametrize("holds", [True, False], ids=["not to be sent", "taken back"])
 def test_texts_whose_lease_is_over_are_neither_paid_for_nor_reported(
-    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, waits_s: float
+    context: Context, identity: Identity, sent: list[Wire], monkeypatch: pytest.MonkeyPatch, holds: bool
 ) -> None:
-    def take(*_: Any, **__: Any) -> float:
-        context.clock.sleep(waits_s)
-        return 0.0
-
-    monkeypatch.setattr(context.limits, "take", take)
+    budget = Budget(AccountFile(context.settings.account_path))
+    budget.reserve(Charge(identity=identity, account="a"), "lease", 2, context.clock.now())
+    if holds:
+        budget.revoke(["lease"])
+    monkeypatch.setattr(context.in_flight, "holds", lambda _: holds)
+    monkeypatch.setattr(context.limits, "take", lambda *_, **__: 0.0)
     monkeypatch.setattr(
         "memline.shared.embedders.remote_embedder.RemoteEmbedder.embed_documents",
         lambda *_: pytest.fail("the provider was asked"),
     )
-    late = msgspec.structs.replace(request(identity), until=context.clock.now() + waits_s)
 
-    work(embed.embed_texts, late)
+    work(embed.embed_texts, request(identity))
 
     assert sent == []
 
@@ -139,9 +139,14 @@ def test_a_slip_is_told_to_the_rows_before_it_is_raised(
 def test_a_worker_set_up_for_another_model_says_what_differs_and_ends_its_process(
     context: Context, identity: Identity, sent: list[Wire], changes: dict[str, Any], words: str
 ) -> None:
+    context.stopping.set()
+    with pytest.raises(ModelMismatch):
+        work(embed.embed_texts, request(replace(identity, **changes)))
+    at_first, context.began_at = context.failure, context.began_at - embed.MISMATCH_S
     with pytest.raises(ModelMismatch, match=words) as error:
         work(embed.embed_texts, request(replace(identity, **changes)))
 
+    assert at_first is None
     assert context.failure is error.value and context.stopping.is_set()
     assert sent == []
 

@@ -4,7 +4,6 @@ from typing import Any
 import fakeredis
 import pytest
 
-from memline.shared.clock import ManualClock
 from memline.shared.queue import redis_client
 from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
@@ -15,7 +14,7 @@ from tests.unit.workers.conftest import work
 
 
 @pytest.fixture
-def asked(context: Context, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Any:
+def asked(context: Context, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Ask a question and give the answer in its box; None when there is none."""
     context.writer("main").store_file(file_row("memory/a.md", "apples"))
 
@@ -25,13 +24,14 @@ def asked(context: Context, clock: ManualClock, monkeypatch: pytest.MonkeyPatch)
         return fakeredis.FakeRedis(server=fake, client_name=redis_client.NAMESPACE)
 
     monkeypatch.setattr(redis_client, "client", client)
+    monkeypatch.setattr(query, "enqueue_files", lambda *_, **__: None)
 
     def ask(
-        text: str, *, agent: str = "main", index: str = "", in_s: float = 5, **options: Any
+        text: str, *, agent: str = "main", index: str = "", is_awaited: bool = True, **options: Any
     ) -> dict[str, Any] | None:
-        question = RunQuery(
-            agent=agent, query=text, reply_to="box", deadline=clock.now() + in_s, options=options, index=index
-        )
+        question = RunQuery(agent=agent, query=text, reply_to="box", options=options, index=index)
+        if is_awaited:
+            client().set("memline:asked:box", 1)
         work(query.run_query, question)
         answer = Replies("").take("box", 0)
         return json.loads(answer) if answer else None
@@ -54,7 +54,7 @@ def test_a_question_of_a_group_is_answered_without_the_long_term_note(asked: Any
 
 
 def test_a_question_whose_caller_has_given_up_is_not_answered(asked: Any) -> None:
-    assert asked("apples", in_s=-1) is None
+    assert asked("apples", is_awaited=False) is None
 
 
 def test_a_problem_of_this_process_leaves_the_answer_to_another(asked: Any) -> None:

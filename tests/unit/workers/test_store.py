@@ -89,7 +89,10 @@ def test_texts_of_a_failed_request_are_wanted_again(
 def test_a_request_that_is_missing_is_sent_again_and_one_that_is_a_dead_letter_counts_a_failure(
     context: Context, sent: list[Wire], request_sent: EmbedTexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_flight = context.in_flight
+    in_flight, writer = context.in_flight, context.writer("main")
+    monkeypatch.setattr(in_flight, "owner", lambda: "redis 0123 redis://h/0")
+    writer.is_owner_alive = lambda _: True
+    writer.connection.execute("UPDATE leases SET owner = ?", (in_flight.owner(),))
     with monkeypatch.context() as patch:
         patch.setattr(in_flight, "missing", lambda leases, **_: list(leases))
         work(store.sweep, Sweep(agent="main", deep=True))

@@ -13,7 +13,7 @@ from typing import Any
 
 from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdFailed
-from memline.shared.index import qmd as qmd_index
+from memline.shared.index import other_indexes as qmd_index
 from memline.shared.programs import Ran
 from memline.shared.search.dates import day_of_path, day_of_time
 from memline.shared.search.request import SearchRequest, path_filter

@@ -8,15 +8,16 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memline.producers.backends import Asked
 from memline.producers.bridges.qmd import answers
 from memline.producers.bridges.qmd.collections import PREFIX, Collections
 from memline.producers.bridges.qmd.home import QMD, QmdFailed, QmdHome
 from memline.producers.bridges.qmd.updates import EMBED, Updater
+from memline.producers.read_note import cited_part, lines_of
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import NONE, Choice
@@ -25,7 +26,7 @@ from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import merged, of_agent, of_troubles
 from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
-from memline.shared.search.request import SearchRequest, day_bounds, is_limited
+from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of
 from memline.shared.search.results import Answer, Behind
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.excerpt import read_file_excerpt
@@ -34,7 +35,7 @@ from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.producers.backends import Backend, IndexReport
-    from memline.shared.sources.excerpt import Excerpt, Part
+    from memline.shared.sources.excerpt import Excerpt
 
 #: Seconds after a failure in which the builtin index answers.
 RETRY_S = 60.0
@@ -80,7 +81,7 @@ class QmdBackend:
 
     def ask(self, request: SearchRequest, *, troubles: tuple[Trouble, ...] = ()) -> Answer:
         bounds = day_bounds(request, self._clock.now())
-        if not request.query.strip():
+        if not request.query.strip() or INDEX_FILTERS.intersection(filters_of(request)):
             return self._builtin.ask(request, troubles=troubles)
         reason = self._recent_failure()
         if reason is None:
@@ -96,9 +97,10 @@ class QmdBackend:
         answer = self._builtin.ask(request, troubles=(*troubles, *self._failing(reason)))
         return replace(answer, fallback={"from": QMD, "reason": reason})
 
-    def get(self, path: str, part: Part, *, private: bool) -> Excerpt:
+    def get(self, asked: Asked, *, private: bool) -> Excerpt:
+        path, part = cited_part(asked)
         if not path.startswith(PREFIX):
-            return self._builtin.get(path, part, private=private)
+            return self._builtin.get(asked, private=private)
 
         root, absolute, ledger = Collections(self._settings, self._home).readable(path)
         if not private and is_private(ledger):
@@ -106,10 +108,12 @@ class QmdBackend:
                 "the long-term note is private: it is not read in a group, nor by a subagent",
                 hint="ask in a direct chat; memory.privateInGroups in the configuration opens it to all",
             )
-        return read_file_excerpt(absolute, root=root, shown=path, part=part.widened(), clock=self._clock)
+        gone = lines_of(self._settings)(ledger)
+        part = part.widened()
+        return read_file_excerpt(absolute, root=root, shown=path, part=part, gone=gone, clock=self._clock)
 
-    def sync(self, *, force: bool, re_embed: bool, **hooks: Callable[[Any], None]) -> IndexReport:
-        report = self._builtin.sync(force=force, re_embed=re_embed, **hooks)
+    def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
+        report = self._builtin.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)
         updater = self._updating()
         try:
             updater.run(forced=True)
@@ -215,7 +219,7 @@ class QmdBackend:
         if not names:
             notice = "qmd has no collection to search: no notes are there yet"
             return Answer(backend=QMD, provider=QMD, model=QMD, behind=behind, notice=notice)
-        results, mode = self._results(request.query, limit * (_MORE if is_limited(request) else 1), names)
+        results, mode = self._results(request.query, limit * (_MORE if filters_of(request) else 1), names)
         reader = answers.Reader(
             collections,
             updater.home.index_path,
@@ -259,7 +263,7 @@ class QmdBackend:
         """Return the hashes of the lines of a note that `memline forget` kept in it and nowhere else."""
         # Without a builtin index there is no list of them.
         with suppress(IndexFault), driver.reading_if_any(self._settings.index_path) as index:
-            return forgotten.lines_of(index, path) if index else frozenset()
+            return forgotten.lines_of(index, path).lines if index else frozenset()
         return frozenset()
 
     def _ready(self) -> Updater:

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from memline.producers.bridges.qmd.collections import Collection, Collections
-from memline.producers.bridges.qmd.exported_sessions import export, is_export
+from memline.producers.bridges.qmd.collections import Collection, Collections, export, is_export
 from memline.producers.bridges.qmd.home import QmdFailed, QmdHome
 from memline.shared import programs
 from memline.shared.clock import Clock, SystemClock

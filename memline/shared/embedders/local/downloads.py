@@ -12,7 +12,6 @@ library of its own and 20 MB. The file that is named comes last, so that a model
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import BinaryIO
 
 from memline.shared.config import environment
 from memline.shared.config.schema import AgentSettings, Local
+from memline.shared.digests import file_sha256
 from memline.shared.embedders.local import gguf, onnx_files
 from memline.shared.embedders.local.engines import LLAMA, ONNX, Engine, engine_of
 from memline.shared.embedders.local.model_file import ModelFile
@@ -334,4 +334,21 @@ def _check(path: Path, suffix: str) -> None:
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(file)
+
+
+def engine_report(settings: AgentSettings, provider: str) -> dict[str, str] | None:
+    """Say what runs the local model, or what to install for it; None when no local model is configured."""
+    if LOCAL not in (provider, settings.memory.provider, settings.memory.fallback):
+        return None
+    engine = engine_named(configured(settings.memory.local))
+    if engine is None:
+        return None
+    missing = None if engine.is_installed else engine.not_installed()
+    return {
+        "name": engine.name,
+        "version": engine.version,
+        "kind": engine.kind,
+        "error": missing.message if missing else "",
+        "action": missing.hint if missing else "",
+    }

@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
 
+import numpy as np
+
+from memline.shared.embedders import token_vectors
 from memline.shared.embedders.endpoint import Endpoint
 from memline.shared.embedders.local.engines import EMBEDDING, LoadedModel, engine_of
 from memline.shared.embedders.local.model_file import FIRST, LAST, PROMPTS
@@ -24,9 +27,7 @@ from memline.shared.embedders.vector_checks import FLOAT_BYTES, unit_vector
 from memline.shared.errors import ProviderBrokenAnswer, ProviderRefused, ProviderStop
 
 if TYPE_CHECKING:
-    import numpy
-
-    Floats = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+    Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 #: Tokens of a window at most. Models with 32,768 positions would take gigabytes for a context of their own
 #: size, and a chunk has 400.
@@ -132,8 +133,6 @@ class EmbeddingModel(LoadedModel, ABC):
                 places = [place - len(prompt) if place >= len(prompt) else -1 for place in places]
             else:
                 vector, rows, places = self._mean_of_windows(prompt, text)
-        from memline.shared.embedders import token_vectors
-
         kept = token_vectors.content_tokens(text, places)
         return LateVector(vector, token_vectors.pack([places[index] for index in kept], rows[kept]))
 
@@ -142,8 +141,6 @@ class EmbeddingModel(LoadedModel, ABC):
 
         Returns the vector, and those of the tokens of `text` with their places.
         """
-        import numpy as np
-
         body, places = self.tokenize(text, add_special=False)
         # The tokens that the model wants before and after a text.
         inner, whole = (self.tokenize("a", add_special=special)[0] for special in (False, True))

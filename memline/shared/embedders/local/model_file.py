@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -10,6 +9,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from memline.shared.digests import sha256
 from memline.shared.errors import ProviderStop
 from memline.shared.values import value
 
@@ -63,7 +63,7 @@ def sampled(path: Path, *others: Path) -> tuple[str, bytes]:
 
     Raises ProviderStop when one cannot be read.
     """
-    digest = hashlib.sha256()
+    digest = sha256(b"")
     beginnings = []
     for each in (path, *others):
         try:

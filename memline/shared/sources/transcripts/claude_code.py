@@ -16,18 +16,16 @@ from functools import lru_cache
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sources.discover import Discovery, unlisted_mark
-from memline.shared.sources.outcomes import GONE, Problem, code
-from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation
-from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX
 from memline.shared.sources.transcripts.openclaw_files import text_of
+from memline.shared.sources.transcripts.opening import open_file
 from memline.shared.sources.transcripts.stores import (
-    OpenTranscript,
     TranscriptFolder,
+    TranscriptFolders,
     TranscriptFormat,
     TranscriptStore,
     Turn,
-    open_file,
+    is_held_in,
 )
 
 NAME = "claude-code"
@@ -58,82 +56,22 @@ _WHOLE = (
 )
 
 
-class ClaudeCodeTranscripts:
-    """The sessions of one workspace, in the folders that may have them."""
+def sessions_of(projects: str, workspace: str) -> TranscriptFolders:
+    """Return the sessions of one workspace, in the folders that may have them."""
+    workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+    belongs = is_held_in(workspace, _place_of)
 
-    def __init__(self, projects: str, workspace: str) -> None:
-        self._projects = os.path.abspath(projects)
-        # It records the path as the system knows it, links resolved or not.
-        self._workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
-
-    def locate(self, path: str) -> FileLocation | None:
-        """Return where the file of a ledger or absolute path is; None when it is not a session of here."""
-        if not path.startswith((_PREFIX, self._projects + os.sep)):
-            return None
-        return next(filter(None, (place.locate(path) for place in self._places())), None)
-
-    def problem_at(self, path: str) -> Problem | None:
-        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
-        if not path.startswith(_PREFIX):
-            return None
-        return next(filter(None, (place.problem_at(path) for place in self._places())), None)
-
-    def discover(self) -> Discovery:
-        """Find all sessions, and all that look so but cannot be read."""
-        try:
-            places = self._places(strict=True)
-        except OSError as error:
-            issue = f"sessions of Claude Code not readable ({self._projects}): {code(error)}"
-            return Discovery(issues=(issue,), unlisted=(unlisted_mark(_PREFIX),))
-        found = Discovery()
-        for place in places:
-            found = found.joined(place.discover())
-        return found
-
-    def open(self, path: str) -> OpenTranscript:
-        """Open the session of a ledger path. Raises FileRefused."""
-        for place in self._places():
-            if place.locate(path) is not None:
-                return place.open(path)
-        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
-
-    def folders(self) -> tuple[str, ...]:
-        """Return the folders of sessions, and the one in which more of them may appear."""
-        return (self._projects, *(place.folder for place in self._places()))
-
-    def is_shared(self, absolute: str) -> bool:
-        """Return False: each session is a file."""
-        return False
-
-    def _places(self, *, strict: bool = False) -> list[TranscriptFolder]:
-        """List the folders that may have sessions of the workspace. With `strict`, raises OSError."""
-        try:
-            names = sorted(os.listdir(self._projects))
-        except OSError:
-            if strict:
-                raise
-            return []
-        encoded = tuple(_encoded(workspace)[:_NAMED_CHARS] for workspace in self._workspaces)
-        own = [os.path.relpath(each, self._projects).partition(os.sep)[0] for each in self._workspaces]
+    def places(root: str) -> list[TranscriptFolder]:
+        encoded = tuple(_encoded(each)[:_NAMED_CHARS] for each in workspaces)
+        own = [os.path.relpath(each, root).partition(os.sep)[0] for each in workspaces]
         return [
-            TranscriptFolder(
-                self._projects,
-                name,
-                prefix=_PREFIX,
-                # The memory that Claude Code keeps for a project is beside the sessions of that project.
-                belongs=None if name in own else self._belongs,
-            )
-            for name in names
+            # The memory that Claude Code keeps for a project is beside the sessions of that project.
+            TranscriptFolder(root, name, prefix=_PREFIX, belongs=None if name in own else belongs)
+            for name in sorted(os.listdir(root))
             if name in own or name.startswith(encoded)
         ]
 
-    def _belongs(self, absolute: str) -> bool:
-        try:
-            began = _place_of(absolute, os.lstat(absolute).st_ino)
-        except (OSError, ValueError, FileRefused):
-            # It does not say yet.
-            return False
-        return any(f"{began}/".startswith(f"{workspace.rstrip('/')}/") for workspace in self._workspaces)
+    return TranscriptFolders(projects, NAME, places=places)
 
 
 def _encoded(path: str) -> str:
@@ -160,7 +98,7 @@ def _place_of(absolute: str, _inode: int) -> str:
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    return (ClaudeCodeTranscripts(str(settings.claude_projects), os.path.abspath(settings.workspace)),)
+    return (sessions_of(str(settings.transcript_places[NAME]), os.path.abspath(settings.workspace)),)
 
 
 def _read(record: dict[str, Any]) -> Turn:

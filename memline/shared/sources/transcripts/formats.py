@@ -1,23 +1,33 @@
-"""List the formats of transcripts, and what an agent may see of them.
+"""Find the formats of transcripts, and what an agent may see of them.
 
-A further format is a module beside this one with its record, a line here, and its name in
-`shared.config.schema`.
+A further format is a module beside this one that ends in its `FORMAT`, and a row of
+`shared.config.transcript_programs`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
 
 from memline.shared.config.schema import AgentSettings
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.outcomes import GONE, Problem
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, FileLocation
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts import claude_code, openclaw_files
-from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat, TranscriptStore
+from memline.shared.sources.transcripts import openclaw_files
+from memline.shared.sources.transcripts.opening import OpenTranscript
+from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore
 
-FORMATS = {each.name: each for each in (openclaw_files.FORMAT, claude_code.FORMAT)}
+
+@cache
+def format_named(name: str) -> TranscriptFormat:
+    """Return the format of a program: its module is imported when its sessions are read. Raises KeyError."""
+    module = import_module(f"{__package__}.{TRANSCRIPT_PROGRAMS[name].module}")
+    found: TranscriptFormat = module.FORMAT
+    return found
 
 
 def transcripts_of(settings: AgentSettings) -> Transcripts | None:
@@ -25,13 +35,13 @@ def transcripts_of(settings: AgentSettings) -> Transcripts | None:
     memory = settings.memory
     if SESSIONS not in memory.sources or not memory.experimental.session_memory:
         return None
-    return Transcripts([store for name in memory.transcripts for store in FORMATS[name].find(settings)])
+    return Transcripts([store for name in memory.transcripts for store in format_named(name).find(settings)])
 
 
 def format_of(path: str) -> TranscriptFormat:
     """Return the format of the transcript of a ledger path."""
     name, _, rest = path.removeprefix(TRANSCRIPT_PREFIX).partition("/")
-    return FORMATS.get(name if rest else "", openclaw_files.FORMAT)
+    return format_named(name) if rest and name in TRANSCRIPT_PROGRAMS else openclaw_files.FORMAT
 
 
 class Transcripts:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.sources.outcomes import FAILED, Problem
 from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
-from memline.shared.sources.transcripts.stores import OpenTranscript
+from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sqlite import library, open_foreign
 from memline.shared.values import value
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from memline.shared.config.schema import AgentSettings
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.sources.discover import (
     DiscoveredFile,
     Discovery,
@@ -21,7 +22,7 @@ from memline.shared.sources.discover import (
     status_of,
     unlisted_mark,
 )
-from memline.shared.sources.outcomes import Problem, code
+from memline.shared.sources.outcomes import GONE, Problem, code
 from memline.shared.sources.paths import (
     TRANSCRIPT_PREFIX,
     FileLocation,
@@ -30,18 +31,9 @@ from memline.shared.sources.paths import (
     printable,
     unprintable,
 )
-from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file, without
 from memline.shared.values import value
-
-
-@value
-class OpenTranscript:
-    """An open transcript: lines with their ends, and the state that a scan compares. To be closed."""
-
-    file: BinaryIO
-    size: int
-    mtime_ns: int
-    ctime_ns: int
 
 
 class TranscriptStore(Protocol):
@@ -95,14 +87,98 @@ class TranscriptFormat:
     find: Callable[[AgentSettings], tuple[TranscriptStore, ...]]
 
 
-def open_file(root: str, relative: str) -> OpenTranscript:
-    """Open a transcript below the trusted folder `root`, following no link. Raises FileRefused."""
-    # Read in large blocks: lines of a transcript are long.
-    file = os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20)
-    status = os.fstat(file.fileno())
-    return OpenTranscript(
-        file=file, size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns
-    )
+class TranscriptFolders:
+    """The sessions of one format below a folder, in folders inside it that may come and go."""
+
+    def __init__(
+        self,
+        root: str,
+        name: str,
+        *,
+        places: Callable[[str], Sequence[TranscriptFolder]],
+        between: Callable[[str], Sequence[str]] = lambda root: (root,),
+        taken_back: Callable[[Iterable[Line]], Iterable[Span]] | None = None,
+    ) -> None:
+        """`places` lists the folders with sessions, `between` those in which more of them may appear.
+
+        `places` may raise OSError, and `taken_back` finds the lines that do not count any more.
+        """
+        self.root = os.path.abspath(root)
+        self._name = name
+        self._prefix = f"{TRANSCRIPT_PREFIX}{name}/"
+        self._places = places
+        self._between = between
+        self._taken_back = taken_back
+
+    def locate(self, path: str) -> FileLocation | None:
+        """Return where the file of a ledger or absolute path is; None when it is not a session of here."""
+        if not path.startswith((self._prefix, self.root + os.sep)):
+            return None
+        return next(filter(None, (place.locate(path) for place in self._known())), None)
+
+    def problem_at(self, path: str) -> Problem | None:
+        """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
+        if not path.startswith(self._prefix):
+            return None
+        return next(filter(None, (place.problem_at(path) for place in self._known())), None)
+
+    def discover(self) -> Discovery:
+        """Find all sessions, and all that look so but cannot be read."""
+        try:
+            places = self._places(self.root)
+        except OSError as error:
+            title = TRANSCRIPT_PROGRAMS[self._name].title
+            issue = f"sessions of {title} not readable ({self.root}): {code(error)}"
+            return Discovery(issues=(issue,), unlisted=(unlisted_mark(self._prefix),))
+        found = Discovery()
+        for place in places:
+            found = found.joined(place.discover())
+        return found
+
+    def open(self, path: str) -> OpenTranscript:
+        """Open the session of a ledger path. Raises FileRefused."""
+        for place in self._known():
+            if place.locate(path) is not None:
+                opened = place.open(path)
+                return without(opened, self._taken_back) if self._taken_back else opened
+        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folders of sessions, and those in which more of them may appear."""
+        try:
+            between = self._between(self.root)
+        except OSError:
+            between = (self.root,)
+        return (*between, *(place.folder for place in self._known()))
+
+    def is_shared(self, absolute: str) -> bool:
+        """Return False: each session is a file."""
+        return False
+
+    def _known(self) -> Sequence[TranscriptFolder]:
+        try:
+            return self._places(self.root)
+        except OSError:
+            return ()
+
+
+def is_held_in(workspace: str, place_of: Callable[[str, int], str]) -> Callable[[str], bool]:
+    """Return what tells of a file whether its session was held in a workspace, or in a folder below it.
+
+    `place_of` returns the folder of the session in a file, known by its inode, too; raises ValueError.
+    """
+    # A program records the path as the system knows it, links resolved or not.
+    workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+
+    def belongs(absolute: str) -> bool:
+        try:
+            place = place_of(absolute, os.lstat(absolute).st_ino)
+        except (OSError, ValueError, FileRefused):
+            # It does not say yet.
+            return False
+        return any(f"{place}/".startswith(f"{each.rstrip('/')}/") for each in workspaces)
+
+    return belongs
 
 
 class TranscriptFolder:
@@ -121,7 +197,7 @@ class TranscriptFolder:
         self.anchor = os.path.abspath(os.path.expanduser(anchor))
         #: The folder with the transcripts, below it.
         self.folder = os.path.join(self.anchor, folder)
-        self._prefix = prefix
+        self.prefix = prefix
         self._belongs = belongs
 
     def locate(self, path: str) -> FileLocation | None:
@@ -129,16 +205,16 @@ class TranscriptFolder:
         if "\0" in path or not is_storable(path):
             return None
         folder, name = os.path.split(path)
-        if folder not in (self._prefix.rstrip("/"), self.folder) or not is_transcript_name(name):
+        if folder not in (self.prefix.rstrip("/"), self.folder) or not is_transcript_name(name):
             return None
         absolute = os.path.join(self.folder, name)
         if self._belongs and not self._belongs(absolute):
             return None
-        return FileLocation(path=self._prefix + name, absolute=absolute, anchor=self.anchor)
+        return FileLocation(path=self.prefix + name, absolute=absolute, anchor=self.anchor)
 
     def problem_at(self, path: str) -> Problem | None:
         """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
-        for name in (path.removeprefix(self._prefix), unprintable(path.removeprefix(self._prefix))):
+        for name in (path.removeprefix(self.prefix), unprintable(path.removeprefix(self.prefix))):
             absolute = os.path.join(self.folder, name)
             try:
                 status = os.lstat(absolute)
@@ -167,12 +243,12 @@ class TranscriptFolder:
             issue = f"not accessible ({self.folder}): {code(error)}"
         return Discovery(
             issues=(f"sessions directory {issue}",),
-            unlisted=(unlisted_mark(self._prefix),) if is_unlisted else (),
+            unlisted=(unlisted_mark(self.prefix),) if is_unlisted else (),
         )
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
-        absolute = os.path.join(self.folder, path.removeprefix(self._prefix))
+        absolute = os.path.join(self.folder, path.removeprefix(self.prefix))
         return open_file(self.anchor, os.path.relpath(absolute, self.anchor))
 
     def folders(self) -> tuple[str, ...]:
@@ -189,4 +265,4 @@ class TranscriptFolder:
             return None
         if self._belongs and not self._belongs(entry.path):
             return None
-        return discovered(printable(self._prefix + entry.name), entry.path, status)
+        return discovered(printable(self.prefix + entry.name), entry.path, status)

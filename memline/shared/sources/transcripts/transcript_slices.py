@@ -17,8 +17,9 @@ from memline.shared.sources.outcomes import EMPTY, INDEXED, NOT_TEXT, unreadable
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.conversation_chunks import TurnChunker
 from memline.shared.sources.transcripts.openclaw_files import FORMAT
+from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sources.transcripts.progress import ChunkStart, Progress
-from memline.shared.sources.transcripts.stores import OpenTranscript, TranscriptFormat
+from memline.shared.sources.transcripts.stores import TranscriptFormat
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from memline.shared.values import field, value
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memline.shared.clock import ManualClock
-from memline.shared.sources.transcripts.claude_code import FORMAT, ClaudeCodeTranscripts
+from memline.shared.sources.transcripts.claude_code import FORMAT, sessions_of
 from memline.shared.sources.transcripts.transcript_slices import read_transcript
 
 BODY = "aB3dE5gH7jK9mN1pQ3sT5vW7"
@@ -44,12 +44,12 @@ def session(projects: Path, folder: str, name: str, *lines: str) -> Path:
 
 
 def found(projects: Path, workspace: str = "/w/proj") -> list[str]:
-    files = ClaudeCodeTranscripts(str(projects), workspace).discover().files
+    files = sessions_of(str(projects), workspace).discover().files
     return [file.path.removeprefix("sessions/claude-code/").removesuffix(".jsonl") for file in files]
 
 
 def said(projects: Path, name: str = "a", workspace: str = "/w/proj") -> list[str]:
-    store = ClaudeCodeTranscripts(str(projects), workspace)
+    store = sessions_of(str(projects), workspace)
     *_, last = read_transcript(
         partial(store.open, f"sessions/claude-code/{name}.jsonl"),
         format=FORMAT,
@@ -171,7 +171,7 @@ def test_a_record_of_any_shape_says_nothing_and_breaks_nothing(projects: Path, l
 
 
 def test_a_missing_folder_is_an_issue_and_removes_nothing(tmp_path: Path) -> None:
-    discovery = ClaudeCodeTranscripts(str(tmp_path / "projects"), "/w").discover()
+    discovery = sessions_of(str(tmp_path / "projects"), "/w").discover()
 
     assert discovery.issues == (f"sessions of Claude Code not readable ({tmp_path / 'projects'}): ENOENT",)
     assert discovery.is_unlisted("sessions/claude-code/a.jsonl") and not discovery.is_unlisted(
@@ -185,6 +185,6 @@ def test_links_are_not_followed(projects: Path, tmp_path: Path) -> None:
     session(projects, "-w-proj-b", "b", record("user", "x"))
     (projects / "-w-proj-b" / "c.jsonl").symlink_to(tmp_path / "elsewhere/a.jsonl")
 
-    discovery = ClaudeCodeTranscripts(str(projects), "/w/proj").discover()
+    discovery = sessions_of(str(projects), "/w/proj").discover()
 
     assert [file.path for file in discovery.files if file.problem is None] == ["sessions/claude-code/b.jsonl"]

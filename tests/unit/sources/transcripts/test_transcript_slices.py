@@ -15,7 +15,7 @@ from memline.shared.clock import ManualClock
 from memline.shared.sources.chunking import Chunk
 from memline.shared.sources.tokens import weighted_length
 from memline.shared.sources.transcripts import transcript_slices
-from memline.shared.sources.transcripts.stores import open_file
+from memline.shared.sources.transcripts.opening import open_file
 from memline.shared.sources.transcripts.transcript_slices import TranscriptSlice, read_transcript
 from tests.support.transcripts import opening, said, talk, tool_result
 

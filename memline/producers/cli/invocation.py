@@ -1,0 +1,143 @@
+"""What a command is given, and how it prints: global options, settings, text and JSON. Loads no click."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.config import environment
+from memline.shared.config.load import Options, load
+
+if TYPE_CHECKING:
+    from memline.shared.config.load import Loaded
+    from memline.shared.config.schema import AgentSettings, Settings
+
+#: What a terminal obeys: C0 but tab and line ends, DEL, and C1, among them the beginnings of CSI and OSC.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
+_JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
+
+
+class Misuse(Exception):
+    """Arguments that each are allowed and together are not; click says it, with the usage of the command."""
+
+
+class Invocation:
+    """Holds the global options of a command line, and reads the configuration when it is first needed."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Invocation:
+        """Make the invocation of these global options, by their names."""
+        names = ("config", "home", "workspace")
+        config, home, workspace = (Path(given[name]) if name in given else None for name in names)
+        return cls(Options(config=config, home=home, workspace=workspace, agent=given.get("agent")))
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """Read the configuration with the origin of its values."""
+        return load(self.options)
+
+    @property
+    def settings(self) -> Settings:
+        """Return the resolved configuration."""
+        return self.loaded.settings
+
+    def agent(self, agent: str | None = None) -> AgentSettings:
+        """Return the settings of this agent, else of the one of `--agent`, else of the default one."""
+        return self.loaded.agent(agent)
+
+    def agents(self) -> tuple[AgentSettings, ...]:
+        """Return the settings of the agent of `--agent`, or of all agents."""
+        return self.loaded.agents()
+
+    def enabled_agents(self) -> list[AgentSettings]:
+        """Return those of `agents` whose memory search is switched on."""
+        return [settings for settings in self.agents() if settings.memory.enabled]
+
+    def as_typed(self, text: str) -> str:
+        """Put this command line's global options into the commands of a hint, so that they work as typed."""
+        return self.options.as_typed(text)
+
+    def name_workspace(self, settings: AgentSettings) -> None:
+        """Say on stderr whose notes answer, unless they are at hand, or this command line says so."""
+        is_named = self.options.workspace is not None or self.options.config is not None
+        if not is_named and not Path.cwd().is_relative_to(os.path.realpath(settings.workspace)):
+            echo(f"The notes of {settings.workspace} ({settings.workspace_origin}).", err=True)
+
+    def everywhere(self, settings: AgentSettings) -> Options:
+        """Return the options that mean this agent's memory in any folder and any shell."""
+        options, loaded = self.options, self.settings
+        by_variable = environment.value(os.environ, environment.CONFIG)
+        has_home = options.home is not None or environment.value(os.environ, environment.HOME)
+        return Options(
+            config=loaded.path if options.config is not None or by_variable else None,
+            home=loaded.home if has_home else None,
+            workspace=settings.workspace,
+            agent=settings.agent if settings.agent != loaded.default_agent else None,
+        )
+
+
+def printable(text: str) -> str:
+    """Write control characters out, so that no note or file name commands a terminal."""
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+def one_line(name: str) -> str:
+    """Write the same of a file name, and its line breaks: a name looks like no line of ours."""
+    return printable(name).replace("\r", "\\x0d").replace("\n", "\\x0a")
+
+
+def put(text: str, *, err: bool = False) -> None:
+    """Print a line as it is, at once; what the encoding of the stream lacks is escaped."""
+    stream = sys.stderr if err else sys.stdout
+    try:
+        stream.write(text + "\n")
+    except UnicodeEncodeError:
+        # As click does it: ASCII says that no locale is set up, and then readers are on UTF-8.
+        encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
+        stream.buffer.write((text + "\n").encode(encoding, "backslashreplace"))
+    stream.flush()
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line for a reader, its control characters written out."""
+    put(printable(text), err=err)
+
+
+def echo_file(text: str) -> None:
+    """Print text of a file: as it is into a pipe or a file, with control characters written out elsewhere."""
+    put(printable(text) if sys.stdout.isatty() else text)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped."""
+    put(json_line(value, indent=2))
+
+
+def json_line(value: Any, *, indent: int | None = None) -> str:
+    """Write a value as JSON, without `indent` on one line; see `print_json`."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=indent)
+    # The others are escaped by JSON itself.
+    return _JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:
+    """Print a command's result: the value as JSON, or its lines for a reader."""
+    if as_json:
+        print_json(value)
+        return
+    for line in lines:
+        echo(line)

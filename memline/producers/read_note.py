@@ -1,0 +1,125 @@
+"""Read lines of a note by its path or name, and of what was said in a past conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from memline.producers.backends import Asked
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
+from memline.shared.index import driver, forgotten, ledger
+from memline.shared.search.turns import read_turns
+from memline.shared.sources.excerpt import MAX_CHARS, Excerpt, Part, excerpt_of, parse_citation, read_excerpt
+from memline.shared.sources.forgetting import NOTHING, ForgottenLines
+from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_private
+from memline.shared.sync import vanished
+
+#: Notes with the same name that are listed.
+_LISTED = 10
+
+
+def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
+    """Return the path and the part that are asked for; a citation names both (`parse_citation`)."""
+    cited = parse_citation(asked.path, of_any=of_any)
+    first, lines = asked.first, asked.lines
+    if first is None:
+        first, lines = cited.first or 1, cited.lines if lines is None else lines
+    max_chars = asked.max_chars or MAX_CHARS
+    return cited.path, Part(first=first, lines=lines, around=asked.around, max_chars=max_chars)
+
+
+def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Clock) -> Excerpt:
+    """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
+    path, part = cited_part(asked)
+    try:
+        return _read(settings, path, part, private=private, clock=clock)
+    except PathNotAllowed:
+        # Not the title "At 10:30": line 30 of what is named "At 10".
+        path, part = cited_part(asked, of_any=True)
+        if path in (asked.path, cited_part(asked)[0]):
+            raise
+        return _read(settings, path, part, private=private, clock=clock)
+
+
+def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
+    name = path.strip().removeprefix("./")
+    if name.lower().startswith(TRANSCRIPT_PREFIX) and not name.lower().endswith(".md"):
+        if not private:
+            raise AccessDenied(
+                "past conversations are private: they are not read in a group, nor by a subagent",
+                hint="ask in a direct chat; memory.privateInGroups opens them to all",
+            )
+        if (said := _said(settings, name, part)) is not None:
+            return said
+    read = partial(
+        read_excerpt,
+        MemoryPaths.of(settings),
+        part=part.widened(),
+        private=private,
+        gone=lines_of(settings),
+        clock=clock,
+    )
+    try:
+        excerpt = read(path)
+    except PathNotAllowed:
+        if (note := _note_named(settings, name, private=private)) is None:
+            raise
+        return read(note)
+    if excerpt.status == "not_found":
+        if (kept := _kept(settings, excerpt.path, part.widened())) is not None:
+            return kept
+        if (note := _note_named(settings, name, private=private)) is not None:
+            return read(note)
+    return excerpt
+
+
+def _kept(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
+    """Read a note that is gone from the index, where its root was emptied or is missing; None elsewhere."""
+    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        if reader is None or (settings.workspace.is_dir() and not vanished.is_kept(reader, path)):
+            return None
+        query = "SELECT start_line, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
+        lines: dict[int, str] = {}
+        for first, text in reader.execute(query, (path,)):
+            lines |= dict(enumerate(text.split("\n"), first))
+        if lines:
+            whole = [lines.get(number, "") for number in range(1, max(lines) + 1)]
+            return excerpt_of(whole, shown=path, part=part)
+    return None
+
+
+def lines_of(settings: AgentSettings) -> Callable[[str], ForgottenLines]:
+    """Return what tells by a ledger path which lines of a file were forgotten and still stand in it."""
+
+    def look(path: str) -> ForgottenLines:
+        # Without an index there is no list.
+        with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+            return forgotten.lines_of(reader, path) if reader else NOTHING
+        return NOTHING
+
+    return look
+
+
+def _said(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:
+    """Return what was said in a past conversation; None when it is not in the index, or not searched."""
+    if "sessions" not in settings.memory.sources:
+        return None
+    with driver.reading_if_any(settings.index_path) as reader:
+        return read_turns(reader, ledger.in_any_case(reader, SESSIONS, path), part) if reader else None
+
+
+def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | None:
+    """Return the path of the one note that this names; None when there is none, or no index."""
+    found: list[str] = []
+    # Without an index a path is still a path.
+    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        found = ledger.notes_named(reader, name) if reader else []
+    found = [path for path in found if private or not is_private(path)]
+    if len(found) > 1:
+        more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        listed = ", ".join(found[:_LISTED])
+        raise BadRequest(f"several notes have this name: {listed}{more}", hint="give a path")
+    return found[0] if found else None

@@ -1,0 +1,58 @@
+"""Store the files that changed before a search answers, within a time."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import Choice
+from memline.shared.errors import IndexCorrupt, IndexFault
+from memline.shared.index import forgotten, ledger
+from memline.shared.index_writer import IndexWriter
+from memline.shared.logs import Log
+from memline.shared.sync import vanished
+from memline.shared.sync.plan import Plan, make_plan, read_index_state
+from memline.shared.sync.read_file import FileReader
+
+#: Seconds a search spends on bringing changed files into the keyword index before it answers; the rest
+#: is reported as `stale`. A thousand notes take about one.
+CATCH_UP_S = 1.5
+
+#: Milliseconds it waits for another writer meanwhile.
+CATCH_UP_BUSY_MS = 500
+
+
+def plan_own(settings: AgentSettings, choice: Choice, clock: Clock) -> Plan:
+    """Move the index of another workspace out of the way, and plan with this workspace's own."""
+    with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
+        return make_plan(settings, choice, read_index_state(writer.connection))
+
+
+def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
+    """Store changed files until the time is over; return how many were done."""
+    reader = FileReader(settings, clock=clock)
+    done = 0
+    try:
+        with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
+            if plan.kept != plan.index.kept:
+                with writer.transaction() as (connection, _):
+                    vanished.note(connection, plan.kept)
+            until = clock.now() + CATCH_UP_S
+            for path in plan.changes.to_read():
+                if clock.now() > until:
+                    break
+                entry = ledger.entry(writer.connection, path)
+                gone = forgotten.lines_of(writer.connection, path)
+                for row in reader.read(path, entry=entry, forgotten=gone):
+                    writer.store_file(row)
+                    if clock.now() > until:
+                        break
+                done += path not in plan.changes.growing and not row.is_partial
+    except IndexCorrupt:
+        raise
+    except IndexFault as error:
+        # Read-only, full, or busy with another writer: reading is enough to answer, and the answer says how
+        # much it lacks.
+        Log("search").info("catch_up.failed", error=error.message)
+    return done

@@ -1,0 +1,416 @@
+"""Judge whether what stands behind a name can be a secret.
+
+A value in code is most often a name, a call, an index or a format; in prose it is a word. A secret is what
+has letters and digits mixed, or stands as it is written where only a literal can: in quotes, on a command
+line, in a file of settings. The words are data: `secret_patterns.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from memline.shared.tables import read_table
+
+#: First place of a secret and the one behind it.
+Span = tuple[int, int]
+
+#: Longest value that is judged; of a longer one the rest goes with it.
+MAX_VALUE_CHARS = 1024
+#: Of a line, what is looked at before and behind a match: the time stays linear.
+LINE_CHARS = 256
+_WORD_REST = re.compile(r"\S*")
+
+_SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？؟।]|[;\r\n]")
+_TOKEN = re.compile(r"[!-~]{5,}|[^\s，。、；！？「」“”»«()]+")
+_IDENTIFIER = re.compile(r"[&*!@$]?[A-Za-z_$][\w$]*(?:(?:\.|->|::|\?\.)[A-Za-z_$][\w$]*)*[!?]?")
+_CALL = re.compile(
+    r"""0x|--|[&*!@$\w.:>?-]*[\w>][(\[{]|[rbf]{0,2}["'`(\[{]|.*[^=]=[^=]|[a-z]+://|(?:\.{0,2}|~)/[\w.]"""
+)
+#: The parts of a name of code.
+_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_EDGES = " \t\r\n\"'`,;.)]}>:!?。，、；！？»”’"
+_CHANGES = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+#: A piece of a written name: in what is drawn they are few.
+_PIECE = re.compile(r"[A-Z]?[a-z]{2,}|[A-Z]{5,}")
+_HEX = re.compile(r"[0-9a-f]+|[0-9A-F]+")
+_NAME_BEFORE = re.compile(
+    r"""(?i)(?:key|name|id)\\?["']?\s{0,4}[:=]\s{0,4}\\?["']?[\w.:-]{0,64}"""
+    r"""(?:key|token|secret|passw(?:or)?d|passphrase|pwd|credential)s?(?:[_.-][\w.-]{0,24})?\\?["']?[,>]?\s{1,80}(?:<|\\?["'])?$"""
+    r"""|(?i:name=["'][\w.:-]{0,64}(?:key|token|secret|password|pwd)[\w.-]{0,24}["']>\s{0,80}<)$"""
+)
+#: What is left of a key that was known by its form.
+_SHORTENED = re.compile(r"[\w./+=-]{6}…[\w./+=-]{0,4}")
+_FED = re.compile(
+    r"(?i)chpasswd|passwd|sudo\b.*-\w*S|-stdin\b|passphrase-fd|pass(?:in|out)?\s+stdin|kinit|cryptsetup|\bsu\b"
+)
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """Return the file of patterns and words."""
+    return read_table(__file__, "secret_patterns.toml")
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return frozenset(tables()["values"][name].split())
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(tables()["values"][name])
+
+
+def is_random(run: str) -> bool:
+    """Whether a run of 16 letters and digits or more looks drawn: its kinds change all the time."""
+    size = len(run)
+    if size < 16 or _HEX.fullmatch(run):
+        return False
+    digits = sum(map(str.isdigit, run))
+    changes = len(_CHANGES.findall(run)) / size
+    if run.lower() == run or run.upper() == run:
+        return size >= 20 and digits >= 4 and changes >= 0.25
+    pieces = sum(map(len, _PIECE.findall(run)))
+    return digits >= 2 and digits < 0.7 * size and changes >= 0.34 and pieces < 0.55 * size
+
+
+def is_issued(body: str) -> bool:
+    """Whether what follows the prefix of a service can be a key: digits or both cases, and changing."""
+    letters = re.sub(r"[^A-Za-z0-9]", "", body)
+    size, changes = len(letters), len(_CHANGES.findall(letters))
+    if size < 12:
+        return False
+    digits = sum(map(str.isdigit, letters))
+    written = sum(map(len, re.findall(r"[A-Z]?[a-z]{4,}", letters)))
+    if written > 0.6 * size and digits < 0.2 * size:
+        return False
+    return changes >= 0.3 * size or (digits > 1 and changes >= 0.15 * size) or digits > 0.5 * size
+
+
+def is_hash(run: str) -> bool:
+    """Whether a run is written like md5, SHA or UUID, as many keys are."""
+    return len(run) >= 32 and bool(re.fullmatch(r"(?i)[0-9a-f-]+", run))
+
+
+def looks(value: str) -> bool:
+    """Whether a word looks like a password: letters and digits, or a sign among letters, and no term."""
+    value = value.strip(_EDGES)
+    if len(value) < 5 or _pattern("placeholder").fullmatch(value) or "://" in value:
+        return False
+    if not re.search(r"[^\W\d_]", value):
+        return False
+    if re.search(r"\d", value):
+        return (
+            not _pattern("term").fullmatch(value)
+            and not re.match(_CALL, value)
+            and "@" not in value[1:-1].rstrip("0123456789")
+        )
+    return bool(re.search(r"[^\W_][!#$%^&*+?][^\W_]", value)) and "/" not in value
+
+
+def is_literal(value: str) -> bool:
+    """Whether a value that stands as it is written is one, and not a variable or a mark for one."""
+    value = value.strip(" \t\r\n\"'`,;")
+    if len(value) < 4 or _pattern("placeholder").fullmatch(value):
+        return False
+    return value.lower().strip(_EDGES) not in _words("stop")
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is a sentence or a part of one."""
+    words = text.lower().split()
+    return len(words) > 1 and not _words("prose").isdisjoint(words) and not any(map(looks, words))
+
+
+def _value(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return (groups.get("inner") or groups.get("bare") or "")[:256]
+
+
+def _line_before(match: re.Match[str]) -> str:
+    return match.string[max(0, match.start() - LINE_CHARS) : match.start()].rpartition("\n")[2]
+
+
+def _assigned(match: re.Match[str]) -> bool:
+    """`name = value` in code, files of settings and prose."""
+    groups = match.groupdict()
+    word, strong = groups["word"], _is_strong(match)
+    if block := groups["block"]:
+        lines = [line.strip() for line in block.splitlines()[1:] if line.strip()]
+        if strong:
+            return not is_prose(" ".join(lines))
+        return all(len(line.split()) == 1 and looks(line) for line in lines)
+    if groups["items"]:
+        return strong and not is_prose(groups["items"])
+    if (inner := groups["inner"]) is not None:
+        return _is_quoted_secret(inner, strong=strong, word=word)
+    return _is_bare_secret(match, strong=strong)
+
+
+def _is_strong(match: re.Match[str]) -> bool:
+    """Whether a name is that of a secret and of nothing else."""
+    word = match["word"]
+    before = match.string[max(0, match.start("word") - 40) : match.start("word")]
+    if re.search(r"(?i)pub(?:lic)?[ _-]?$", before):
+        return False
+    if word.lower() not in tables()["values"]["weak"]:
+        return True
+    last = re.split(r"[^a-z0-9]+|(?<=[a-z])(?=[A-Z])", before.rstrip(" _-").lower())[-1]
+    return last.endswith(tuple(_words("prefixes"))) or bool(_service().search(before[-20:]))
+
+
+@cache
+def _service() -> re.Pattern[str]:
+    return re.compile(rf"(?i)(?:{services()})[ _-]?$")
+
+
+def services() -> str:
+    """Return the names of services as one pattern."""
+    return "|".join(tables()["values"]["services"].split())
+
+
+def _is_quoted_secret(inner: str, *, strong: bool, word: str) -> bool:
+    if _SHORTENED.fullmatch(inner):
+        return True
+    if not is_literal(inner) or re.search(r"%[sdr(]|\{[\w.!:]*\}", inner):
+        return False
+    if re.search(r"\s", inner.strip()):
+        return (
+            strong
+            and not is_prose(inner)
+            and (looks(inner.split()[0]) or inner == inner.lower() or "phrase" in word)
+        )
+    if not strong:
+        return _is_key(inner) or (
+            len(inner) >= 20
+            and inner.isalnum()
+            and inner.isascii()
+            and (any(map(str.isdigit, inner)) or not _is_name(inner))
+        )
+    return not re.match(r"[\d.]+$|(?:\.{0,2}|~)/|https?://|[\w-]+\.(?:pem|key|crt)$", inner)
+
+
+def _is_name(value: str) -> bool:
+    """Whether a run is one of code, made of written pieces."""
+    return sum(map(len, _PIECE.findall(value))) > 0.55 * len(value) and value.lower() != value
+
+
+def _is_key(value: str) -> bool:
+    """Whether a value is a secret although its name has other meanings: only mixed letters and digits are."""
+    value = value.strip(_EDGES)
+    if _HEX.fullmatch(value):
+        return len(value) >= 24 and not value.isdigit()
+    parts = re.split(r"[^A-Za-z0-9]+", value)
+    return looks(value) and (
+        any(map(is_random, parts))
+        or (len(value) >= 8 and len(_CHANGES.findall(value)) >= 0.3 * len(value) and len(parts) < 4)
+    )
+
+
+def _is_bare_secret(match: re.Match[str], *, strong: bool) -> bool:
+    text, says = match.string, match["says"]
+    value = (match["bare"] or "")[:256].rstrip(_EDGES)
+    line = _line_before(match)
+    if (match.start() and text[match.start() - 1 : match.start()] in "?&") or "?" in line[-40:]:
+        value = value.partition("&")[0]
+    if _SHORTENED.fullmatch(value):
+        return True
+    if not is_literal(value) or value.lower() in _words("stop"):
+        return False
+    if _CALL.match(value):
+        return False
+    if "\n" in says and (says.count("\n") > 1 or ("=" in says and "\\" not in says)):
+        return _is_key(value)
+    if not strong and match["word"] not in ("KEY", "TOKEN"):
+        return _is_key(value)
+    if value.isdigit():
+        return strong and match["word"].lower().startswith(("pass", "pw"))
+    if value[:2].lower() == "0x" or _pattern("term").fullmatch(value):
+        return False
+    if not _IDENTIFIER.fullmatch(value):
+        return bool(
+            looks(value)
+            or (re.search(r"[^\W\d_]", value) and re.search(r"[^\w./:,|\\-]", value))
+            or not value.isascii()
+            or ("-" in value[1:-1] and _is_literal_place(match, line))
+        )
+    parts = {part.lower() for part in _PARTS.findall(value)}
+    named = parts & _words("named")
+    if (
+        "." in value
+        or parts == named
+        or (named and ("_" in value or (len(value) < 20 and not re.search(r"\d", value))))
+    ):
+        return False
+    return bool(re.search(r"\d", value)) or _is_literal_place(match, line)
+
+
+def _is_literal_place(match: re.Match[str], line: str) -> bool:
+    """Whether a plain word behind a name can only be meant as it is written, and not as a name of code."""
+    text, says = match.string, match["says"]
+    name = text[match.start() : match.start("says")]
+    rest = text[match.end() : match.end() + LINE_CHARS].partition("\n")[0].strip()
+    if "\n" in says:
+        return not rest and match["bare"].islower()
+    if (
+        name.endswith(('"', "'"))
+        or "(" in line.rsplit(")", 1)[-1]
+        or (says != "=" and re.search(r"[\w\])]\.$", line))
+        or re.search(r"(?i)\bself\.|\b(?:def|const|let|var|return|if|self)\b", line)
+    ):
+        return False
+    if says == "=" and (name.isupper() or (";" in line and match["bare"].endswith(";"))):
+        return True
+    ended = not rest or rest[0] in "#(|`" or match["bare"][-1] in ",;."
+    if "=" in says and "=>" not in says:
+        return match["bare"][-1] not in ";)," and ended and (says == "=" or not line.strip("*_>"))
+    return ended and not match["bare"].endswith((")", "};"))
+
+
+def _sentence(match: re.Match[str]) -> Span | None:
+    """Find the first word of the sentence that looks like a password, in any language."""
+    said = _SENTENCE_END.split(match["bare"], 1)[0]
+    start = match.start("bare")
+    for number, word in enumerate(_TOKEN.finditer(said)):
+        if number > 8 or word[0][-1] in "([{=<" or word[0][0] in "=<>|+":
+            return None
+        if looks(word[0]) or (number < 2 and re.fullmatch(r"\d{6,12}", word[0].strip(_EDGES))):
+            value = word[0].strip(_EDGES.replace("!", "").replace("?", ""))
+            first = start + word.start() + word[0].index(value)
+            return first, first + len(value)
+    return None
+
+
+def _named(match: re.Match[str]) -> bool:
+    """`key="ApiKey" value="…"`: the name stands in another attribute."""
+    before = match.string[max(0, match.start() - 200) : match.start()]
+    return bool(_NAME_BEFORE.search(before)) and is_literal(_value(match))
+
+
+def _fed(match: re.Match[str]) -> bool:
+    return bool(_FED.search(_line_before(match))) and is_literal(_value(match))
+
+
+def _any_part(match: re.Match[str]) -> bool:
+    return any(_is_key(part) for part in re.split(r"[\s;,]+|(?<==)", _value(match)))
+
+
+def _header(match: re.Match[str]) -> bool:
+    value = _value(match)
+    return is_literal(value) and (looks(value) or is_issued(value))
+
+
+def _option(match: re.Match[str]) -> bool:
+    """`--password x`; `--key x` is most often a name or a file."""
+    return is_literal(_value(match)) if _is_strong(match) else _is_key(_value(match))
+
+
+def _sql(match: re.Match[str]) -> bool:
+    """A value in quotes; a bare one only in capital SQL, since people are identified by many things."""
+    if "`" in (match["quote"] or ""):
+        return False
+    is_said = match["bare"] is None or match["name"].isupper()
+    return is_literal(_value(match)) if is_said else looks(_value(match))
+
+
+def _pair(match: re.Match[str]) -> bool:
+    return is_literal(match["inner"]) and not is_prose(match["inner"]) and "/" not in match["inner"][:1]
+
+
+def _oracle(match: re.Match[str]) -> bool:
+    value, host = match["bare"].strip('"'), match["host"]
+    line = match.string[max(0, match.start() - 64) : match.start()].rpartition("\n")[2]
+    if not is_literal(value):
+        return False
+    named = re.search(
+        r"(?i)conn|sqlplus|sqlldr|rman|expdp|impdp|\b(?:exp|imp)\b|login|oracle|jdbc|database|\bdb\b", line
+    )
+    at = re.fullmatch(r"(?i)//.*|(?:orcl|xe|pdb|prod|test|dev|localhost|[\w.-]*db)[\w.-]*(?::\d+)?", host)
+    return bool(named or at) and not re.fullmatch(r"(?i)v?\d.*|main|master|latest|next", host)
+
+
+def _seed(match: re.Match[str]) -> bool:
+    run = re.sub(r"[ -]", "", match["bare"])
+    around = match.string[max(0, match.start() - 64) : match.end() + 24].lower()
+    if not re.search(r"otp|2fa|mfa|seed|authenticator|factor|secret", around) or _HEX.fullmatch(
+        run.rstrip("=")
+    ):
+        return False
+    return len(_CHANGES.findall(run.rstrip("="))) >= 2
+
+
+def _groups(match: re.Match[str]) -> bool:
+    """Groups of letters that no sentence has: one without a vowel, digits among them, or a name in front."""
+    groups = match["bare"].split(match["sep"])
+    joined = "".join(groups)
+    if len({len(group) for group in groups}) > 1 or joined.isdigit():
+        return False
+    before = match.string[max(0, match.start() - 64) : match.start()].lower()
+    named = re.search(
+        r"pass|kennwort|\bapp\b|recovery|backup code|[^\x00-\u024f]{3}|contrase|senha|parol|heslo|hasł",
+        before,
+    )
+    if joined.isalpha():
+        drawn = sum(not re.search(r"[aeiouy]", group) for group in groups)
+        return (
+            joined.islower()
+            and len(groups) == 4
+            and len(joined) == 16
+            and bool(drawn or (named and not is_prose(match["bare"])))
+        )
+    return (
+        not _HEX.fullmatch(joined)
+        and ((len(joined) > 19 and is_random(joined)) or bool(named))
+        and bool(re.search("[A-Za-z]", joined))
+    )
+
+
+def _looks_or_plain(match: re.Match[str]) -> bool:
+    value = match["bare"].rstrip(_EDGES)
+    rest = match.string[match.end() : match.end() + LINE_CHARS].partition("\n")[0].strip()
+    return looks(value) or (
+        value.islower() and value.isalpha() and len(value) > 5 and not rest and is_literal(value)
+    )
+
+
+def _if(test: Callable[[re.Match[str]], bool]) -> Callable[[re.Match[str]], Span | None]:
+    """Give the place of the value of a match when a test holds."""
+
+    def judge(match: re.Match[str]) -> Span | None:
+        if not test(match):
+            return None
+        groups = match.groupdict()
+        for name in ("block", "items", "inner", "bare"):
+            if groups.get(name) is not None:
+                start, stop = match.span(name)
+                # Patterns are bounded, a value is not.
+                is_cut = name == "bare" and stop - start >= MAX_VALUE_CHARS and stop == match.end()
+                return start, _WORD_REST.match(match.string, stop).end() if is_cut else stop  # type: ignore[union-attr]
+        return match.end("name"), match.end()
+
+    return judge
+
+
+#: By the name that a rule gives: where the secret of a match is, or None.
+JUDGES: dict[str, Callable[[re.Match[str]], Span | None]] = {
+    "sentence": _sentence,
+    "all": _if(lambda match: True),
+    "literal": _if(lambda match: is_literal(_value(match))),
+    "looks": _if(lambda match: looks(_value(match)) or _is_key(_value(match))),
+    "address": _if(lambda match: bool(re.search(r"\d", _value(match)))),
+    "assigned": _if(_assigned),
+    "header": _if(_header),
+    "option": _if(_option),
+    "sql": _if(_sql),
+    "named": _if(_named),
+    "fed": _if(_fed),
+    "any_part": _if(_any_part),
+    "pair": _if(_pair),
+    "oracle": _if(_oracle),
+    "seed": _if(_seed),
+    "groups": _if(_groups),
+    "looks_or_plain": _if(_looks_or_plain),
+}

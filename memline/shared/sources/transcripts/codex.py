@@ -1,0 +1,164 @@
+"""Read the sessions of Codex that were held in a workspace.
+
+    <CODEX_HOME>/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl
+    <CODEX_HOME>/archived_sessions/rollout-<time>-<id>.jsonl
+
+The first record says where a session was held (`cwd`). What a person typed is read from the events, where it
+is without the instructions that the program adds; what the model answered from the items of the conversation.
+Each of the two has the other's words again. Measured with Codex 0.169.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sources.transcripts.opening import Line, Span, open_file
+from memline.shared.sources.transcripts.stores import (
+    TranscriptFolder,
+    TranscriptFolders,
+    TranscriptFormat,
+    TranscriptStore,
+    Turn,
+    is_held_in,
+)
+from memline.shared.sources.transcripts.transcript_lines import parse
+
+NAME = "codex"
+
+_DATED, _ARCHIVED = "sessions", "archived_sessions"
+
+#: Bytes of the first record that are read: it holds the instructions of the program.
+_LOOK_BYTES = 16 << 20
+
+_RELEVANT = rb'"type"\s*:\s*"(?:user_message|UserMessage|message)"'
+_COUNTED = re.compile(_RELEVANT + rb'|"thread_rolled_back"')
+
+#: An editor's extension puts what is open there in front of the request.
+_REQUEST = "## My request for Codex:"
+
+
+def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+    belongs = is_held_in(os.path.abspath(settings.workspace), _place_of)
+
+    def places(root: str) -> list[TranscriptFolder]:
+        found = [day for day in _folders(root) if day.count(os.sep) == _DAY_DEPTH or day == _ARCHIVED]
+        return [TranscriptFolder(root, each, prefix=f"sessions/{NAME}/", belongs=belongs) for each in found]
+
+    def between(root: str) -> list[str]:
+        return [root, *(os.path.join(root, each) for each in _folders(root))]
+
+    root = str(settings.transcript_places[NAME])
+    return (TranscriptFolders(root, NAME, places=places, between=between, taken_back=_taken_back),)
+
+
+#: Separators in `sessions/2026/11/23`.
+_DAY_DEPTH = 3
+
+
+def _folders(root: str) -> list[str]:
+    """List the folders of sessions and those above them, relative to `root`. Raises OSError."""
+    names = set(os.listdir(root))
+    found = [_ARCHIVED] if _ARCHIVED in names else []
+    level = [_DATED] if _DATED in names else []
+    for depth in range(_DAY_DEPTH + 1):
+        found += level
+        if depth < _DAY_DEPTH:
+            level = [os.path.join(above, name) for above in level for name in _numbered(root, above)]
+    return found
+
+
+def _numbered(root: str, folder: str) -> list[str]:
+    try:
+        with os.scandir(os.path.join(root, folder)) as listing:
+            return sorted(each.name for each in listing if each.name.isdigit() and each.is_dir())
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=8192)
+def _place_of(absolute: str, _inode: int) -> str:
+    """Return the folder in which a session was held. Raises ValueError for what is no session of a person."""
+    folder, name = os.path.split(absolute)
+    with open_file(folder, name).file as file:
+        meta = _payload(parse(file.readline(_LOOK_BYTES)) or {}, "session_meta")
+    place = meta.get("cwd")
+    if not isinstance(place, str) or not place.startswith("/"):
+        raise ValueError("it does not say where it was held")
+    if isinstance(meta.get("source"), dict):
+        raise ValueError("a model was the user")
+    return os.path.normpath(place)
+
+
+def _payload(record: dict[str, Any], kind: str) -> dict[str, Any]:
+    payload = record.get("payload")
+    return payload if record.get("type") == kind and isinstance(payload, dict) else {}
+
+
+def _typed(record: dict[str, Any]) -> str:
+    """Return what a person typed; empty for any other record."""
+    event = _payload(record, "event_msg")
+    item = event.get("item")
+    if event.get("type") == "user_message":
+        text = event.get("message")
+    elif (
+        event.get("type") == "item_completed" and isinstance(item, dict) and item.get("type") == "UserMessage"
+    ):
+        text = _text_of(item.get("content"), "text")
+    else:
+        return ""
+    return text.rpartition(_REQUEST)[2].strip() if isinstance(text, str) else ""
+
+
+def _read(record: dict[str, Any]) -> Turn:
+    """Read a record: what a person typed, or what the model answered."""
+    stamps = (record.get("timestamp"),)
+    if text := _typed(record):
+        return Turn(role="user", text=text, stamps=stamps)
+    item = _payload(record, "response_item")
+    if item.get("type") == "message" and item.get("role") == "assistant":
+        return Turn(role="assistant", text=_text_of(item.get("content"), "output_text"), stamps=stamps)
+    return Turn(stamps=stamps)
+
+
+def _text_of(content: object, kind: str) -> str:
+    blocks = content if isinstance(content, list) else ()
+    return "\n".join(
+        block["text"]
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") == kind and isinstance(block.get("text"), str)
+    )
+
+
+def _taken_back(lines: Iterable[Line]) -> Iterator[Span]:
+    """Yield the lines of turns that were rolled back, and of messages that stand there twice."""
+    #: The lines of each turn; one begins with what a person typed.
+    turns: list[list[Span]] = [[]]
+    #: What was typed last, while the model has not answered.
+    typed = ""
+    for span, line in lines:
+        record = parse(line) if _COUNTED.search(line) else None
+        if record is None:
+            continue
+        event, turn = _payload(record, "event_msg"), _read(record)
+        if event.get("type") == "thread_rolled_back":
+            count = event.get("num_turns")
+            for _ in range(min(count, len(turns) - 1) if isinstance(count, int) else 0):
+                yield from turns.pop()
+            typed = ""
+        elif turn.role == "user" and turn.text == typed:
+            # Between two forms of the file both were written.
+            yield span
+        elif turn.role == "user":
+            turns.append([span])
+            typed = turn.text
+        elif turn.role:
+            turns[-1].append(span)
+            typed = ""
+
+
+FORMAT = TranscriptFormat(name=NAME, relevant=_RELEVANT, read=_read, find=_find)

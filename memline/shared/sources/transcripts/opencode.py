@@ -1,0 +1,215 @@
+"""Read the sessions of opencode that were held in a workspace: rows of its database, which stays as it is.
+
+    session(id, parent_id, directory, title, revert, time_updated)
+    message(id, session_id, time_created, data)            {"role": "user"|"assistant", "summary"?, "mode"?}
+    part(id, message_id, session_id, time_updated, data)   {"type": "text", "text", "synthetic"?, "ignored"?}
+
+A session reads like a file with a message a line, in their order; one that was reverted is an empty line. The
+older folder `storage` was taken over into the database and is stale. Measured with opencode 1.18.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memline.shared.config.schema import AgentSettings
+from memline.shared.sources.discover import DiscoveredFile, Discovery, unlisted_mark
+from memline.shared.sources.outcomes import FAILED, GONE, Problem
+from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
+from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.opening import OpenTranscript
+from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, Turn
+from memline.shared.sqlite import library, open_foreign
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+NAME = "opencode"
+
+_PREFIX, _ENDING = f"{TRANSCRIPT_PREFIX}{NAME}/", ".jsonl"
+
+#: Bytes that a line may have beside the text of its rows.
+_LINE_BYTES = 200
+
+#: What a session has before a model has given it a title.
+_UNTITLED = ("New session - ", "Child session - ")
+
+#: Bytes are counted without reading them; a line is never longer than the rows of its message.
+_SESSIONS = f"""
+    SELECT s.id, s.directory, s.time_updated,
+        (SELECT ifnull(sum({{length}} + {_LINE_BYTES}), 0) FROM message WHERE session_id = s.id)
+            + (SELECT ifnull(sum({{length}}), 0) FROM part WHERE session_id = s.id) + 4 * length(s.title),
+        (SELECT ifnull(max(time_updated), 0) FROM part WHERE session_id = s.id)
+    FROM session AS s WHERE s.parent_id IS NULL"""
+
+_TEXTS = """
+    SELECT m.id, m.time_created, m.data, p.id, p.data
+    FROM message AS m LEFT JOIN part AS p ON p.message_id = m.id
+        AND CASE WHEN json_valid(p.data) THEN json_extract(p.data, '$.type') END = 'text'
+    WHERE m.session_id = ? ORDER BY m.time_created, m.id, p.id"""
+
+
+class OpencodeTranscripts:
+    """The sessions of one workspace in a database."""
+
+    def __init__(self, database: Path, workspace: str) -> None:
+        self._database = database
+        self._workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+
+    def locate(self, path: str) -> FileLocation | None:
+        """Return where the session of a ledger path is; None when its name cannot be one."""
+        name = path.removeprefix(_PREFIX)
+        if not path.startswith(_PREFIX) or "/" in name or "\0" in name:
+            return None
+        if not is_storable(name) or not is_transcript_name(name):
+            return None
+        return FileLocation(path=path, absolute=str(self._database), anchor=str(self._database.parent))
+
+    def problem_at(self, path: str) -> Problem | None:
+        """Return None: a session that cannot be read is one that is not there."""
+        return None
+
+    def discover(self) -> Discovery:
+        """Find all sessions that were held in the workspace."""
+        if not self._database.exists():
+            return Discovery()
+        try:
+            with self._reading() as connection:
+                rows = connection.execute(_SESSIONS.format(length=_length())).fetchall()
+        except FileRefused as error:
+            return Discovery(issues=(error.problem.reason,), unlisted=(unlisted_mark(_PREFIX),))
+        files = [
+            DiscoveredFile(
+                path=f"{_PREFIX}{session}{_ENDING}",
+                absolute=str(self._database),
+                size=size,
+                mtime_ns=_ns(max(written, said)),
+            )
+            for session, directory, written, size, said in rows
+            if self._is_held_here(directory) and self.locate(f"{_PREFIX}{session}{_ENDING}")
+        ]
+        return Discovery(files=tuple(sorted(files, key=lambda file: file.path)))
+
+    def open(self, path: str) -> OpenTranscript:
+        """Open the session of a ledger path. Raises FileRefused."""
+        session = path.removeprefix(_PREFIX).removesuffix(_ENDING)
+        with self._reading() as connection:
+            query = f"{_SESSIONS.format(length=_length())} AND s.id = ?"
+            row = connection.execute(query, (session,)).fetchone()
+            if row is None or not self._is_held_here(row[1]):
+                raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+            title, revert = connection.execute(
+                "SELECT title, revert FROM session WHERE id = ?", (session,)
+            ).fetchone()
+            lines = list(_lines(connection.execute(_TEXTS, (session,)), title, _record(revert)))
+        _, _, written, size, said = row
+        data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        return OpenTranscript(file=io.BytesIO(data), size=size, mtime_ns=_ns(max(written, said)), ctime_ns=0)
+
+    def folders(self) -> tuple[str, ...]:
+        """Return the folder of the database."""
+        return (str(self._database.parent),)
+
+    def is_shared(self, absolute: str) -> bool:
+        """Tell whether it is the database or its log."""
+        return absolute in (str(self._database), f"{self._database}-wal")
+
+    def _is_held_here(self, directory: object) -> bool:
+        place = f"{os.path.normpath(directory)}/" if isinstance(directory, str) else ""
+        return any(place.startswith(f"{each.rstrip('/')}/") for each in self._workspaces)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        try:
+            connection = open_foreign(self._database)
+            try:
+                connection.execute("BEGIN")
+                yield connection
+            finally:
+                connection.close()
+        except (library().Error, OverflowError) as error:
+            reason = f"sessions of opencode not readable ({self._database}): {error}"
+            raise FileRefused(Problem(outcome=FAILED, reason=reason)) from error
+
+
+def _lines(rows: Iterator[tuple[Any, ...]], title: object, revert: dict[str, Any]) -> Iterator[str]:
+    """Yield a line a message: JSON with role, time and text, or nothing for one that does not count."""
+    named = title if isinstance(title, str) and not title.startswith(_UNTITLED) else None
+    message, texts = None, list[dict[str, Any]]()
+    record: dict[str, Any] = {}
+    for identity, created, data, part, text in rows:
+        if identity != message:
+            if message is not None:
+                yield _line(record, texts)
+            message, texts, spoken = identity, [], _record(data)
+            record = {"role": spoken.get("role"), "time": created}
+            if named is not None:
+                record["title"], named = named, None
+            if spoken.get("summary") or spoken.get("mode") == "compaction":
+                record["role"] = ""
+        if text is not None and not _is_reverted(identity, part, revert):
+            texts.append(_record(text))
+    if message is not None:
+        yield _line(record, texts)
+
+
+def _line(record: dict[str, Any], parts: list[dict[str, Any]]) -> str:
+    """Write a message. What the program wrote in the name of the user is left out."""
+    texts = [
+        part["text"]
+        for part in parts
+        if isinstance(part.get("text"), str) and not part.get("ignored") and not part.get("synthetic")
+    ]
+    if not texts or record["role"] not in ("user", "assistant"):
+        return json.dumps({"title": record["title"]}, ensure_ascii=False) if "title" in record else ""
+    return json.dumps({**record, "text": "\n".join(texts)}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _is_reverted(message: str, part: str, revert: dict[str, Any]) -> bool:
+    """Tell whether a part was undone: that of the message which `revert` names, or of a later one."""
+    first, within = revert.get("messageID"), revert.get("partID")
+    if not isinstance(first, str) or message < first:
+        return False
+    return message > first or not isinstance(within, str) or part >= within
+
+
+def _record(data: object) -> dict[str, Any]:
+    try:
+        record = json.loads(data) if isinstance(data, (str, bytes)) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _length() -> str:
+    """Return the expression for the bytes of a row's data."""
+    has_octets = library().sqlite_version_info >= (3, 43)
+    return "octet_length(data)" if has_octets else "length(CAST(data AS BLOB))"
+
+
+def _ns(time_ms: object) -> int:
+    """Return milliseconds as nanoseconds; what is no time of a file is 0."""
+    return time_ms * 1_000_000 if isinstance(time_ms, int) and 0 <= time_ms < 1 << 42 else 0
+
+
+def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
+    return (OpencodeTranscripts(settings.transcript_places[NAME], os.path.abspath(settings.workspace)),)
+
+
+def _read(record: dict[str, Any]) -> Turn:
+    """Read a line that `_line` wrote."""
+    return Turn(
+        role=record.get("role", ""),
+        text=record.get("text", ""),
+        title=record.get("title"),
+        stamps=(record.get("time"),),
+    )
+
+
+FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", read=_read, find=_find)

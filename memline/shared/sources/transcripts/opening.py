@@ -1,0 +1,102 @@
+"""Open the file of a transcript, and leave out of it what its program took back, each byte in its place.
+
+What was taken back is read as blanks of the same length. So a citation names the line that it names in the
+file, and a line that is taken back later changes bytes that were read before: the session is read anew.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
+
+from memline.shared.sources.safe_open import open_regular
+from memline.shared.values import replace, value
+
+#: First byte of a line, and the byte behind its last one (its end is not part of it).
+Span = tuple[int, int]
+Line = tuple[Span, bytes]
+
+#: Longest line that is looked at; a longer one is no record of a message (see `transcript_slices`).
+_MAX_LINE_BYTES = 64 << 20
+
+
+@value
+class OpenTranscript:
+    """An open transcript: lines with their ends, and the state that a scan compares. To be closed."""
+
+    file: BinaryIO
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+
+def open_file(root: str, relative: str) -> OpenTranscript:
+    """Open a transcript below the trusted folder `root`, following no link. Raises FileRefused."""
+    # Read in large blocks: lines of a transcript are long.
+    file = os.fdopen(open_regular(root, relative), "rb", buffering=1 << 20)
+    status = os.fstat(file.fileno())
+    return OpenTranscript(
+        file=file, size=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns
+    )
+
+
+def without(opened: OpenTranscript, taken_back: Callable[[Iterable[Line]], Iterable[Span]]) -> OpenTranscript:
+    """Return the open transcript without the lines of these spans. Closes it when that raises."""
+    try:
+        spans = sorted(taken_back(lines(opened.file, opened.size)))
+        opened.file.seek(0)
+    except BaseException:
+        opened.file.close()
+        raise
+    return replace(opened, file=io.BufferedReader(_Blanked(opened.file, spans), 1 << 20)) if spans else opened
+
+
+def lines(file: BinaryIO, size: int) -> Iterator[Line]:
+    """Yield the complete lines of the first `size` bytes, and where each is."""
+    start = 0
+    while start < size and (data := file.readline(min(_MAX_LINE_BYTES, size - start))):
+        if data.endswith(b"\n"):
+            yield (start, start + len(data) - 1), data
+        start += len(data)
+
+
+class _Blanked(io.RawIOBase):
+    """A file whose spans read as blanks."""
+
+    def __init__(self, file: BinaryIO, spans: Sequence[Span]) -> None:
+        self._file = file
+        self._spans = spans
+        self._starts = [start for start, _ in spans]
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        room = memoryview(buffer)
+        begin = self._file.tell()
+        data = self._file.read(len(room))
+        room[: len(data)] = data
+        for start, stop in self._spans[max(0, bisect_right(self._starts, begin) - 1) :]:
+            if start >= begin + len(data):
+                break
+            first, last = max(start - begin, 0), min(stop - begin, len(data))
+            if first < last:
+                room[first:last] = b" " * (last - first)
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

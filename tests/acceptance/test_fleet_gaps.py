@@ -1,0 +1,137 @@
+"""What a fleet lacks is told, and ends a command that waits for it; each agent stands for itself."""
+
+import json
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from memline.shared.sources.tokens import estimate_tokens
+from tests.acceptance.conftest import write_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.fleet import Fleet
+from tests.support.index_hosts import two_fleets, two_hosts
+from tests.support.process import running_memline
+from tests.support.redis_server import RedisServer, redis_command
+from tests.support.workspace import Place, until
+
+
+def test_index_ends_with_1_when_no_worker_embeds(fleet: Fleet, notes: Place) -> None:
+    write_notes(notes, 0, 2)
+    fleet.start("watch", "chunk", "store", "query")
+    fleet.until_alive("chunk", "store", "query")
+
+    ran = fleet.run("index")
+
+    assert ran.status == 1
+    assert "no worker takes messages from the queue 'embed'" in ran.stderr
+
+
+def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss_is_told(
+    fleet: Fleet, notes: Place
+) -> None:
+    texts = write_notes(notes, 0, 1)
+    fleet.up()
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "the first note")
+    fleet.kill("watch")
+    notes.write("memory/late.md", "# Late\n\nzebras cross here\n")
+
+    def found() -> list[str]:
+        ran = fleet.run("search", "zebras", "--json")
+        return [hit["path"] for hit in ran.json["results"]]
+
+    fleet.until(lambda: "memory/late.md" in found(), "the note")
+    findings = fleet.run("queue", "--json").json["findings"]
+    (told,) = (each for each in findings if each["code"] == "no_watcher")
+    assert told["level"] == "warning" and told["action"].endswith(" watch")
+
+
+def test_a_fleet_that_never_had_a_watch_has_a_note_and_no_trouble(fleet: Fleet) -> None:
+    fleet.start("chunk", "store", "query", "embed")
+    fleet.until_alive("chunk", "store", "query", "embed")
+
+    findings = fleet.run("queue", "--json").json["findings"]
+
+    assert [each["level"] for each in findings if each["code"] == "no_watcher"] == ["note"]
+
+
+def test_an_index_host_leaves_the_agents_of_another_that_is_alive(
+    tmp_path: Path, redis_server: RedisServer, provider: EmbeddingServer
+) -> None:
+    hosts = two_hosts(tmp_path, provider)
+    hosts[0].add("alpha", 1)
+    hosts[1].add("beta", 2)
+    with two_fleets(hosts, redis_server.url) as (one, two):
+        for fleet in (one, two):
+            fleet.until(lambda fleet=fleet: bool(fleet.vectors().get("ready")), "vectors")
+
+        ran = two.run("index")
+        doctor = two.run("doctor")
+
+    assert ran.status == 0, ran.stderr
+    assert "Agent alpha: served by one, left to it." in ran.stderr
+    assert "served by one" in doctor.stdout
+    assert doctor.status == 0, doctor.stdout
+
+
+def test_an_unusable_index_ends_the_run_of_its_agent_alone(place: Place) -> None:
+    agents = [{"id": "ann"}, {"id": "bob"}]
+    defaults = {"workspace": str(place.workspace), "memorySearch": {"provider": "none"}}
+    place.write("ann/memory/a.md", "# A\n\napples\n")
+    place.write("bob/memory/b.md", "# B\n\nbananas\n")
+    for agent in agents:
+        agent["workspace"] = str(place.workspace / agent["id"])
+    place.config.write_text(json.dumps({"agents": {"defaults": defaults, "list": agents}}))
+    (place.home / "memory").mkdir(parents=True)
+    with sqlite3.connect(place.home / "memory" / "ann.sqlite") as other:
+        other.execute("PRAGMA application_id = 77")
+        other.execute("CREATE TABLE mine (x)")
+
+    ran = place.run("index")
+
+    assert ran.status == 1
+    assert "agent ann" in ran.stderr
+    assert "Memory index updated (bob): 1 added" in ran.stdout
+
+
+def test_what_a_fleet_leaves_in_its_home_is_for_its_owner_alone(notes: Place) -> None:
+    redis_command()
+    write_notes(notes, 0, 1)
+    names = ("fleet.lock", "store.lock", "redis.log", "memory/main.workspace")
+    with running_memline(*notes.arguments("fleet", "--no-api")):
+        until(lambda: all((notes.home / name).exists() for name in names))
+
+        modes = {name: stat.S_IMODE((notes.home / name).stat().st_mode) for name in names}
+
+    assert modes == dict.fromkeys(names, 0o600)
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "apples")])
+def test_no_bare_event_stands_on_stderr(notes: Place, command: tuple[str, ...]) -> None:
+    write_notes(notes, 0, 1)
+    unreachable = {"MEMLINE_QUEUE_URL": "redis://127.0.0.1:9/0"} if command[0] == "search" else {}
+
+    ran = notes.run(*command, env=unreachable)
+
+    assert not [line for line in ran.stderr.splitlines() if line.replace(".", "").replace("_", "").isalpha()]
+
+
+@pytest.mark.parametrize("ahead_s", [600, -7_200])
+def test_an_embed_host_with_another_clock_embeds_all_and_is_told(
+    fleet: Fleet, notes: Place, provider: EmbeddingServer, ahead_s: int
+) -> None:
+    texts = write_notes(notes, 0, 20)
+    fleet.start("watch", "chunk", "store", "query")
+    fleet.start("embed", env={"SKEW_S": str(ahead_s)})
+
+    fleet.until(lambda: fleet.vectors() == {"ready": texts}, "all vectors")
+
+    assert not provider.repeated()
+    report = fleet.run("queue", "--json").json
+    (told,) = (each for each in report["findings"] if each["code"] == "clock_skew")
+    assert ("ahead" if ahead_s > 0 else "behind") in told["what"]
+    assert abs(next(each for each in report["workers"] if each["role"] == "embed")["clockAheadSeconds"]) > 500
+    with provider.lock:
+        billed = sum(estimate_tokens(text) for each in provider.requests for text in each.body["input"])
+    fleet.until(lambda: notes.status()["spending"]["today"]["tokens"] == billed, "what was spent")

@@ -1,0 +1,60 @@
+"""What was leased and not sent is free when its owner ends, and what is shown as spent is what was billed."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from memline.shared.sources.tokens import estimate_tokens
+from tests.acceptance.conftest import ROWS, write_notes
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import running_memline
+from tests.support.redis_server import redis_command
+from tests.support.undisturbed import assert_as_undisturbed, assert_paid_once
+from tests.support.workspace import Place, until
+
+#: Seconds that a run may take; a lease that is not freed holds for 300.
+LIMIT_S = 150.0
+
+#: Requests in the air of one embed process; as many answers may wait to be stored.
+IN_THE_AIR = 4
+
+
+def billed(provider: EmbeddingServer) -> int:
+    """Tokens of all requests that came, as Memline counts them."""
+    with provider.lock:
+        texts = [text for request in provider.requests for text in request.body["input"]]
+    return sum(map(estimate_tokens, texts))
+
+
+def shown(place: Place) -> int:
+    return int(place.run("status", "--json").json[0]["status"]["spending"]["today"]["tokens"])
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda each: each.name
+)
+@pytest.mark.parametrize("command", [("up",), ("index",), ("fleet", "--no-api")], ids=lambda words: words[0])
+def test_one_signal_in_a_backfill_leaves_no_lease_and_shows_what_was_billed(
+    notes: Place, provider: EmbeddingServer, tmp_path: Path, command: tuple[str, ...], number: signal.Signals
+) -> None:
+    if command[0] == "fleet":
+        redis_command()
+    provider.control({"latency_ms": 150})
+    write_notes(notes, 0, 80)
+    with running_memline(*notes.arguments(*command)) as process:
+        until(lambda: len(provider.log()["requests"]) >= 8)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.send_signal(number)
+        process.wait(LIMIT_S)
+    is_killed = number == signal.SIGKILL
+    # Those of a fleet that was killed end by themselves.
+    until(lambda: not any(Path("/proc", pid).exists() for pid in children))
+
+    assert shown(notes) == billed(provider)
+    provider.control({"latency_ms": 20})
+    ran = notes.run("index", timeout_s=LIMIT_S)
+    assert ran.status == 0, ran.stderr
+    assert shown(notes) == billed(provider)
+    assert_as_undisturbed(notes, tmp_path)
+    assert_paid_once(provider, at_most=2 * IN_THE_AIR * ROWS if is_killed else 0)

@@ -1,0 +1,132 @@
+"""Sessions that their program deleted for their age stay; those that a person deleted go."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from memline.shared.config.transcript_programs import retention_days
+from tests.support.workspace import Place, paths
+
+DAY_S = 86_400
+
+pytestmark = pytest.mark.place(
+    files={"MEMORY.md": "# Notes\n\nWe chose Redis.\n"},
+    provider="none",
+    sources=["memory", "sessions"],
+    experimental={"sessionMemory": True},
+    transcripts=["claude-code", "codex"],
+)
+
+
+@pytest.fixture
+def projects(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of Claude Code's sessions in the workspace."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    name = "".join(each if each.isalnum() else "-" for each in str(place.workspace))
+    folder = tmp_path / "claude" / "projects" / name
+    folder.mkdir(parents=True)
+    return folder
+
+
+def session(file: Path, record: dict[str, object], *, age_days: float) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record) + "\n")
+    changed = time.time() - age_days * DAY_S
+    os.utime(file, (changed, changed))
+    return file
+
+
+def said(place: Place, text: str) -> dict[str, object]:
+    return {"type": "user", "cwd": str(place.workspace), "message": {"role": "user", "content": text}}
+
+
+def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(place: Place, projects: Path) -> None:
+    old = session(projects / "old.jsonl", said(place, "the marmalade recipe"), age_days=31)
+    young = session(projects / "young.jsonl", said(place, "the quince recipe"), age_days=3)
+    place.index()
+    content = old.read_bytes(), old.stat()
+
+    old.unlink()
+    young.unlink()
+    report = place.call("index", "--json").json[0]
+    found = {word: paths(place.search(word)) for word in ("marmalade", "quince")}
+
+    assert found == {"marmalade": ["sessions/claude-code/old.jsonl"], "quince": []}
+    assert report["files"]["removed"] == 1 and report["kept"] == []
+    assert place.call("index", "--accept-removals").status == 0
+    assert paths(place.search("marmalade")) == ["sessions/claude-code/old.jsonl"]
+    assert "said" not in place.call("get", "sessions/claude-code/old.jsonl#L1").stdout
+
+    old.write_bytes(content[0])
+    os.utime(old, ns=(content[1].st_mtime_ns, content[1].st_mtime_ns))
+    place.index()
+    assert paths(place.search("marmalade")) == ["sessions/claude-code/old.jsonl"]
+    assert place.rows("SELECT count(*) FROM kept") == [(0,)]
+    old.unlink()
+    place.index()
+
+    forgotten = place.call("forget", "sessions/claude-code/old.jsonl", "--yes")
+    assert forgotten.status == 0, forgotten.stderr
+    assert paths(place.search("marmalade")) == []
+    assert b"marmalade" not in place.index_path.read_bytes()
+
+
+def test_a_program_that_deletes_nothing_leaves_what_a_person_deleted(
+    place: Place, projects: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "codex/archived_sessions/rollout-a.jsonl"
+    event = {"type": "event_msg", "payload": {"type": "user_message", "message": "the marmalade recipe"}}
+    session(file, {"type": "session_meta", "payload": {"cwd": str(place.workspace)}}, age_days=0)
+    file.write_text(file.read_text() + json.dumps(event) + "\n")
+    os.utime(file, (0, time.time() - 400 * DAY_S))
+    place.index()
+    before = paths(place.search("marmalade"))
+
+    file.unlink()
+
+    assert before == ["sessions/codex/rollout-a.jsonl"]
+    assert paths(place.search("marmalade")) == []
+
+
+def test_switching_transcripts_off_removes_them_however_old(place: Place, projects: Path) -> None:
+    file = session(projects / "old.jsonl", said(place, "the marmalade recipe"), age_days=31)
+    place.index()
+    file.unlink()
+    place.configure(transcripts=["codex"])
+
+    place.index()
+
+    assert paths(place.search("marmalade")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "days"),
+    [
+        ("", 30),
+        ('{"cleanupPeriodDays": 7}', 7),
+        ('{"cleanupPeriodDays": 0}', 30),
+        ('{"cleanupPeriodDays": "x"}', 30),
+        ("{", 30),
+    ],
+)
+def test_the_settings_of_the_program_say_after_how_many_days(
+    tmp_path: Path, settings: str, days: int
+) -> None:
+    (tmp_path / "projects").mkdir()
+    if settings:
+        (tmp_path / "settings.json").write_text(settings)
+
+    assert retention_days("claude-code", tmp_path / "projects") == days
+
+
+@pytest.mark.parametrize(
+    ("age", "days"), [("90d", 90), ("24h", 1), ("2w", 14), ("1m", 30), ("x", 30), (None, 30)]
+)
+def test_gemini_names_a_period(tmp_path: Path, age: object, days: int) -> None:
+    (tmp_path / "settings.json").write_text(json.dumps({"general": {"sessionRetention": {"maxAge": age}}}))
+
+    assert retention_days("gemini", tmp_path) == days

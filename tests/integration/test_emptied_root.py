@@ -1,0 +1,194 @@
+"""A root whose files vanish together is kept: nothing is paid for again, and every answer says so."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memline.producers.memory import Memory
+from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import end, running_memline
+from tests.support.workspace import Place, paths, until
+
+pytestmark = pytest.mark.place(server={}, notes=20, is_indexed=True, cache={"enabled": False})
+
+
+def away(place: Place, count: int = 20) -> list[Path]:
+    """Move so many notes out of the workspace; their files are returned."""
+    attic = place.folder / "attic"
+    attic.mkdir(exist_ok=True)
+    return [
+        Path(shutil.move(place.workspace / f"memory/note-{number}.md", attic / f"note-{number}.md"))
+        for number in range(count)
+    ]
+
+
+def back(place: Place, files: list[Path]) -> None:
+    for file in files:
+        shutil.move(file, place.workspace / "memory" / file.name)
+
+
+@pytest.mark.parametrize("count", [20, 11])
+def test_a_search_keeps_what_vanished_together_and_says_so(
+    place: Place, server: EmbeddingServer, count: int
+) -> None:
+    before = place.contents()
+
+    files = away(place, count)
+    answer = place.call("search", "word3x1x7", "--json").json
+    again = place.search("word3x1x7")
+    report = place.call("index", "--json")
+
+    (kept,) = answer["kept"]
+    assert (kept["files"], kept["root"]) == (count, str(place.workspace))
+    assert answer["results"][0]["path"] == "memory/note-3.md"
+    assert place.call("get", "memory/note-3.md#L1-L3").stdout == "# Note 3\n\n## Section 0 of 3\n"
+    assert "root_emptied" in [each["code"] for each in answer["findings"]]
+    assert (again.kept[0]["since"], again.stale) == (kept["since"], False)
+    assert report.status == 0
+    assert report.json[0]["kept"] == [kept]
+    assert report.json[0]["files"]["removed"] == 0
+    status = place.call("status", "--json").json[0]
+    assert status["status"]["kept"] == [kept]
+    back(place, files)
+    place.index()
+    assert place.contents() == before
+    assert place.search("word3x1x7").kept == ()
+    assert {server.texts[digest.hex()] for digest in before.vectors} == {1}
+
+
+def test_fewer_are_removed_at_once(place: Place) -> None:
+    away(place, 10)
+
+    assert place.index().files["removed"] == 10
+    assert place.search("word3x1x7").kept == ()
+
+
+@pytest.mark.place(server={}, notes=4, is_indexed=True)
+def test_a_small_root_whose_folder_is_there_is_not_kept(place: Place) -> None:
+    away(place, 4)
+
+    assert place.index().files["removed"] == 4
+
+
+def test_an_accepted_removal_is_carried_out(place: Place) -> None:
+    away(place)
+    place.index()
+
+    report = place.call("index", "--accept-removals", "--json")
+
+    assert report.json[0]["files"]["removed"] == 20
+    assert place.outcomes() == {}
+    assert place.rows("SELECT count(*) FROM vectors") == [(0,)]
+    assert place.search("word3x1x7").kept == ()
+
+
+@pytest.mark.parametrize("hours", [24, 2])
+def test_what_is_kept_goes_when_its_hours_are_over(place: Place, hours: int) -> None:
+    place.configure(sync={"keepVanishedHours": hours})
+    away(place)
+    place.index()
+    place.execute("UPDATE kept SET since = since - ?", hours * 3_600 - 60)
+    assert place.index().files["removed"] == 0
+
+    place.execute("UPDATE kept SET since = since - 120")
+
+    assert place.index().files["removed"] == 20
+    assert place.outcomes() == {}
+
+
+@pytest.mark.parametrize("keeps_times", [True, False])
+def test_files_that_moved_within_the_root_are_no_removal(
+    place: Place, server: EmbeddingServer, keeps_times: bool
+) -> None:
+    calls = len(server.texts)
+    (place.workspace / "memory/old").mkdir()
+    for file in sorted((place.workspace / "memory").glob("*.md")):
+        moved = Path(shutil.move(file, place.workspace / "memory/old" / file.name))
+        if not keeps_times:
+            os.utime(moved)
+
+    report = place.index()
+
+    assert (report.files["removed"], report.kept) == (20, ())
+    assert set(place.outcomes()) == {f"memory/old/note-{number}.md" for number in range(20)}
+    assert len(server.texts) == calls
+
+
+def test_a_removal_of_one_more_is_carried_out_while_others_are_kept(place: Place) -> None:
+    away(place, 12)
+    place.index()
+    (place.workspace / "memory/note-19.md").unlink()
+
+    report = place.index()
+
+    assert (report.files["removed"], report.kept[0].files) == (1, 12)
+
+
+def test_a_folder_of_extra_paths_that_is_missing_is_kept(place: Place) -> None:
+    wiki = place.folder / "wiki"
+    wiki.mkdir()
+    (wiki / "w.md").write_text("Wombat facts.")
+    place.configure(extraPaths=[str(wiki)])
+    place.index()
+    shutil.rmtree(wiki)
+
+    answer = place.search("wombat")
+    assert paths(answer)[0] == str(wiki / "w.md")
+    assert [(each["files"], each["root"]) for each in answer.kept] == [(1, str(wiki))]
+    place.configure(extraPaths=[])
+    assert place.index().files["removed"] == 1
+
+
+def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(place: Place) -> None:
+    place.workspace.rename(place.folder / "unmounted")
+    for args in (["search", "word3x1x7"], ["status"], ["doctor"], ["index"]):
+        for options in ([], ["--workspace", str(place.workspace)]):
+            ran = place.call(*options, *args)
+            assert "mkdir" not in ran.stdout + ran.stderr
+            assert str(place.workspace) in ran.stdout + ran.stderr
+    answer = place.call("search", "word3x1x7", "--json").json
+    assert answer["results"][0]["path"] == "memory/note-3.md"
+    assert [each["files"] for each in answer["kept"]] == [20]
+    assert "answers come from what was indexed" in answer["warning"]
+    # The disk is mounted, and it is empty.
+    place.workspace.mkdir()
+    assert place.search("word3x1x7").kept[0]["files"] == 20
+    assert place.index().files["removed"] == 0
+
+
+def test_up_keeps_what_vanishes_within_a_minute(place: Place, server: EmbeddingServer) -> None:
+    """The files go in two parts, and the first alone would be no reason."""
+    place.configure(sync={"watchDebounceMs": 20})
+    before, calls = place.contents(), len(server.texts)
+    with running_memline(*place.arguments("up")) as running:
+        place.write("memory/new.md", "# New\n\nxyzzy\n")
+        until(lambda: "memory/new.md" in place.outcomes(), "a new note")
+        files = away(place, 8)
+        place.write("memory/newer.md", "# Newer\n\nplugh\n")
+        until(lambda: "memory/newer.md" in place.outcomes(), "the watcher after the first part")
+        assert "memory/note-0.md" in place.outcomes()
+        files += [
+            Path(shutil.move(place.workspace / f"memory/note-{number}.md", place.folder / "attic"))
+            for number in range(8, 20)
+        ]
+        until(lambda: place.rows("SELECT count(*) FROM kept") == [(20,)], "that they are kept")
+        back(place, files)
+        until(lambda: place.rows("SELECT count(*) FROM kept") == [(0,)], "that they are back")
+        (place.workspace / "memory/new.md").unlink()
+        until(lambda: "memory/new.md" not in place.outcomes(), "a plain removal")
+        (place.workspace / "memory/newer.md").unlink()
+        until(lambda: "memory/newer.md" not in place.outcomes(), "another")
+        end(running)
+
+    assert place.contents() == before
+    assert len(server.texts) == calls + 2
+
+
+def test_a_long_lived_memory_keeps_them_too(place: Place) -> None:
+    with Memory.of(place.settings, place.agent, long_lived=True) as memory:
+        assert memory.search("word3x1x7").kept == ()
+        away(place)
+        until(lambda: bool(memory.search("word3x1x7").kept), "what is kept")
+        assert paths(memory.search("word3x1x7"))[0] == "memory/note-3.md"

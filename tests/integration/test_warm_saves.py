@@ -1,0 +1,52 @@
+"""A process that goes on searching misses no note whose save ended before the question."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from memline import Memory
+from tests.support.http_api import serving
+from tests.support.workspace import Place
+
+SAVES = 60
+
+
+def asked_of_memory(place: Place, stack: ExitStack) -> Callable[[str], dict[str, Any]]:
+    memory = stack.enter_context(Memory.of(place.settings, place.agent, long_lived=True))
+    return lambda question: memory.search(question).to_json()
+
+
+def asked_of_serve(place: Place, stack: ExitStack) -> Callable[[str], dict[str, Any]]:
+    client = stack.enter_context(
+        httpx.Client(base_url=stack.enter_context(serving(place.settings)), timeout=30)
+    )
+
+    def ask(question: str) -> dict[str, Any]:
+        answer: dict[str, Any] = client.post("/search", json={"query": question}).json()
+        return answer
+
+    return ask
+
+
+@pytest.mark.parametrize("asked_of", [asked_of_memory, asked_of_serve])
+def test_sixty_of_sixty_saves_are_found_or_told_of_by_a_warm_process(
+    asked_of: Callable[[Place, ExitStack], Callable[[str], dict[str, Any]]], tmp_path: Path
+) -> None:
+    place = Place(folder=tmp_path / "user")
+    for number in range(100):
+        place.write(f"memory/{number}.md", f"note {number} about whales\n")
+    with ExitStack() as stack:
+        ask = asked_of(place, stack)
+        assert ask("whales")["results"]
+
+        for number in range(SAVES):
+            # As an editor saves: a new file in the place of the old one.
+            place.write("memory/new.tmp", f"zebra{number} lives here\n")
+            os.replace(place.workspace / "memory/new.tmp", place.workspace / "memory/0.md")
+            answer = ask(f"zebra{number}")
+            assert answer["results"] or answer["stale"], number

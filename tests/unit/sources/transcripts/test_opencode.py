@@ -1,0 +1,197 @@
+"""Sessions of opencode: rows of its database that belong to a workspace, and what of them counts."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memline.shared.sources.transcripts.stores import TranscriptStore
+from tests.support.transcripts import names_in, read_session, said_in, store_of
+
+T0 = 1_795_000_000_000
+
+SCHEMA = """
+CREATE TABLE session (id text PRIMARY KEY, project_id text, parent_id text, directory text, title text,
+    revert text, time_created integer, time_updated integer, time_archived integer);
+CREATE TABLE message (id text PRIMARY KEY, session_id text, time_created integer, time_updated integer,
+    data text);
+CREATE TABLE part (id text PRIMARY KEY, message_id text, session_id text, time_created integer,
+    time_updated integer, data text);
+"""
+
+
+class Desk:
+    """Writes as opencode does; its log stays beside the database."""
+
+    def __init__(self, database: Path) -> None:
+        self.database = database
+        self.rows = sqlite3.connect(database, isolation_level=None)
+        self.rows.execute("PRAGMA journal_mode = wal")
+        self.rows.executescript(SCHEMA)
+        self.count = 0
+
+    def session(self, name: str, directory: str = "/w/proj", **more: Any) -> None:
+        row = {"title": "New session - 2026-11-23T03:27:13.592Z", "parent_id": None, "revert": None} | more
+        self.rows.execute(
+            "INSERT INTO session (id, directory, title, parent_id, revert, time_updated)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (name, directory, row["title"], row["parent_id"], row["revert"], T0),
+        )
+
+    def say(self, session: str, role: str, *parts: dict[str, Any] | str, **data: Any) -> str:
+        self.count += 1
+        message = f"msg_{self.count:04}"
+        at = T0 + self.count
+        self.rows.execute(
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?)",
+            (message, session, at, at, json.dumps({"role": role, "time": {"created": at}, **data})),
+        )
+        for number, part in enumerate(parts):
+            spoken = {"type": "text", "text": part} if isinstance(part, str) else part
+            self.rows.execute(
+                "INSERT INTO part VALUES (?, ?, ?, ?, ?, ?)",
+                (f"prt_{self.count:04}{number}", message, session, at, at, json.dumps(spoken)),
+            )
+        self.rows.execute("UPDATE session SET time_updated = ? WHERE id = ?", (at, session))
+        return message
+
+    def revert(self, session: str, to: dict[str, str]) -> None:
+        self.rows.execute("UPDATE session SET revert = ? WHERE id = ?", (json.dumps(to), session))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / "opencode.db")
+    yield made
+    made.rows.close()
+
+
+def store(desk: Desk) -> TranscriptStore:
+    return store_of("opencode", desk.database)
+
+
+def said(desk: Desk, name: str = "ses_a") -> list[str]:
+    return said_in(store(desk), "opencode", name)
+
+
+def test_sessions_of_the_workspace_and_below_it_are_found(desk: Desk) -> None:
+    desk.session("ses_a")
+    desk.session("ses_b", "/w/proj/sub")
+    desk.session("ses_c", "/w/project")
+    desk.session("ses_d", parent_id="ses_a")
+    desk.session("../ses_e")
+
+    assert names_in(store(desk)) == ["ses_a", "ses_b"]
+
+
+def test_what_a_person_typed_and_what_was_answered(desk: Desk) -> None:
+    desk.session("ses_a", title="The lamp")
+    desk.say(
+        "ses_a",
+        "user",
+        "Where is it?",
+        {"type": "text", "text": "the whole file", "synthetic": True},
+        {"type": "text", "text": "a draft", "ignored": True},
+        {"type": "file", "filename": "a.png", "url": "data:image/png;base64,AAAA"},
+    )
+    desk.say(
+        "ses_a",
+        "assistant",
+        {"type": "step-start"},
+        {"type": "reasoning", "text": "hm"},
+        "I look.",
+        {"type": "tool", "tool": "read", "state": {"output": "lamp"}},
+        "At the window.",
+    )
+    desk.say("ses_a", "assistant", "a summary", summary=True)
+    desk.say("ses_a", "assistant", "another", mode="compaction")
+
+    last = read_session(store(desk), "opencode", "ses_a")
+
+    assert said(desk) == ["User: Where is it?", "Assistant: I look. At the window."]
+    assert last.progress.title == "The lamp"
+    assert (last.chunks[0].start_line, last.chunks[0].end_line, last.progress.lines) == (1, 2, 4)
+
+
+def test_what_was_reverted_is_not_found_and_comes_back_when_that_is_undone(desk: Desk) -> None:
+    desk.session("ses_a")
+    desk.say("ses_a", "user", "one")
+    second = desk.say("ses_a", "assistant", "two", "three")
+    desk.say("ses_a", "user", "four")
+    first = read_session(store(desk), "opencode", "ses_a")
+
+    desk.revert("ses_a", {"messageID": second})
+    whole = read_session(store(desk), "opencode", "ses_a", known=first)
+    desk.revert("ses_a", {"messageID": second, "partID": "prt_00021"})
+    partly = said(desk)
+    desk.rows.execute("UPDATE session SET revert = NULL")
+
+    assert (whole.keeps, [chunk.text for chunk in whole.chunks]) == (0, ["User: one"])
+    assert partly == ["User: one", "Assistant: two"]
+    assert said(desk) == ["User: one", "Assistant: two three", "User: four"]
+
+
+def test_growth_is_read_on_and_a_changed_answer_anew(desk: Desk) -> None:
+    desk.session("ses_a")
+    desk.say("ses_a", "user", "one")
+    first = read_session(store(desk), "opencode", "ses_a")
+    desk.say("ses_a", "assistant", "two")
+    grown = read_session(store(desk), "opencode", "ses_a", known=first)
+    desk.rows.execute(
+        "UPDATE part SET data = ? WHERE id LIKE 'prt_0002%'", (json.dumps({"type": "text", "text": "2!"}),)
+    )
+
+    changed = read_session(store(desk), "opencode", "ses_a", known=grown)
+
+    assert grown.base == first.digest
+    assert (changed.keeps, changed.chunks[0].text) == (0, "User: one\nAssistant: 2!")
+
+
+def test_the_listing_and_the_reading_agree_so_that_nothing_is_read_twice(desk: Desk) -> None:
+    desk.session("ses_a", title="Ü" * 300)
+    for number in range(40):
+        desk.say("ses_a", "user" if number % 2 else "assistant", f'"quoted" \\ {number} ' * 30)
+    (file,) = store(desk).discover().files
+
+    with store(desk).open(file.path).file as stream:
+        data = stream.read()
+    opened = store(desk).open(file.path)
+    opened.file.close()
+
+    assert (opened.size, opened.mtime_ns, opened.ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
+    assert len(data) <= opened.size
+
+
+def test_no_byte_of_the_database_changes_while_opencode_writes(desk: Desk) -> None:
+    desk.session("ses_a")
+    desk.say("ses_a", "user", "one")
+    files = [desk.database, Path(f"{desk.database}-wal")]
+    before = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+
+    assert said(desk) == ["User: one"]
+    assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == before
+
+
+@pytest.mark.parametrize(
+    "data", ["", "{", "[]", "null", '{"type": "text"}', '{"type": "text", "text": 3}', None]
+)
+def test_a_broken_part_is_left_out(desk: Desk, data: str | None) -> None:
+    desk.session("ses_a")
+    desk.say("ses_a", "user", "one")
+    desk.rows.execute("INSERT INTO part VALUES ('prt_x', 'msg_0001', 'ses_a', 0, 0, ?)", (data,))
+
+    assert said(desk) == ["User: one"]
+
+
+def test_a_file_that_is_no_database_removes_nothing(tmp_path: Path) -> None:
+    database = tmp_path / "opencode.db"
+    database.write_bytes(b"not a database" * 200)
+
+    found = store_of("opencode", database).discover()
+
+    assert found.is_unlisted("sessions/opencode/ses_a.jsonl")
+    assert "sessions of opencode not readable" in found.issues[0]
