@@ -127,7 +127,7 @@ def test_what_a_killed_run_held_is_sent_by_the_process_that_lives(
         with running_memline(*place.arguments("up")) as up:
             place.write("memory/new.md", "# New\n\nxyzzy\n")
             until(lambda: _found(place, "xyzzy") == ["memory/new.md"], "the other process")
-            _kill(process, server)
+            end(process, signal.SIGKILL)
             server.control({"fault": ""})
             until(lambda: _is_settled(place, 11), "what the killed run held")
             assert "Traceback" not in end(up)
@@ -161,6 +161,7 @@ def _let_live(server: EmbeddingServer, dice: random.Random) -> None:
 def _kill(process: subprocess.Popen[str], server: EmbeddingServer) -> int:
     """kill -9; the number of requests that had come until then."""
     end(process, signal.SIGKILL)
+    server.until_unconnected()
     return len(server.requests)
 
 

@@ -22,6 +22,7 @@ import socket
 import sys
 import threading
 import time
+import urllib.request
 import zlib
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -98,9 +99,9 @@ class EmbeddingServer(HttpStub):
         self._vectors: dict[tuple[str, int], str] = {}
         self.batches = BatchSide(self, self.batch_wire())
         self.control({"fault": fault, "script": list(script)})
-        http = _Server(("127.0.0.1", port), _Handler)
-        http.stub = self
-        super().__init__(http)
+        self._served = _Server(("127.0.0.1", port), _Handler)
+        self._served.stub = self
+        super().__init__(self._served)
 
     def __exit__(self, *_: object) -> None:
         self.stopping.set()
@@ -130,6 +131,18 @@ class EmbeddingServer(HttpStub):
             ]
             texts = dict(self.texts)
         return {"requests": shown, "texts": texts, "batch": self.batches.log()}
+
+    def until_unconnected(self, within_s: float = 30) -> None:
+        """Wait until all that was sent by clients that are gone has been read, and their connections closed.
+
+        A request that a killed process has written still comes after its end.
+        """
+        # Connections are accepted in their order: those of before this one are all known when it is answered.
+        urllib.request.urlopen(self.url + "/log", timeout=within_s).read()
+        deadline = time.monotonic() + within_s
+        while self._served.connections:
+            assert time.monotonic() < deadline, f"{self._served.connections} connections are still open"
+            time.sleep(0.005)
 
     def count_texts(self, texts: Sequence[str]) -> None:
         """Count texts as received."""
@@ -214,6 +227,22 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
     stub: EmbeddingServer
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        #: How many are open.
+        self.connections = 0
+        self._counting = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._counting:
+            self.connections += 1
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        with self._counting:
+            self.connections -= 1
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that was killed in the middle is no fault of this server."""
