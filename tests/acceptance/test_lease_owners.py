@@ -16,6 +16,9 @@ from tests.support.workspace import Place, until
 #: Seconds that a run may take; a lease that is not freed holds for 300.
 LIMIT_S = 150.0
 
+#: Looks without a request, ten milliseconds apart, after which all that could come has come.
+LOOKS = 100
+
 #: Requests in the air of one embed process; as many answers may wait to be stored.
 IN_THE_AIR = 4
 
@@ -31,6 +34,17 @@ def shown(place: Place) -> int:
     return int(place.run("status", "--json").json[0]["status"]["spending"]["today"]["tokens"])
 
 
+def _until_still(provider: EmbeddingServer) -> None:
+    """Wait until every request that may be in the air has come: none came for a second."""
+    counts = [-1]
+
+    def is_still() -> bool:
+        counts.append(len(provider.requests))
+        return len(counts) > LOOKS and len(set(counts[-LOOKS:])) == 1
+
+    until(is_still, "a second without a request")
+
+
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda each: each.name
 )
@@ -44,15 +58,19 @@ def test_one_signal_in_a_backfill_leaves_no_lease_and_shows_what_was_billed(
     write_notes(notes, 0, 80)
     with running_memline(*notes.arguments(*command)) as process:
         until(lambda: len(provider.log()["requests"]) >= 8)
+        is_killed = number == signal.SIGKILL
+        if is_killed:
+            # Between "sent" in the accounts and the first byte of a request a kill tells nobody which it was.
+            provider.control({"fault": "hang"})
+            _until_still(provider)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         process.send_signal(number)
         process.wait(LIMIT_S)
-    is_killed = number == signal.SIGKILL
     # Those of a fleet that was killed end by themselves.
     until(lambda: not any(Path("/proc", pid).exists() for pid in children))
 
     assert shown(notes) == billed(provider)
-    provider.control({"latency_ms": 20})
+    provider.control({"latency_ms": 20, "fault": ""})
     ran = notes.run("index", timeout_s=LIMIT_S)
     assert ran.status == 0, ran.stderr
     assert shown(notes) == billed(provider)
