@@ -75,6 +75,18 @@ def test_the_page_of_troubles_is_what_the_findings_say() -> None:
     assert is_current, f"docs/troubleshooting.md is out of date; run: {script['REGENERATE']}"
 
 
+def test_the_picture_of_the_readme_shows_what_is_printed() -> None:
+    """Scores may move; what is found, and where it stands, may not."""
+    script = runpy.run_path(str(ROOT / "scripts" / "picture.py"))
+
+    pictures = (script["PICTURE"].read_text("utf-8"), script["drawn"](script["answers"]()))
+
+    shown, drawn = (re.sub(r"\d\.\d+", "", picture) for picture in pictures)
+
+    is_current = shown == drawn
+    assert is_current, f"docs/search.svg is out of date; run: {script['REGENERATE']}"
+
+
 @pytest.mark.parametrize("name", ["cli.md", "http.md", "mcp.md", "python.md"])
 def test_a_reference_page_is_what_the_table_says(name: str) -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "reference_docs.py"))
