@@ -8,7 +8,8 @@ numpy and `shared.embedders.token_vectors` are imported late: only local models 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index.driver import scalar, transaction
@@ -22,6 +23,9 @@ FIT_TOKENS = 15_000
 #: Texts that a transaction reduces at most.
 SLICE_TEXTS = 50
 
+_OF_VECTORS = (
+    "SELECT vector_id, tokens FROM token_vectors WHERE vector_id IN (SELECT value FROM json_each(?))"
+)
 _UNREDUCED = "SELECT vector_id, tokens FROM token_vectors WHERE identity_id = ? AND is_reduced = 0"
 
 
@@ -72,15 +76,9 @@ def projection(connection: Connection, identity_id: int) -> bytes:
     return scalar(connection, "SELECT projection FROM identities WHERE id = ?", identity_id) or b""
 
 
-def read(connection: Connection, identity_id: int, chunk_ids: str) -> list[tuple[int, bytes]]:
-    """List (chunk id, packed tokens) of the chunks in a JSON array that have token vectors."""
-    return connection.execute(
-        "SELECT chunks.id, token_vectors.tokens FROM chunks"
-        " JOIN vectors ON vectors.identity_id = ? AND vectors.text_hash = chunks.text_hash"
-        " JOIN token_vectors ON token_vectors.vector_id = vectors.id"
-        " WHERE chunks.id IN (SELECT value FROM json_each(?))",
-        (identity_id, chunk_ids),
-    ).fetchall()
+def read(connection: Connection, vector_ids: Collection[int]) -> dict[int, bytes]:
+    """Return vectors.id -> packed tokens, for those of `vector_ids` that have token vectors."""
+    return dict(connection.execute(_OF_VECTORS, (json.dumps([*vector_ids]),)))
 
 
 def reduce(connection: Connection, identity_id: int) -> None:

@@ -246,8 +246,9 @@ class _Search:
 
     def _compare_tokens(self, found: Found, vector: QueryVector) -> None:
         """Set the late interaction of candidates; one without token vectors has its cosine in the place."""
-        rows = token_rows.read(self.connection, vector.identity_id, json_ids(found.ids))
-        if not rows:
+        vector_of = self.index.links.vectors_of(self.connection, found.ids)
+        tokens_of = token_rows.read(self.connection, set(vector_of.values()))
+        if not tokens_of:
             return
         # Here, because only local models have token vectors, and numpy costs 110 ms.
         from memline.shared.search import late
@@ -256,14 +257,14 @@ class _Search:
         asked = late.question_tokens(self.question.text, vector.tokens, fitted, self.keyword.rarity)
         if asked is None:
             return
-        packed = dict(rows)
+        packed = {each: tokens_of[row_id] for each, row_id in vector_of.items() if row_id in tokens_of}
         self.meetings = lambda chunk_id, text: (
             late.meetings(asked, packed[chunk_id], fitted, text) if chunk_id in packed else []
         )
         self.line_evidence = lambda chunk_id, text: (
             late.line_evidence(asked, packed[chunk_id], fitted, text) if chunk_id in packed else []
         )
-        scores = late.scores(asked, rows, fitted)
+        scores = late.scores(asked, [*packed.items()], fitted)
         best = max(scores.values(), default=0.0) or 1.0
         for chunk_id in found.ids:
             score = scores.get(chunk_id, min(max(found.cosines.get(chunk_id, 0.0), 0.0), best))
