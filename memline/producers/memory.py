@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
     from memline.producers.backends import IndexReport, RunProgress
     from memline.shared.config.live import SettingsWatch
+    from memline.shared.figures.counters import Tally
     from memline.shared.search.agent_view import Chat
     from memline.shared.sources.excerpt import Excerpt
     from memline.shared.sync.plan import Plan
@@ -162,6 +163,12 @@ class Memory:
         self.settings = agent
         self._clock = clock
         self._backend = choose(settings, agent, long_lived=long_lived, clock=clock)
+        #: Counts the questions of a process that stays.
+        self._tally: Tally | None = None
+        if long_lived:
+            from memline.shared.figures.counters import tally_of
+
+            self._tally = tally_of(agent.account_path)
 
     def __enter__(self) -> Self:
         return self
@@ -172,6 +179,8 @@ class Memory:
     def close(self) -> None:
         """Close the index and free the vectors; the next call opens them again."""
         self._backend.close()
+        if self._tally is not None:
+            self._tally.write()
 
     @_taking(Question)
     def search(self, question: Question) -> Answer:
@@ -186,9 +195,12 @@ class Memory:
         private = sees_private(self.settings, question.chat)
         return self.ask(search_request(question.query, private=private, **given))
 
-    def ask(self, request: SearchRequest) -> Answer:
-        """Answer a request, as `search` does."""
-        return replace(self._backend.ask(request), workspace=str(self.settings.workspace))
+    def ask(self, request: SearchRequest, *, face: str = "python") -> Answer:
+        """Answer a request, as `search` does; `face`: who asks, for the metrics."""
+        backend, where = self._backend, str(self.settings.workspace)
+        if self._tally is None:
+            return replace(backend.ask(request), workspace=where)
+        return replace(self._tally.search(self.settings.agent, face, request, backend.ask), workspace=where)
 
     def get(
         self,

@@ -30,6 +30,9 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())
 #: Name of the log of what users did; a server writes its lines at every level (`always`).
 AUDIT = "audit"
 
+#: Name of the log of what a server was asked: one JSON object a line, whatever the form of the others.
+REQUEST = "request"
+
 #: Attribute of a record that carries the fields.
 _FIELDS = "memline_fields"
 
@@ -105,9 +108,18 @@ def configure(level: str = "WARNING", style: str = "text", stream: TextIO | None
         logging.getLogger(name).setLevel(logging.DEBUG if level == "DEBUG" else logging.WARNING)
 
 
-def always(name: str) -> None:
-    """Write the lines of this log from INFO on, also where the level of the others is higher."""
-    logging.getLogger(f"{ROOT}.{name}").setLevel(logging.INFO)
+def always(name: str, *, style: str = "") -> None:
+    """Write the lines of this log from INFO on, also where the level of the others is higher.
+
+    `style`: text or json, to standard error; empty: as all others.
+    """
+    logger = logging.getLogger(f"{ROOT}.{name}")
+    logger.setLevel(logging.INFO)
+    if style:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonFormatter() if style == "json" else TextFormatter())
+        logger.handlers = [handler]
+        logger.propagate = False
 
 
 def _time(record: logging.LogRecord) -> str:

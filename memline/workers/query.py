@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.figures.counters import tally_of
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import reading
@@ -16,6 +17,7 @@ from memline.shared.queue.messages import RunQuery
 from memline.shared.queue.replies import Replies
 from memline.shared.scheduling import home_processes
 from memline.shared.search.request import SearchRequest, search_request
+from memline.shared.search.results import Answer
 from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sync.freshness import is_fresh
@@ -46,7 +48,9 @@ def run_query(message: RunQuery) -> None:
         request = search_request(message.query, **message.options)
         context.agent(message.agent, index=message.index)
         memory = context.keep(("memory", message.agent), lambda: _Memory(context, message.agent))
-        answer = memory.ask(request)
+        tally = context.keep("tally", partial(tally_of, context.settings.account_path))
+        found = tally.search(message.agent, message.face, request, memory.ask)
+        answer = found.to_json()
     except (MemlineError, TypeError) as error:
         hint = error.hint if isinstance(error, MemlineError) else ""
         # Only a wrong question is wrong for every worker; the rest may be a problem of this process.
@@ -77,10 +81,10 @@ class _Memory:
             news=Saves(MemoryPaths.of(notes)) if notes else None,
         )
 
-    def ask(self, request: SearchRequest) -> dict[str, object]:
-        """Answer a question as JSON."""
+    def ask(self, request: SearchRequest) -> Answer:
+        """Answer a question."""
         answer = self._search.ask(request, self._staleness.state())
-        return replace(answer, workspace=str(self._settings.workspace)).to_json()
+        return replace(answer, workspace=str(self._settings.workspace))
 
     def close(self) -> None:
         self._search.close()

@@ -23,7 +23,8 @@ def test_the_server_says_where_it_is_answers_and_ends_well(place: Place) -> None
         said = end(process, signal.SIGTERM)
 
     assert [hit["path"] for hit in found["results"]] == ["MEMORY.md"]
-    assert (process.returncode, said) == (0, "")
+    assert process.returncode == 0
+    assert [json.loads(line)["route"] for line in said.splitlines()] == ["/search"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])

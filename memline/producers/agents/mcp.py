@@ -50,8 +50,10 @@ from memline.producers.calls.arguments import answers, input_schema, parse_texts
 from memline.producers.calls.memory_calls import CONTEXT, INSTRUCTIONS, MEMORY_CALLS
 from memline.producers.calls.rows import Call
 from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.figures.counters import CALLS, MCP, Tally
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
+from memline.shared.values import replace
 from memline.shared.version import own_version
 
 #: Where what a session starts with can be read without a tool.
@@ -82,6 +84,7 @@ class MemoryTool(Tool):
 
     caller_of: CallerOf = Field(exclude=True)
     pool: Pool = Field(exclude=True)
+    tally: Tally = Field(exclude=True)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -91,7 +94,7 @@ class MemoryTool(Tool):
         """Return the answer, as JSON in a text and as structured content; an error is words for the model."""
         try:
             caller = self.caller_of(context.request_context.request)
-            answer = await self.pool.run(partial(self.fn, caller, arguments))
+            answer = await self.pool.run(partial(self.fn, replace(caller, face=MCP), arguments))
         except MemlineError as error:
             text = _error_text(error.message, error.hint)
         except Exception as error:
@@ -102,8 +105,10 @@ class MemoryTool(Tool):
                 "try once more; if it fails again, tell the user to run: memline doctor",
             )
         else:
+            self.tally.add(CALLS, tool=self.name, outcome="ok")
             plain = TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
             return CallToolResult(content=[plain], structured_content=answer)
+        self.tally.add(CALLS, tool=self.name, outcome="error")
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)
 
 
@@ -396,6 +401,7 @@ def _tool(
         ),
         caller_of=caller_of,
         pool=pool,
+        tally=tools.tally,
     )
 
 

@@ -31,6 +31,7 @@ from memline.shared.errors import (
     QueueError,
     UnknownAgent,
 )
+from memline.shared.figures.counters import HTTP, tally_of
 from memline.shared.finding import Finding, Trouble
 from memline.shared.findings.diagnosis import of_agent, of_error, of_troubles
 from memline.shared.index import driver
@@ -52,6 +53,8 @@ class Caller:
 
     agent: str
     session_key: str = ""
+    #: By which face, for the metrics (`shared.figures.counters`).
+    face: str = HTTP
 
 
 class MemoryTools:
@@ -77,6 +80,8 @@ class MemoryTools:
         #: The agents that may be asked for, by id.
         self.agents = agents
         self._clock = clock or SystemClock()
+        #: What is counted of calls.
+        self.tally = tally_of(settings.account_path)
         self._lock = threading.Lock()
         self._memories: dict[str, Memory] = {}
         self._collector: FleetCollector | None = None
@@ -86,6 +91,7 @@ class MemoryTools:
             for memory in self._memories.values():
                 memory.close()
             self._memories.clear()
+        self.tally.write()
 
     def take(self, settings: Settings) -> None:
         """Answer from these settings from the next call on; calls that run end with the former ones."""
@@ -134,7 +140,8 @@ class MemoryTools:
             return denied
         try:
             with traces.span("search", kind="SERVER", attributes={"memline.agent": settings.agent}):
-                answer = memory.ask(replace(request, private=sees_private(settings, chat)))
+                request = replace(request, private=sees_private(settings, chat))
+                answer = memory.ask(request, face=caller.face)
         except IndexFault as error:
             no_answer = self._typed(settings, _no_answer(settings, of_error(settings, error)))
             return {**no_answer, "unavailable": True, "error": error.message}

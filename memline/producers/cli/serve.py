@@ -80,6 +80,7 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
 
     write_log()
     logs.always(logs.AUDIT)
+    logs.always(logs.REQUEST, style="json")
     served, seen, changed = invocation.agents(), watch_of(invocation, restarts=False), threading.Event()
     wanted = _served(invocation.settings.serve, host, port, read_only)
 

@@ -27,10 +27,12 @@ from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
 from memline.producers.calls.rows import Call
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
 from memline.producers.http.openapi import describe
+from memline.producers.http.request_log import RequestLog, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.producers.http.table_routes import TableRoutes, read_arguments
 from memline.shared.config.installation import Serve
 from memline.shared.errors import MemlineError
+from memline.shared.figures.counters import REFUSED
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -78,7 +80,8 @@ class Api:
         """`is_stopping` says that the server has to end, so that streams of events do."""
         self._tools = tools
         self._pool = Pool(CALLS_AT_ONCE, timeout_s=serve.timeout_seconds)
-        authenticator = Authenticator(serve, default_agent=default_agent)
+        refused = partial(tools.tally.add, REFUSED)
+        authenticator = Authenticator(serve, default_agent=default_agent, on_refused=refused)
         self._pages = dashboard(tools, serve, authenticator, self._pool)
         self._is_stopping = is_stopping
         made = server(tools, _caller_of, pool=self._pool)
@@ -112,6 +115,7 @@ class Api:
             routes=self.routes,
             # CORS before the guard, so that a page of an allowed origin can read the guard's errors.
             middleware=[
+                Middleware(RequestLog, tally=tools.tally, routes=self.routes),
                 Middleware(OriginCheck, serve=serve),
                 cors,
                 guard,
@@ -187,10 +191,12 @@ def _caller(request: Request, arguments: dict[str, Any]) -> Caller:
 def _caller_of(request: Request, named: Mapping[str, str] | None = None) -> Caller:
     """Return who asks; over MCP its address and its headers say so, never the model."""
     named = request.query_params if named is None else named
-    return access_of(request.scope).caller(
+    caller = access_of(request.scope).caller(
         named.get("agent") or request.headers.get(AGENT_HEADER, ""),
         named.get("sessionKey") or request.headers.get(SESSION_HEADER, ""),
     )
+    note(request.scope, agent=caller.agent[:80])
+    return caller
 
 
 async def _error(_request: Request, error: Exception) -> Response:

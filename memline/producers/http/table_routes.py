@@ -21,6 +21,7 @@ from memline.producers.calls.memory_calls import AGENT_ID
 from memline.producers.calls.rows import OWNER, Call, Parameter
 from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import access_of
+from memline.producers.http.request_log import note
 from memline.producers.http.responses import JsonResponse, error_response
 from memline.shared.config.schema import Settings
 from memline.shared.errors import AccessDenied, BadRequest, UnknownAgent
@@ -58,6 +59,7 @@ class TableRoutes:
                 hint = f"the agents are: {', '.join(self._agents)}"
                 raise UnknownAgent(f"there is no agent {agent[:80]!r}", hint=hint)
             names = (agent,)
+        note(request.scope, agent=agent)
         agents = tuple(self._settings.agents[name] for name in names)
         return Asker(settings=self._settings, agents=agents, agent=agent, by=access.client)
 

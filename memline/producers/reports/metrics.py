@@ -9,20 +9,27 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import agent_state, spending
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.figures import counters
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import of_agent, of_common, of_error
+from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue import depth
 from memline.shared.queue.routes import commands
@@ -61,6 +68,7 @@ class FleetCollector(Collector):
             if self._url:
                 self._add_queues()
             self._add_spending()
+            self._add_counters()
             found = [*of_common(self._settings, self._agents)]
             for agent in self._agents:
                 try:
@@ -125,6 +133,29 @@ class FleetCollector(Collector):
         for key, limit in report["limits"].items():
             if limit is not None:
                 self._add("spending_limit", limit, key=key)
+
+    def _add_counters(self) -> None:
+        """Add what all processes of the home counted; a histogram for each agent that was asked."""
+        try:
+            with closing(AccountFile(self._settings.account_path)) as file:
+                found = counters.read(file)
+        except MemlineError as error:
+            self._log.warning("accounts.unreadable", error=error.message, hint=error.hint)
+            return
+        for name in (counters.SEARCHES, counters.REQUESTS, counters.CALLS, counters.REFUSED):
+            for labels, count in found.get(name, ()):
+                self._add(f"{name}_total", count, **labels)
+        buckets: dict[str, dict[str, float]] = {}
+        for labels, count in found.get(counters.SECONDS, ()):
+            buckets.setdefault(labels["agent"], {})[labels["le"]] = count
+        if not buckets:
+            return
+        sums = {labels["agent"]: value for labels, value in found.get(counters.SECONDS_SUM, ())}
+        name = counters.SECONDS
+        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=["agent"])
+        for agent, counts in buckets.items():
+            family.add_metric([agent], counters.cumulative(counts), sums.get(agent, 0.0))
+        self._families[name] = family
 
     def _add_agent(self, settings: AgentSettings) -> tuple[Finding, ...]:
         """Add what the rows of an agent say; returns what is wrong with it."""

@@ -97,3 +97,11 @@ CREATE TABLE IF NOT EXISTS processes (
     settings TEXT NOT NULL DEFAULT '{}',
     PRIMARY KEY (kind, owner)
 ) STRICT;
+
+-- What the processes of this home counted since it was made (shared/figures/counters.py); `labels` is JSON.
+CREATE TABLE IF NOT EXISTS counters (
+    name TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (name, labels)
+) STRICT;

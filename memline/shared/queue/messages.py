@@ -140,6 +140,8 @@ class RunQuery(Wire, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
     #: As in `ChunkFiles`.
     index: str = ""
+    #: Who asks, for the metrics: `cli` for a command.
+    face: str = "queue"
 
 
 # msgspec shows the shape of a kind to other threads before its fields are whole, and one that decodes by it

@@ -114,7 +114,7 @@ class QueryClient:
         self._replies.close()
 
     def ask(
-        self, agent: str, request: SearchRequest, *, timeout_s: float, index: str = ""
+        self, agent: str, request: SearchRequest, *, timeout_s: float, index: str = "", face: str = "queue"
     ) -> dict[str, Any] | None:
         """Send a question to a query worker and wait for its answer, as JSON.
 
@@ -134,6 +134,7 @@ class QueryClient:
             reply_to=box,
             options=options,
             index=index,
+            face=face,
         )
         own = host = own_host(self._replies.client)
         is_served, holder = self._enqueue(box, message, host, timeout_s)
@@ -201,14 +202,14 @@ class QueryClient:
 
 
 def ask_fleet(url: str, agent: str, request: SearchRequest, *, index: str = "") -> dict[str, Any] | None:
-    """Ask a query worker once; None when none is alive, or it did not answer in time.
+    """Ask a query worker once, for a command; None when none is alive, or it did not answer in time.
 
     `index` is the file name of the index that is meant. When Redis cannot be reached the caller reads the
     index itself: it is a local file. Raises WorkerRefused for a question that is wrong for every worker.
     """
     try:
         with QueryClient(url) as client:
-            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index)
+            return client.ask(agent, request, timeout_s=ANSWER_TIMEOUT_S, index=index, face="cli")
     except WorkerRefused:
         raise
     except QueueError as error:

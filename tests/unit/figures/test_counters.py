@@ -1,0 +1,138 @@
+"""What a process counts reaches the rows of its home, and what a histogram says of it."""
+
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from memline.shared.errors import ConfigError, IndexMissing
+from memline.shared.figures import counters
+from memline.shared.figures.counters import Tally, bucket_of, cumulative, outcome_of, percentile
+from memline.shared.index.accounts import AccountFile
+from memline.shared.search.request import SearchRequest
+from memline.shared.search.results import Answer, Behind, Hit
+
+QUESTION = SearchRequest(query="apples")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "accounts.sqlite"
+
+
+def rows(path: Path) -> dict[str, list[tuple[dict[str, str], float]]]:
+    with closing(AccountFile(path)) as file:
+        return counters.read(file)
+
+
+def hit() -> Hit:
+    return Hit(
+        path="a.md",
+        start_line=1,
+        end_line=1,
+        score=1,
+        vector_score=0,
+        text_score=1,
+        snippet="apples",
+        source="memory",
+    )
+
+
+def test_counts_of_several_processes_are_added(path: Path) -> None:
+    one, other = Tally(path), Tally(path)
+
+    one.add(counters.REFUSED)
+    one.add(counters.REFUSED)
+    other.add(counters.REFUSED)
+    one.write()
+    other.write()
+
+    assert rows(path) == {counters.REFUSED: [({}, 3.0)]}
+
+
+def test_what_is_counted_is_written_without_being_asked_to(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "WRITE_AFTER_S", 0.01)
+    tally, written = Tally(path), threading.Event()
+    write = tally.write
+    monkeypatch.setattr(tally, "write", lambda: (write(), written.set()))
+
+    tally.add(counters.CALLS, tool="memory_search", outcome="ok")
+
+    assert written.wait(60)
+    assert rows(path) == {counters.CALLS: [({"tool": "memory_search", "outcome": "ok"}, 1.0)]}
+
+
+def test_a_question_is_counted_with_its_outcome_and_its_seconds(path: Path) -> None:
+    tally = Tally(path)
+
+    tally.search("main", counters.HTTP, QUESTION, lambda _: Answer(hits=(hit(),), mode="hybrid"))
+    tally.write()
+
+    found = rows(path)
+    labels = {"agent": "main", "face": "http", "mode": "hybrid", "outcome": "hits"}
+    assert found[counters.SEARCHES] == [(labels, 1.0)]
+    assert [(each["agent"], count) for each, count in found[counters.SECONDS]] == [("main", 1.0)]
+    assert found[counters.SECONDS_SUM][0][1] > 0
+
+
+def test_a_fault_is_counted_as_an_error_and_a_wrong_question_is_not(path: Path) -> None:
+    tally = Tally(path)
+
+    def fail(error: Exception) -> None:
+        def ask(_: SearchRequest) -> Answer:
+            raise error
+
+        with pytest.raises(type(error)):
+            tally.search("main", counters.MCP, QUESTION, ask)
+
+    fail(IndexMissing("gone"))
+    fail(ConfigError("no such day"))
+    tally.write()
+
+    assert [(each["outcome"], count) for each, count in rows(path)[counters.SEARCHES]] == [("error", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (Answer(hits=(hit(),)), "hits"),
+        (Answer(hits=(hit(),), behind=Behind(files=1)), "stale"),
+        (Answer(behind=Behind(files=1)), "none"),
+        (Answer(), "none"),
+    ],
+)
+def test_an_outcome_says_what_the_caller_got(answer: Answer, outcome: str) -> None:
+    assert outcome_of(answer) == outcome
+
+
+def test_a_home_that_cannot_be_written_loses_its_counts_and_nothing_else(tmp_path: Path) -> None:
+    tally = Tally(tmp_path / "file" / "accounts.sqlite")
+    (tmp_path / "file").write_text("not a folder")
+
+    tally.add(counters.REFUSED)
+    tally.write()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label"), [(0.0004, "0.001"), (0.05, "0.05"), (0.051, "0.1"), (11, "+Inf")]
+)
+def test_a_duration_falls_into_the_bucket_that_ends_after_it(seconds: float, label: str) -> None:
+    assert bucket_of(seconds) == label
+
+
+def test_a_percentile_lies_within_its_bucket() -> None:
+    counts = {"0.01": 90.0, "0.1": 9.0, "+Inf": 1.0}
+
+    assert percentile(counts, 0.5) == pytest.approx(0.005 + 0.005 * 50 / 90)
+    assert percentile(counts, 0.95) == pytest.approx(0.05 + 0.05 * 5 / 9)
+    assert percentile(counts, 1.0) == 10.0
+    assert percentile({}, 0.5) is None
+
+
+def test_buckets_for_prometheus_hold_those_before_them() -> None:
+    found = dict(cumulative({"0.01": 2.0, "+Inf": 1.0}))
+
+    assert (found["0.005"], found["0.01"], found["10"], found["+Inf"]) == (0.0, 2.0, 2.0, 3.0)
