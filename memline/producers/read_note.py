@@ -11,6 +11,7 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
 from memline.shared.index import driver, forgotten, ledger
+from memline.shared.note_names import is_markdown
 from memline.shared.search.turns import read_turns
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt, Part, excerpt_of, parse_citation, read_excerpt
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
@@ -46,7 +47,7 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
 
 def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
     name = path.strip().removeprefix("./")
-    if name.lower().startswith(TRANSCRIPT_PREFIX) and not name.lower().endswith(".md"):
+    if name.lower().startswith(TRANSCRIPT_PREFIX) and not is_markdown(name):
         if not private:
             raise AccessDenied(
                 "past conversations are private: they are not read in a group, nor by a subagent",

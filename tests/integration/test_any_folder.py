@@ -74,6 +74,30 @@ def test_an_index_without_a_note_says_where_the_markdown_is(
     assert f"Try: memline --workspace {folder}{command}" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    "ending", [".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd", ".MD", ".Markdown", ".QMD"]
+)
+def test_markdown_of_every_ending_is_read_everywhere(shell: Shell, tmp_path: Path, ending: str) -> None:
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    write(folder / f"memory/plan{ending}", "# Steps\n\nWe turn the valve.\n")
+    write(folder / f"MEMORY{'.MD' if ending == '.MD' else '.md'}", "The pump is blue.\n")
+    write(other / f"wiki/sluice{ending}", "The gate is red.\n")
+    at = ("--workspace", str(folder))
+    shell(*at, "init", str(folder), "--yes")
+
+    assert shell(*at, "add", str(other)).stdout.endswith("1 file to index.\n")
+    indexed = shell(*at, "index", "--json").json[0]
+    found = [shell(*at, "search", word, "--json").json["results"][0]["path"] for word in ("valve", "gate")]
+    by_name = [shell(*at, "get", name, "--json").json["path"] for name in ("plan", "wiki/sluice")]
+
+    assert indexed["files"]["seen"] == 3
+    assert found == by_name == [f"memory/plan{ending}", f"{other}/wiki/sluice{ending}"]
+    assert shell(*at, "get", found[0]).stdout.startswith("# Steps")
+    assert shell(*at, "get", f"{found[1]}:1").stdout == "The gate is red.\n"
+    assert shell(*at, "search", "sluice", "--json").json["results"][0]["path"] == found[1]
+    assert shell(*at, "search", "which pump", "--json").json["results"][0]["path"].startswith("MEMORY.")
+
+
 def test_what_is_left_out_is_named(shell: Shell, tmp_path: Path) -> None:
     write(tmp_path / "vault/a.md")
     write(tmp_path / "vault/Templates/day.md")

@@ -19,6 +19,7 @@ from memline.producers.cli.options import command, examples
 from memline.producers.memory import Memory
 from memline.shared.config.schema import PROVIDER_CHOICES, Experimental, ExtraPath, Settings
 from memline.shared.errors import MemlineError
+from memline.shared.note_names import is_markdown
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Hit
 from memline.shared.sources.paths import MEMORY, SESSIONS
@@ -246,7 +247,7 @@ def _place(folder: Path, place: Mapping[str, Any]) -> Place:
 @cache
 def _lines(file: Path) -> list[str]:
     # Only the lines of a note are what a hit shows; those of a transcript are JSON.
-    is_note = file.suffix == ".md" and file.is_file()
+    is_note = is_markdown(file.name) and file.is_file()
     return file.read_text(encoding="utf-8").split("\n") if is_note else []
 
 

@@ -27,6 +27,7 @@ from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.index import driver
 from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.paths import LONG_TERM
 from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace, value
@@ -329,6 +330,6 @@ def kind_of(folder: Path) -> Kind:
         return CLAUDE_CODE
     if has(*_OPENCLAW_FILES) >= 2:
         return OPENCLAW
-    if has("MEMORY.md", "memory.md", "memory"):
+    if has(*LONG_TERM, "memory"):
         return MEMORY_FOLDER
     return REPOSITORY if has(".git", "mkdocs.yml", "docusaurus.config.js", "docs") else PLAIN

@@ -17,10 +17,10 @@ from typing import Any
 from memline.shared.config import environment, openclaw, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
-from memline.shared.config.installation import ANY_MARKDOWN
 from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.errors import ConfigError, NoWorkspace
+from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.values import field, replace, value
 
 MAIN = "main"

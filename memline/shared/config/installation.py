@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Duration, key
+from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.values import value
-
-#: The files of a folder of `extraPaths` or `memory.qmd.paths` that has no pattern.
-ANY_MARKDOWN = "**/*.md"
 
 #: Other words for a chat between two.
 _DIRECT = {"dm": "direct", "private": "direct"}

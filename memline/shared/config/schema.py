@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from memline.shared.config.installation import (
-    ANY_MARKDOWN,
     Ceilings,
     ChatScope,
     MemoryBlock,
@@ -25,6 +24,7 @@ from memline.shared.config.installation import (
 )
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
 from memline.shared.values import field, value
 

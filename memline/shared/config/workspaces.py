@@ -22,12 +22,12 @@ from pathlib import Path
 from memline.shared.config import environment
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Setting
+from memline.shared.note_names import is_markdown
 
 #: What a workspace has although it was never initialised.
-_SIGNS = ("MEMORY.md", "memory")
+_SIGNS = ("MEMORY.md", "MEMORY.MD", "memory")
 
-#: Endings of notes, and folders that hold none of a user's.
-_MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd")
+#: Folders that hold no notes of a user's.
 _NO_NOTES = ("node_modules", "venv", "__pycache__")
 
 #: Names that are looked at for a note: 20 ms.
@@ -89,8 +89,8 @@ def find_above(folder: Path, env: Environment) -> Setting | None:
     for each in (folder, *folder.parents):
         if settings_file(each, env).exists():
             return Setting(value=each, origin=ABOVE)
-        note, notes = (each / name for name in _SIGNS)
-        if note.is_file() or notes.is_dir():
+        *names, folder_name = _SIGNS
+        if any((each / name).is_file() for name in names) or (each / folder_name).is_dir():
             return Setting(value=each, origin=SIGNED)
     return None
 
@@ -111,7 +111,7 @@ def has_own_notes(folder: Path, env: Environment) -> bool:
                     left -= 1
                     if entry.name.startswith(".") or entry.is_symlink():
                         continue
-                    if entry.name.lower().endswith(_MARKDOWN) and entry.is_file():
+                    if is_markdown(entry.name) and entry.is_file():
                         return True
                     if entry.is_dir() and not is_wide and not _is_of_its_own(Path(entry.path), env):
                         todo.append(Path(entry.path))

@@ -6,10 +6,10 @@ A session transcript has a second row: how far it was read, and its figures.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.sources import outcomes
 from memline.shared.sources.folding import name_key, path_key, stem_key
 from memline.shared.sources.outcomes import INDEXED
@@ -39,9 +39,6 @@ _HAS_PROBLEM = f"outcome IN ({', '.join(map(repr, PROBLEMS))})"
 
 #: Asks whether there is such a file, of few pages: each search does.
 ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
-
-#: What a note may be named without.
-_ENDING = re.compile(r"\.(?:md|markdown)$", re.I)
 
 #: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
 PARTIALLY_READ = -1
@@ -330,14 +327,14 @@ def notes_named(connection: Connection, name: str) -> list[str]:
     Those with this path, else with this title or alias, this file name, the end of this path, this heading
     at the top: the first of these that some note has.
     """
-    wanted, key = path_key(name.removesuffix("/")), name_key(_ENDING.sub("", name))
+    wanted, key = path_key(name.removesuffix("/")), name_key(without_ending(name))
     rows = connection.execute(
         "SELECT path, names, id IN (SELECT file_id FROM names WHERE key = ?) FROM files"
         " WHERE outcome = ? AND source = ? ORDER BY path",
         (key, INDEXED, MEMORY),
     ).fetchall()
     paths = {path: path_key(path) for path, _, _ in rows}
-    whole = {wanted, f"{wanted}.md", f"{wanted}.markdown"}
+    whole = {wanted, *(wanted + ending for ending in MARKDOWN)}
     below = tuple(f"/{each}" for each in whole if wanted)
     found = (
         [path for path, each in paths.items() if each in whole],

@@ -15,6 +15,7 @@ from functools import cache
 from itertools import groupby, pairwise
 from unicodedata import normalize
 
+from memline.shared.note_names import without_ending
 from memline.shared.search.dates import Days, days_in
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
@@ -239,7 +240,7 @@ def _take_compounds(text: str, terms: dict[str, Term]) -> str:
             _add(terms, _compound(match[0], pieces))
         # The parts of `src/app.py` are words as well; those of `v1.5.2` or `ERR_CONN_42` are noise, and so
         # is the `md` that every note ends with.
-        return match[0].removesuffix(".md") if letters else " "
+        return without_ending(match[0]) if letters else " "
 
     return _COMPOUND.sub(take, text)
 

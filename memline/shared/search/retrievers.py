@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
+from memline.shared.note_names import without_ending
 from memline.shared.search.query import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
@@ -181,5 +182,5 @@ def _chunks_of(
 
 def _tier(wanted: str, path: str) -> int:
     if "/" in wanted:
-        return PATH if f"/{path}".endswith((f"/{wanted}", f"/{wanted}.md")) else 0
+        return PATH if any(f"/{each}".endswith(f"/{wanted}") for each in (path, without_ending(path))) else 0
     return NAME if wanted == path.rpartition("/")[2] else 0

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from operator import attrgetter
 
+from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import why
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
-    MARKDOWN,
     MemoryPaths,
     MemoryRoot,
     is_ignored_folder,
-    is_markdown,
     is_storable,
     is_transcript,
     printable,
@@ -114,6 +114,8 @@ class _Walk:
         self._paths = paths
         #: By ledger path; a file that two entries name is listed once.
         self.files: dict[str, DiscoveredFile] = {}
+        #: The same by absolute path without its case: see `_is_other_spelling`.
+        self._spellings: dict[str, str] = {}
         self.issues: list[str] = []
         self.unlisted: list[str] = []
         self.left_out: dict[str, str] = {}
@@ -132,17 +134,13 @@ class _Walk:
             self.issues.append(words)
             self.unlisted.append(".")
             return
-        identities = set()
         for root in self._paths.files:
             try:
                 status = os.lstat(root.path)
             except OSError:
                 continue
-            # One file under two names: a file system that ignores case, or a hard link.
-            if not stat.S_ISDIR(status.st_mode) and (status.st_dev, status.st_ino) not in identities:
-                identities.add((status.st_dev, status.st_ino))
-                if not self._is_left_out(root):
-                    self._add(root.path, status)
+            if not stat.S_ISDIR(status.st_mode) and not self._is_left_out(root):
+                self._add(root.path, status)
         self.walk_root(self._paths.memory, "memory directory")
 
     def walk_root(self, root: MemoryRoot, kind: str) -> None:
@@ -170,7 +168,7 @@ class _Walk:
             self._walk_folder(root, f"{kind} not accessible ({name})")
         elif not root.named:
             self.issues.append(f"{kind} missing ({name}): a file has its name")
-        elif not root.path.endswith(MARKDOWN):
+        elif not is_markdown(os.path.basename(root.path)):
             self.issues.append(f"{kind} is not a Markdown file ({name})")
         else:
             self._add(root.path, status)
@@ -230,9 +228,18 @@ class _Walk:
     ) -> str:
         """Add a file, or what `problem` says of it; return its ledger path."""
         path = printable(self._paths.ledger_path(absolute))
-        if status is not None and path not in self.files:
+        if status is not None and path not in self.files and not self._is_other_spelling(absolute, status):
             self.files[path] = discovered(path, absolute, status, problem)
         return path
+
+    def _is_other_spelling(self, absolute: str, status: os.stat_result | Problem) -> bool:
+        """Tell whether the file was found under the same name in another case: the disk ignores case."""
+        first = self._spellings.setdefault(absolute.casefold(), absolute)
+        if first == absolute or isinstance(status, Problem):
+            return False
+        with suppress(OSError):
+            return os.path.samestat(os.lstat(first), status)
+        return False
 
 
 def discovered(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
+from memline.shared.note_names import MARKDOWN
 from memline.shared.sources import outcomes
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.forgetting import shown as shown_lines
@@ -27,7 +28,8 @@ READABLE = "use a path as a search gives it (memory_search, or memline search QU
 #: As a search prints it (a terminal with a score before and behind), and as editors write a place.
 _CITATION = re.compile(r"(?:[01]\.\d+\s+)?(.+?)#L(\d{1,9})(?:-L?(\d{1,9}))?(?:\s+\(.*\))?", re.DOTALL | re.I)
 _PLACE = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?(?::\d+(?::.*)?)?", re.DOTALL)
-_FILE = re.compile(r".+\.(?:md|markdown|jsonl\S*)", re.DOTALL | re.I)
+_ENDINGS = "|".join(map(re.escape, MARKDOWN))
+_FILE = re.compile(rf".+(?:{_ENDINGS}|\.jsonl\S*)", re.DOTALL | re.I)
 
 #: For a transcript that is not in the index: what was said is read from there, masked.
 TRANSCRIPT = "there is no such past conversation in the index"

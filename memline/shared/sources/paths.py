@@ -20,9 +20,10 @@ from fnmatch import translate
 from functools import lru_cache
 from pathlib import Path
 
-from memline.shared.config.installation import ANY_MARKDOWN, QmdPath
+from memline.shared.config.installation import QmdPath
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
 from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
@@ -30,14 +31,12 @@ from memline.shared.values import value
 MEMORY, SESSIONS = "memory", "sessions"
 
 #: Files of the workspace that are memory next to `memory/`: the long-term note, which is private. The second
-#: spelling is the one of older workspaces.
-LONG_TERM = ("MEMORY.md", "memory.md")
+#: spelling is the one of older workspaces. Not `Memory.md`: a page about memory has that name, and would hide
+#: the notes around it.
+LONG_TERM = ("MEMORY.md", "memory.md", "MEMORY.MD")
 
 #: The folder of the workspace that is memory as a whole.
 MEMORY_FOLDER = "memory"
-
-#: Endings of a Markdown file; a default pattern takes the first alone.
-MARKDOWN = (".md", ".markdown")
 
 #: Folders that are never entered: packages, environments, caches, what a system keeps for itself. Every
 #: hidden folder is one of them too (`.git`, `.venv`, `.obsidian`, `.trash`, `.stversions` …): tools keep
@@ -48,9 +47,6 @@ IGNORED_FOLDERS = frozenset(
         *("__MACOSX", "lost+found", "$RECYCLE.BIN", "System Volume Information", "@eaDir"),
     }
 )
-
-#: Hidden names of editors and systems that end like a note: Emacs' locks, macOS' resource forks.
-_LITTER = (".#", "._")
 
 #: What the ledger paths of transcripts begin with; those of other programs than OpenClaw have its name next.
 TRANSCRIPT_PREFIX = "sessions/"
@@ -66,7 +62,10 @@ _SIDE_FILES = (".trajectory", ".acp-stream", ".bak", ".backup", ".tmp", ".lock",
 _CHECKPOINT = ".checkpoint."
 
 #: Endings of an archive that was put away once more, or is not an archive.
-_NOT_ARCHIVES = (".bak", ".tmp", ".lock", ".part", ".gz", ".zst", "~", ".md", ".markdown")
+_NOT_ARCHIVES = (".bak", ".tmp", ".lock", ".part", ".gz", ".zst", "~", *MARKDOWN)
+
+#: Of all Markdown, in any case: what is no Markdown is not matched at all.
+_EVERYTHING = "**/*"
 
 #: `{a,b}` doubles the pattern; more alternatives than this are a mistake, and the braces are taken literally.
 _MAX_ALTERNATIVES = 64
@@ -78,11 +77,6 @@ _ESCAPED = re.compile(rb"\\x([0-9a-f]{2})|\\\\")
 def is_ignored_folder(name: str) -> bool:
     """Tell whether a folder of this name is never entered."""
     return name.startswith(".") or name in IGNORED_FOLDERS
-
-
-def is_markdown(name: str) -> bool:
-    """Tell whether a file of this name is Markdown."""
-    return name.endswith(MARKDOWN) and not name.startswith(_LITTER)
 
 
 def is_storable(name: str) -> bool:
@@ -297,17 +291,17 @@ class MemoryPaths:
         )
 
     def _set_roots(self) -> None:
-        default = compile_pattern(ANY_MARKDOWN)
+        everything = compile_pattern(_EVERYTHING)
         names = (*LONG_TERM, MEMORY_FOLDER)
         #: Whether all Markdown of the workspace is memory.
         self.is_whole = os.path.isdir(self.workspace) and not any(
             os.path.lexists(self._inside + name) for name in names
         )
-        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=default) for name in LONG_TERM)
-        self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=default)
+        self.files = tuple(MemoryRoot(path=self._inside + name, pattern=everything) for name in LONG_TERM)
+        self.memory = MemoryRoot(path=self._inside + MEMORY_FOLDER, pattern=everything)
         if self.is_whole:
             self.files = ()
-            self.memory = MemoryRoot(path=self.workspace, pattern=compile_pattern("**/*"))
+            self.memory = MemoryRoot(path=self.workspace, pattern=everything)
         self._roots = (*self.files, self.memory, *self.extras)
 
     def refresh(self) -> bool:
@@ -364,7 +358,8 @@ class MemoryPaths:
             key = (os.path.normpath(path), extra.pattern)
             if named and key not in taken:
                 taken.add(key)
-                yield MemoryRoot(path=key[0], pattern=compile_pattern(extra.pattern), named=named)
+                pattern = _EVERYTHING if extra.pattern == ANY_MARKDOWN else extra.pattern
+                yield MemoryRoot(path=key[0], pattern=compile_pattern(pattern), named=named)
 
 
 def _below(root: str, absolute: str) -> str | None:

@@ -12,8 +12,9 @@ import os
 import struct
 from contextlib import suppress
 
+from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import IGNORE_FILES
-from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_markdown
+from memline.shared.sources.paths import MemoryPaths, is_ignored_folder
 from memline.shared.sync.folders import are_local, folders_of
 
 #: Of `man 7 inotify`: content and names that change, a watched folder that goes, what was lost.

@@ -157,5 +157,5 @@ def test_extra_paths_are_texts_or_objects() -> None:
     assert found["extraPaths"] == (
         ExtraPath(path="a"),
         ExtraPath(path="b", pattern="*.txt"),
-        ExtraPath(path="c", pattern="**/*.md"),
+        ExtraPath(path="c", pattern="**/*.{md,markdown,mdown,mkd,mdx,qmd}"),
     )

@@ -25,7 +25,7 @@ def test_a_scope_and_extra_paths_are_shown_in_the_words_of_the_file(read: Loader
 
     assert shown_for_all(loaded)["memory.scope"].value["rules"][0]["match"]["chatType"] == "direct"
     assert shown_for_agent(loaded, "main")["memorySearch.extraPaths"].value == [
-        {"path": "a", "pattern": "**/*.md"}
+        {"path": "a", "pattern": "**/*.{md,markdown,mdown,mkd,mdx,qmd}"}
     ]
 
 

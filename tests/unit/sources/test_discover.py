@@ -292,3 +292,15 @@ def test_a_single_folder_that_cannot_be_listed_is_unreadable(
 
     assert problem is not None
     assert problem.outcome == "unreadable"
+
+
+def test_a_file_of_a_disk_that_ignores_case_is_listed_once(workspace: Path) -> None:
+    """Such a disk has one file under both names, as a hard link has here."""
+    (workspace / "Memory").mkdir()
+    os.link(workspace / "memory/a.md", workspace / "Memory/A.md")
+    write(workspace / "memory/B.md")
+    write(workspace / "memory/b.md")
+
+    found = look(workspace, "Memory", f"{workspace}/../WS/memory", "./Memory/A.md")
+
+    assert paths(found) == ["memory/B.md", "memory/a.md", "memory/b.md"]

@@ -129,7 +129,7 @@ def refusal(workspace: Path, path: str) -> tuple[str, str]:
         "memory/../../outside/secret.md", "/etc/passwd", "/etc/none.md", "/proc/self/environ",
         "/proc/self/fd/0", "~/.ssh/id_rsa", "~/x.md", "memory/link.md", "memory/broken.md",
         "memory/linked/secret.md", "memory/linked/none.md", "memory/fifo.md", "memory/note.txt", "memory",
-        "memory/", "Memory/a.md", "MEMORY.MD", "memory/a.md\0", "memory/a.md\0.md", "memory\\a.md",
+        "memory/", "Memory/a.md", "Memory.md", "memory/a.md\0", "memory/a.md\0.md", "memory\\a.md",
         "memory/..%2f..%2foutside/secret.md", "file:///etc/passwd", "\ud800.md", "memory/.hidden/x.md",
         "memory/node_modules/x.md",
     ],

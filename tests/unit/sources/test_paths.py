@@ -42,6 +42,11 @@ SCOPE = MemoryPaths(
         "/other/.hidden/a.md",
         "memory/.private.md",
         "memory/日本.md",
+        "MEMORY.MD",
+        "memory/README.MD",
+        "memory/a.mdx",
+        "docs/report.Qmd",
+        "docs/x/old.mkd",
     ],
 )
 def test_memory_files_are_located_by_their_path(path: str) -> None:
@@ -75,7 +80,7 @@ def test_other_spellings_lead_to_the_same_file(path: str, known_as: str) -> None
         "README.md",
         "memory",
         "memory/a.txt",
-        "memory/a.markdown",
+        "memory/a.markdown.txt",
         "memory/../secret.md",
         "../ws2/memory/a.md",
         "/etc/passwd",

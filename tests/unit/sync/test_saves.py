@@ -37,6 +37,8 @@ def test_nothing_is_new_until_a_note_is_saved_renamed_or_deleted(place: Place, s
     assert saves.has_news()
     note.unlink()
     assert saves.has_news()
+    (place.workspace / "memory" / "README.MD").write_text("four\n")
+    assert saves.has_news()
 
 
 def test_a_new_folder_is_watched_from_the_next_look_on(place: Place, saves: Saves) -> None:

@@ -108,10 +108,11 @@ def test_memory_files_of_the_workspace_are_reported_and_no_others(workspace: Pat
     with watching(workspace, reports):
         (workspace / "README.md").write_text("no memory")
         (workspace / "memory/data.json").write_text("{}")
+        (workspace / "memory/README.MD").write_text("in any case")
         (workspace / "MEMORY.md").write_text("memory")
         reports.wait(lambda: "MEMORY.md" in reports.all)
 
-    assert reports.all == {"MEMORY.md"}
+    assert reports.all == {"MEMORY.md", "memory/README.MD"}
     assert reports.rescans == 0
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from memline.producers.bridges.qmd.home import QmdHome
 from memline.shared.clock import Clock
-from memline.shared.config.installation import ANY_MARKDOWN, QmdPath
+from memline.shared.config.installation import QmdPath
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import PathNotAllowed
 from memline.shared.index import driver, forgotten
+from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
 from memline.shared.sources.discover import DiscoveredFile
 from memline.shared.sources.paths import LONG_TERM, MEMORY, SESSIONS, MemoryPaths
 from memline.shared.sources.transcripts.formats import Transcripts, format_of, transcripts_of
@@ -23,6 +24,9 @@ from memline.shared.values import value
 
 #: How the path of a file outside of the workspace begins: `qmd/<collection>/<path in it>`.
 PREFIX = "qmd/"
+
+#: What qmd calls all Markdown: it minds the case of a mask.
+_ANY = f"**/*.{{{','.join(end for each in MARKDOWN for end in (each[1:], each[1:].upper()))}}}"
 
 #: Files of a collection that are looked through for one whose name qmd has changed.
 _MAX_FILES = 50_000
@@ -112,7 +116,7 @@ class Collections:
         absolute = self.file(name, relative)
         collection = self._by_name[name]
         located = self.paths.locate(absolute) if collection.source == MEMORY else None
-        if not absolute.endswith(".md") or (collection.source == MEMORY and located is None):
+        if not is_markdown(os.path.basename(absolute)) or (collection.source == MEMORY and located is None):
             raise PathNotAllowed("path required", hint="a Markdown file, by the path that a search gives")
         return collection.root, absolute, located.path if located else path
 
@@ -166,11 +170,11 @@ class Collections:
     def _wanted(self, extras: tuple[QmdPath, ...]) -> Iterator[tuple[str, str, str, str]]:
         if self._settings.qmd.include_default_memory and MEMORY in self._settings.memory.sources:
             if self.paths.is_whole:
-                yield "memory-dir", self.workspace, ANY_MARKDOWN, MEMORY
+                yield "memory-dir", self.workspace, _ANY, MEMORY
             else:
-                yield "memory-root", self.workspace, LONG_TERM[0], MEMORY
-                yield "memory-alt", self.workspace, LONG_TERM[1], MEMORY
-                yield "memory-dir", os.path.join(self.workspace, "memory"), ANY_MARKDOWN, MEMORY
+                for number, note in enumerate(LONG_TERM):
+                    yield "memory-alt" if number else "memory-root", self.workspace, note, MEMORY
+                yield "memory-dir", os.path.join(self.workspace, "memory"), _ANY, MEMORY
         for number, extra in enumerate(extras, 1):
             path = os.path.normpath(os.path.join(self.workspace, extra.path))
             root, mask = (
@@ -178,9 +182,10 @@ class Collections:
                 if os.path.isfile(path)
                 else (path, extra.pattern)
             )
+            mask = _ANY if mask == ANY_MARKDOWN else mask
             yield _plain(extra.name) or f"custom-{number}", root, mask, MEMORY
         if self._settings.qmd.sessions.enabled:
-            yield "sessions", self.exports, ANY_MARKDOWN, SESSIONS
+            yield "sessions", self.exports, "**/*.md", SESSIONS
 
 
 def _plain(name: str) -> str:

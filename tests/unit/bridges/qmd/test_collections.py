@@ -9,6 +9,9 @@ from memline.shared.errors import AccessDenied, PathNotAllowed
 from memline.shared.search.agent_view import chat_of
 from tests.unit.bridges.qmd.conftest import Place
 
+#: All Markdown: qmd minds the case of a mask.
+MARKDOWN = "**/*.{md,MD,markdown,MARKDOWN,mdown,MDOWN,mkd,MKD,mdx,MDX,qmd,QMD}"
+
 
 def collections(place: Place, **qmd: object) -> Collections:
     settings = place.agent(**qmd)
@@ -27,8 +30,9 @@ def test_the_workspace_its_paths_and_the_sessions_have_names_of_their_own(place:
     assert {each.name: (each.root, each.mask) for each in made.all} == {
         "memory-root-main": (str(place.notes), "MEMORY.md"),
         "memory-alt-main": (str(place.notes), "memory.md"),
-        "memory-dir-main": (str(place.notes / "memory"), "**/*.md"),
-        "custom-1-main": (work, "**/*.md"),
+        "memory-alt-main-2": (str(place.notes), "MEMORY.MD"),
+        "memory-dir-main": (str(place.notes / "memory"), MARKDOWN),
+        "custom-1-main": (work, MARKDOWN),
         "work-notes-main": (more, "*.md"),
         "sessions-main": (made.exports, "**/*.md"),
     }
@@ -39,7 +43,7 @@ def test_the_workspace_its_paths_and_the_sessions_have_names_of_their_own(place:
 def test_names_that_are_alike_are_numbered(place: Place) -> None:
     made = collections(place, paths=[{"path": "../a", "name": "N"}, {"path": "../b", "name": "n"}])
 
-    assert [each.name for each in made.all][3:] == ["n-main", "n-main-2"]
+    assert [each.name for each in made.all][4:] == ["n-main", "n-main-2"]
 
 
 def test_a_file_is_a_collection_of_its_own(place: Place) -> None:
@@ -53,7 +57,7 @@ def test_a_workspace_of_plain_notes_is_searched_as_a_whole(place: Place) -> None
     (place.notes / "MEMORY.md").unlink()
     (place.notes / "memory").rename(place.notes / "diary")
 
-    assert [(each.root, each.mask) for each in collections(place).all] == [(str(place.notes), "**/*.md")]
+    assert [(each.root, each.mask) for each in collections(place).all] == [(str(place.notes), MARKDOWN)]
 
 
 def test_a_file_of_a_collection_is_read_by_its_path(place: Place) -> None:

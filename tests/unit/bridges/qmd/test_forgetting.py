@@ -20,7 +20,8 @@ KEEP = (
     "import glob\n"
     "with open(os.environ['XDG_CACHE_HOME'] + '/qmd/index.sqlite', 'w') as index:\n"
     " for root, mask in json.load(open(config)).values():\n"
-    "  for note in glob.glob(root + '/' + mask, recursive=True): index.write(open(note).read())"
+    "  for note in glob.glob(root + '/' + mask.split('{')[0] + '*', recursive=True):\n"
+    "   index.write(open(note).read())"
 )
 
 
