@@ -81,8 +81,12 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
         if parameter.kind == "array" and isinstance(raw, str):
             raw = [raw]
         if not _fits(parameter.schema, raw):
-            words = f"{name}: found {describe(raw)}, allowed: {allowed(parameter.schema)}"
-            raise BadRequest(words, hint=f"{name}: {parameter.description}")
+            at, member, schema = _misfit(name, raw, parameter.schema)
+            near = nearest(member[:80], schema.get("enum", ())) if isinstance(member, str) else ""
+            raise BadRequest(
+                f"{at}: found {describe(member)}, allowed: {allowed(schema)}",
+                hint=f"did you mean {near}?" if near else f"{name}: {parameter.description}",
+            )
         checked = int(raw) if parameter.kind == "integer" else raw
         if values.setdefault(parameter.name, checked) != checked:
             names = " and ".join((parameter.name, *parameter.aliases))
@@ -118,6 +122,13 @@ def _fits(schema: Schema, raw: object) -> bool:
     if isinstance(raw, float) and not (raw.is_integer() if kind == "integer" else math.isfinite(raw)):
         return False
     return bool(schema.get("minimum", raw) <= raw <= schema.get("maximum", raw))
+
+
+def _misfit(name: str, raw: object, schema: Schema) -> tuple[str, object, Schema]:
+    """Return what does not fit, with its name and schema: of a list its first wrong member, if it has one."""
+    members = raw if schema["type"] == "array" and isinstance(raw, list) else []
+    wrong = (each for each in enumerate(members) if not _fits(schema["items"], each[1]))
+    return next(((f"{name}[{at}]", member, schema["items"]) for at, member in wrong), (name, raw, schema))
 
 
 def parse_texts(parameters: Iterable[Parameter], texts: Mapping[str, str]) -> dict[str, Any]:

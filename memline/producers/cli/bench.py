@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memline.producers.cli.invocation import Invocation, echo, print_json
-from memline.producers.cli.options import command, examples
+from memline.producers.cli.options import OneOf, command, examples
 from memline.producers.memory import Memory
 from memline.shared.config.schema import PROVIDER_CHOICES, Experimental, ExtraPath, Settings
 from memline.shared.errors import MemlineError
@@ -52,10 +52,10 @@ def bench() -> None:
 )
 @click.argument("queries", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--view", type=click.Choice([MEMORY, SESSIONS]), default=MEMORY, help="What is searched.")
+@click.option("--view", type=OneOf([MEMORY, SESSIONS]), default=MEMORY, help="What is searched.")
 @click.option(
     "--provider",
-    type=click.Choice(PROVIDER_CHOICES),
+    type=OneOf(PROVIDER_CHOICES),
     default="none",
     help="Embed with it; none: keywords only.",
 )

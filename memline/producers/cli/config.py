@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 from memline.producers.cli.at_once import COMPLETE
 from memline.producers.cli.command_list import PROGRAM
 from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
-from memline.producers.cli.options import command, examples
+from memline.producers.cli.options import OneOf, command, examples
 from memline.producers.cli.root import cli
 from memline.shared.config.agents import without_workspace
 from memline.shared.config.config_file import default_places, find
@@ -153,7 +153,7 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
         "memline completion fish > ~/.config/fish/completions/memline.fish",
     )
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=OneOf(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the completion script for a shell."""
     script = get_completion_class(shell)

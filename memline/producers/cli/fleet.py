@@ -17,6 +17,7 @@ from memline.producers.cli.options import command
 from memline.producers.runs import supervisor
 from memline.producers.runs.supervisor import memline
 from memline.shared.config import environment
+from memline.shared.config.check import nearest
 from memline.shared.queue.routes import PROCESSES, commands
 from memline.shared.tables import read_table
 from memline.shared.values import replace
@@ -111,7 +112,9 @@ def run(invocation: Invocation, process: str) -> None:
     known = {**PROCESSES, "metrics": ["metrics"], "up": ["up"]}
     words = known.get(process.partition("-")[0])
     if words is None:
-        raise click.BadParameter(f"{process!r} is not one of {', '.join(known)}", param_hint="PROCESS")
+        near = nearest(process, known)
+        meant = f". Did you mean {near}?" if near else ""
+        raise click.BadParameter(f"{process!r} is not one of {', '.join(known)}{meant}", param_hint="PROCESS")
     # The process stays the same one: a supervisor knows it by its pid.
     os.execve(sys.executable, memline(words), {**os.environ, **_chosen(invocation)})
 

@@ -16,7 +16,7 @@ from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.index import index_agents
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.moving import openclaw_lines
-from memline.producers.cli.options import advise, command
+from memline.producers.cli.options import OneOf, advise, command
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file, workspaces
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
@@ -48,7 +48,7 @@ MANY_FILES = 2_000
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @click.option(
     "--model",
-    type=click.Choice(["local"]),
+    type=OneOf(["local"]),
     help="Search by meaning with a small model on this machine, downloaded once.",
 )
 @click.option("--anyway", is_flag=True, help="Take a home directory, or one of thousands of files, too.")

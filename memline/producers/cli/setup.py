@@ -15,7 +15,7 @@ from memline.producers.agents.claude_hook import answer
 from memline.producers.bridges.clients import CLIENTS, Client, Server, own_command
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, json_line, print_json
-from memline.producers.cli.options import command, confirm
+from memline.producers.cli.options import OneOf, command, confirm
 from memline.producers.cli.table_commands import act_on, asks
 from memline.producers.reports.session_list import SET_UP, flushes
 from memline.shared.config import config_file, environment
@@ -30,7 +30,7 @@ from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
     "memline setup claude --write --file ~/projects/shop/.mcp.json",
     "memline setup zed --remove",
 )
-@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.argument("client", type=OneOf(list(CLIENTS)))
 @click.option("--write/--print", "is_written", help="Change the client's file.  [default: --print]")
 @click.option("--remove", is_flag=True, help="Take the memory out of the client's file.")
 @click.option("--yes", is_flag=True, help="Write without asking.")

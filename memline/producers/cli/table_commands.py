@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from memline.producers.actions.perform import Asker, audited, perform
 from memline.producers.calls.rows import CLI, Call, Parameter
 from memline.producers.cli.invocation import Invocation, echo, print_result
-from memline.producers.cli.options import command, invocation_of
+from memline.producers.cli.options import OneOf, command, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
 
@@ -158,7 +158,7 @@ def _parameter(each: Parameter) -> click.Parameter:
 
 def _type(each: Parameter) -> click.ParamType[Any] | None:
     if choices := each.allowed:
-        return click.Choice(choices)
+        return OneOf(choices)
     if each.kind == "integer":
         low, high = (None if limit is None else int(limit) for limit in (each.minimum, each.maximum))
         return click.IntRange(low, high)

@@ -9,7 +9,7 @@ import click
 from memline.producers.cli.index import fetch_model
 from memline.producers.cli.invocation import Invocation, echo
 from memline.producers.cli.long_running import listed, liveness, start_again, stop_event, watch_of, write_log
-from memline.producers.cli.options import command
+from memline.producers.cli.options import OneOf, command
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
@@ -58,7 +58,7 @@ def watch(invocation: Invocation) -> None:
     "memline worker chunk store query",
     "MEMLINE_QUEUE_URL=redis://127.0.0.1:6379/0 memline worker embed",
 )
-@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, type=click.Choice(list(QUEUES)))
+@click.argument("roles", metavar="ROLE...", nargs=-1, required=True, type=OneOf(list(QUEUES)))
 @click.option(
     "--threads",
     metavar="N",

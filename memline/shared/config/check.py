@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,6 +29,12 @@ from memline.shared.values import Field, field, value
 
 #: Whole numbers above this fit into no timer and no file; it is also the limit of a 32-bit integer.
 HIGHEST = 2**31 - 1
+
+#: The type of a key that holds an array of texts.
+_TEXTS = "tuple[str, ...]"
+
+#: Characters of a wrong word that are compared with the allowed ones.
+_MAX_WORD = 80
 
 _BYTES = r"(\d{1,9}(?:\.\d{1,9})?)\s*(k|m|g)?b?"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -138,14 +144,27 @@ def check_value(field: Field[Any], raw: object, *, at: str, issues: Issues) -> A
             made.append(_make(limits["of"], item, f"{at}[{number}]", issues))
         return tuple(each for each in made if each is not None)
     checked, allowed = fit(raw, kind, limits)
-    if checked is None:
-        found = "a value" if limits.get("secret") and isinstance(raw, str) else describe(raw)
-        hint = limits.get("advice", {}).get(raw) if isinstance(raw, str) else ""
-        issues.problem(
-            f"{at}: found {found}, allowed: {allowed}",
-            hint or "correct the value, or remove the key to have its default",
-        )
+    if checked is None and kind == _TEXTS and isinstance(raw, list):
+        for number, member in enumerate(raw):
+            fitting, allowed = fit(member, "str", limits)
+            if fitting is None:
+                _report_misfit(member, allowed, limits, f"{at}[{number}]", issues)
+    elif checked is None:
+        _report_misfit(raw, allowed, limits, at, issues)
     return checked
+
+
+def _report_misfit(raw: object, allowed: str, limits: Mapping[str, Any], at: str, issues: Issues) -> None:
+    """Report a value that does not fit, with the allowed word that resembles it most."""
+    found, hint = describe(raw), ""
+    if isinstance(raw, str):
+        found = "a value" if limits.get("secret") else found
+        near = nearest(raw[:_MAX_WORD], limits.get("choices", ()))
+        hint = limits.get("advice", {}).get(raw) or (f"did you mean {near}?" if near else "")
+    issues.problem(
+        f"{at}: found {found}, allowed: {allowed}",
+        hint or "correct the value, or remove the key to have its default",
+    )
 
 
 def _make(block: type[Block], raw: object, at: str, issues: Issues) -> Block | None:
@@ -178,7 +197,7 @@ def _report_unknown(
         issues.problem(f"{at}: unknown key", f"did you mean {near}?" if near else f"remove {path}")
 
 
-def nearest(name: str, known: Mapping[str, Any]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known name that resembles this one most; empty when none does."""
     folded = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower().replace("_", "").replace("-", ""), folded, n=1)

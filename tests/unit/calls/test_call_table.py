@@ -132,6 +132,8 @@ def test_both_names_of_a_parameter_may_be_given_when_they_say_the_same() -> None
         ({"query": "q", "minScore": float("nan")}, "minScore: found"),
         ({"query": "q", "minScore": -0.1}, "a number from 0 to 1"),
         ({"query": "q", "corpus": "wiki"}, 'corpus: found "wiki", allowed: memory, sessions, all'),
+        ({"query": "q", "corpus": "sesions"}, "memory, sessions, all | did you mean sessions?"),
+        ({"query": "q", "tag": ["boat", 7]}, "tag[1]: found the number 7, allowed: text"),
         ({"query": "q", "corpus": {"a": 1}}, "found an object"),
         ({"query": "q", "maxResults": 10**400}, "found a huge number"),
         ({"query": "q", "minScore": 10**400}, "found a huge number"),

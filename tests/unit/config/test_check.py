@@ -97,7 +97,7 @@ def test_a_foreign_key_that_is_switched_off_is_accepted() -> None:
         ({"provider": "cohere"}, '"cohere"', "auto, openai"),
         ({"provider": ["openai"]}, "an array", "auto, openai"),
         ({"sources": "memory"}, '"memory"', "an array of memory, sessions"),
-        ({"sources": ["notes"]}, "an array", "an array of memory, sessions"),
+        ({"sources": ["notes"]}, '"notes"', "memory, sessions"),
         ({"extraPaths": "x"}, "a text", "an array"),
         ({"extraPaths": [7]}, "the number 7", "an object"),
         ({"extraPaths": [{"path": 7}]}, "the number 7", "text"),
@@ -115,6 +115,43 @@ def test_a_value_that_does_not_fit_says_what_was_found_and_what_is_allowed(
     assert f"found {found}" in message
     assert f"allowed: {allowed}" in message
     assert hint
+
+
+@pytest.mark.parametrize(
+    ("raw", "at", "hint"),
+    [
+        ({"transcripts": ["gemini", "codx"]}, 'transcripts[1]: found "codx", allowed: openclaw', "codex"),
+        ({"transcripts": ["claude_code"]}, 'transcripts[0]: found "claude_code"', "claude-code"),
+        (
+            {"sources": ["memory", "session"]},
+            'sources[1]: found "session", allowed: memory, sess',
+            "sessions",
+        ),
+        ({"provider": "opnai"}, 'provider: found "opnai"', "openai"),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_allowed_one_that_resembles_it_most(
+    raw: object, at: str, hint: str
+) -> None:
+    message, found_hint = only_problem(raw)
+
+    assert at in message
+    assert found_hint == f"did you mean {hint}?"
+
+
+def test_each_wrong_member_of_a_list_is_named_and_nothing_of_the_list_counts() -> None:
+    issues = Issues()
+
+    settings = check_block(
+        MemorySearch, {"transcripts": ["codx", "codex", 3], "exclude": ["a", 7]}, at="f", issues=issues
+    )
+
+    assert settings == {}
+    assert [each.message.partition(",")[0] for each in issues.problems] == [
+        'f: transcripts[0]: found "codx"',
+        "f: transcripts[2]: found the number 3",
+        "f: exclude[1]: found the number 7",
+    ]
 
 
 def test_a_secret_of_the_wrong_kind_is_not_quoted() -> None:
