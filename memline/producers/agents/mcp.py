@@ -55,6 +55,7 @@ from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.values import replace
 from memline.shared.version import own_version
+from memline.shared.visible_text import in_json
 
 #: Where what a session starts with can be read without a tool.
 CONTEXT_URI = "memory://context"
@@ -106,7 +107,7 @@ class MemoryTool(Tool):
             )
         else:
             self.tally.add(CALLS, tool=self.name, outcome="ok")
-            plain = TextContent(type="text", text=json.dumps(answer, ensure_ascii=False))
+            plain = TextContent(type="text", text=in_json(json.dumps(answer, ensure_ascii=False)))
             return CallToolResult(content=[plain], structured_content=answer)
         self.tally.add(CALLS, tool=self.name, outcome="error")
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=True)

@@ -15,6 +15,7 @@ from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import LONG_TERM, MemoryPaths
 from memline.shared.sources.reading import read_file
 from memline.shared.values import value
+from memline.shared.visible_text import for_model
 
 #: How a part begins in the one text, what separates two, and the mark where one was cut.
 _HEAD = "<!-- {path} -->\n"
@@ -34,7 +35,7 @@ class _Part:
 
 
 def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, clock: Clock) -> dict[str, Any]:
-    """Return the parts that exist, cut to `context.maxChars` together, and the same as one text.
+    """Return the parts that exist, cut to `context.maxChars` together, and the same as one text for a model.
 
     `is_private` counts only in a chat that is private itself.
     """
@@ -50,7 +51,7 @@ def session_context(settings: AgentSettings, chat: Chat, *, is_private: bool, cl
         if located := memory_paths.locate(path):
             reading = read_file(located.absolute, root=located.anchor, clock=clock)
             lines = with_marks(reading.text.split("\n"), lines_of(settings)(located.path).of(reading.sha256))
-            text = "\n".join(lines).strip("\n") if reading.outcome == INDEXED else ""
+            text = for_model("\n".join(lines)).strip("\n") if reading.outcome == INDEXED else ""
         # On a file system that ignores case both spellings are one file.
         if text and not any(text == part.text and name == part.name for part in parts):
             parts.append(_Part(name=name, path=path, text=text, keeps_end=keeps_end))

@@ -1,8 +1,9 @@
 """Let agents use their memory: `Memory` for callers that may not be trusted, in JSON.
 
-Every call names its caller, checks its parameters against the table, and answers with
-JSON of one shape for MCP and HTTP. A problem that a caller cannot solve by another call (no index, memory
-switched off, a chat that may not) is an answer with `warning` and `action`; a call that is wrong is an error.
+Every call names its caller, checks its parameters against the table, and answers with JSON of one shape for
+MCP and HTTP, in which the text of notes is written out for a model (`for_model`). A problem that a caller
+cannot solve by another call (no index, memory switched off, a chat that may not) is an answer with `warning`
+and `action`; a call that is wrong is an error.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from memline.shared.search.request import SearchRequest, day_bounds, search_requ
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 from memline.shared.values import replace, value
+from memline.shared.visible_text import for_model
 
 if TYPE_CHECKING:
     from memline.producers.reports.metrics import FleetCollector
@@ -161,7 +163,7 @@ class MemoryTools:
             raise BadRequest("give path or paths, not both" if several else "path is missing", hint=hint)
         options: Json = {"lines": values.get("lines"), "around": values.get("around", 0), "chat": chat}
         if not several:
-            return memory.get(values["path"], first=values.get("from"), **options).to_json()
+            return _for_model(memory.get(values["path"], first=values.get("from"), **options))
         if "from" in values:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
 
@@ -171,7 +173,7 @@ class MemoryTools:
             left = MAX_CHARS - sum(len(each["text"]) for each in excerpts)
             share = max(left // (len(several) - number), 1)
             try:
-                excerpts.append(memory.get(path, max_chars=share, **options).to_json())
+                excerpts.append(_for_model(memory.get(path, max_chars=share, **options)))
             except (BadRequest, PathNotAllowed, AccessDenied) as error:
                 refused = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
                 where = {"workspace": str(memory.settings.workspace)}
@@ -254,6 +256,10 @@ class MemoryTools:
         if (denied := denied_answer(memory.settings, chat)) is not None:
             raise AccessDenied(denied["warning"], hint=denied["action"])
         return memory, chat
+
+
+def _for_model(excerpt: Excerpt) -> Json:
+    return replace(excerpt, text=for_model(excerpt.text)).to_json()
 
 
 def chat_for(settings: AgentSettings, session_key: str) -> Chat:

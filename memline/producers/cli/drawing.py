@@ -12,7 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from memline.producers.backends import RunProgress
-from memline.producers.cli.invocation import printable
+from memline.shared.visible_text import visible
 
 
 def draw_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -20,7 +20,7 @@ def draw_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
         # Text: names of models and words of a provider are no markup.
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     Console(width=None if Console().is_terminal else 200).print(table)
 
 
@@ -57,7 +57,7 @@ def bars(agent: str) -> Iterator[Callable[[RunProgress], None]]:
 
         def show(run: RunProgress) -> None:
             nonlocal note
-            note = printable(run.waiting)
+            note = visible(run.waiting)
             bar.update(files, completed=run.files_done, total=run.files)
             done, total = run.vectors_done, run.vectors
             bar.update(vectors, completed=done, total=total, visible=total > 0)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from memline.producers.cli import terminal
-from memline.producers.cli.invocation import json_line, one_line, printable
+from memline.producers.cli.invocation import json_line
 from memline.shared.search.results import pattern_of
+from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
 
 #: Rows of a snippet that are shown; with citation and heading a hit has six lines at most.
@@ -38,16 +40,16 @@ def rows_of(hit: dict[str, Any], *, with_vectors: bool, full: bool, workspace: P
     fits = terminal.columns(head) + 2 + len(scores) <= width
     yield f"{line}  {scores}" if fits else line
     room = width - len(_INDENT)
-    heading = printable(hit.get("heading", ""))
+    heading = visible(hit.get("heading", ""))
     others = len(hit.get("alsoIn", ()))
     copies = f"and in {counted(others, 'other file')}" if others else ""
     if above := terminal.shorten(heading, room - len(copies) - 3) if heading else "":
         copies = f" ({copies})" if copies else ""
     if above or copies:
         yield _INDENT + terminal.style(above + copies, dim=True)
-    pattern = pattern_of(map(printable, hit.get("matched", ())))
+    pattern = pattern_of(map(visible, hit.get("matched", ())))
     lines = _body(hit["snippet"], heading)
-    rows = [row for line in lines for row in terminal.wrapped(printable(line), room)]
+    rows = [row for line in lines for row in terminal.wrapped(visible(line), room)]
     for row in rows if full else _best(rows, pattern):
         yield _INDENT + _marked(row, pattern)
 
@@ -58,7 +60,7 @@ def explained(hit: dict[str, Any]) -> Iterator[str]:
     shown = {key: round(each, 4) if isinstance(each, float) else each for key, each in parts.items()}
     text = ", ".join(f"{key}={each}" for key, each in shown.items())
     room = terminal.width() - len(_INDENT)
-    yield from (f"{_INDENT}{row}" for row in terminal.wrapped(printable(text), room))
+    yield from (f"{_INDENT}{row}" for row in terminal.wrapped(visible(text), room))
 
 
 def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> Iterator[str]:
@@ -69,13 +71,14 @@ def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> 
     if form == "jsonl":
         yield from map(json_line, hits)
         return
+    shown = one_line if sys.stdout.isatty() else in_name
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
-        yield from dict.fromkeys(map(one_line, names.values()))
+        yield from dict.fromkeys(map(shown, names.values()))
         return
     for hit in hits:
         line, column, text = _place(hit, Path(names[hit["path"]]))
-        yield one_line(f"{names[hit['path']]}:{line}:{column}:{text}")
+        yield shown(f"{names[hit['path']]}:{line}:{column}:{text}")
 
 
 def _absolute(path: str, workspace: Path) -> str:
@@ -85,7 +88,7 @@ def _absolute(path: str, workspace: Path) -> str:
 
 def _place(hit: dict[str, Any], file: Path) -> tuple[int, int, str]:
     """Return line, column and text of the line that answers best; the first line when it is not found."""
-    pattern = pattern_of(map(printable, hit.get("matched", ())))
+    pattern = pattern_of(map(visible, hit.get("matched", ())))
     lines = _body(hit["snippet"], "") or [""]
     best = max(lines, key=lambda line: len(_words_in(line, pattern)))
     number = hit["startLine"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers import interrupts
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, echo, one_line, print_json
+from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import advise, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
@@ -31,6 +31,7 @@ from memline.shared.index.batches import open_batches
 from memline.shared.index.driver import reading_if_any
 from memline.shared.queue.heartbeat import serving_host
 from memline.shared.values import replace
+from memline.shared.visible_text import one_line
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -14,14 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import environment
 from memline.shared.config.load import Options, load
+from memline.shared.visible_text import in_json, visible
 
 if TYPE_CHECKING:
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
-
-#: What a terminal obeys: C0 but tab and line ends, DEL, and C1, among them the beginnings of CSI and OSC.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)")
-_JSON_CONTROL = re.compile(r"[\x7f-\x9f]")
 
 
 class Misuse(Exception):
@@ -86,16 +82,6 @@ class Invocation:
         )
 
 
-def printable(text: str) -> str:
-    """Write control characters out, so that no note or file name commands a terminal."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-
-
-def one_line(name: str) -> str:
-    """Write the same of a file name, and its line breaks: a name looks like no line of ours."""
-    return printable(name).replace("\r", "\\x0d").replace("\n", "\\x0a")
-
-
 def put(text: str, *, err: bool = False) -> None:
     """Print a line as it is, at once; what the encoding of the stream lacks is escaped."""
     stream = sys.stderr if err else sys.stdout
@@ -109,17 +95,17 @@ def put(text: str, *, err: bool = False) -> None:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line for a reader, its control characters written out."""
-    put(printable(text), err=err)
+    """Print a line for a reader, what a terminal obeys or a reader cannot see written out."""
+    put(visible(text), err=err)
 
 
 def echo_file(text: str) -> None:
-    """Print text of a file: as it is into a pipe or a file, with control characters written out elsewhere."""
-    put(printable(text) if sys.stdout.isatty() else text)
+    """Print text of a file: its bytes into a pipe or a file, as `echo` does on a terminal."""
+    put(visible(text) if sys.stdout.isatty() else text)
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped."""
+    """Print a value as JSON; characters that a terminal cannot show, or obeys, are escaped in it."""
     put(json_line(value, indent=2))
 
 
@@ -130,8 +116,7 @@ def json_line(value: Any, *, indent: int | None = None) -> str:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:
         text = json.dumps(value, indent=indent)
-    # The others are escaped by JSON itself.
-    return _JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return in_json(text)
 
 
 def print_result(value: Any, as_json: bool, lines: Iterable[str]) -> None:

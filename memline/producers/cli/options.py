@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memline.producers.cli.command_list import GLOBALS
-from memline.producers.cli.invocation import Invocation, Misuse, echo, printable
+from memline.producers.cli.invocation import Invocation, Misuse, echo
+from memline.shared.config.check import nearest
 from memline.shared.errors import ConfigError
+from memline.shared.visible_text import visible
 
 if TYPE_CHECKING:
     pass
@@ -89,6 +91,15 @@ GLOBAL_OPTIONS: list[click.Parameter] = [
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print JSON on standard output.")
 
 
+class OneOf(click.Choice[str]):
+    """One of some words; a wrong one is named with the word that resembles it most."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        near = nearest(str(value), self.choices)
+        message = super().get_invalid_choice_message(value, ctx)
+        return f"{message} Did you mean {near}?" if near else message
+
+
 def examples(*lines: str) -> str:
     """Format the examples at the end of a command's help, one a line, as they are typed."""
     # click keeps the lines of a paragraph that begins with \b as they are.
@@ -110,7 +121,7 @@ def confirm(question: str, *, is_answered: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise ConfigError("this asks before it changes anything, and there is no terminal", hint="add --yes")
-    return click.confirm(printable(question), default=False, err=True)
+    return click.confirm(visible(question), default=False, err=True)
 
 
 def once_a_minute(*, at_once: bool = False) -> Callable[[str], None]:

@@ -14,14 +14,16 @@ from rich.live import Live
 from rich.table import Table
 
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, echo, print_json, print_result, printable
+from memline.producers.cli.invocation import Invocation, echo, print_json, print_result
 from memline.producers.cli.options import command
 from memline.producers.cli.status import told
 from memline.producers.cli.table_commands import add_actions, asks
 from memline.producers.reports import breakers as reports
 from memline.producers.reports.fleet_state import fleet_state, queue_url, spent_words
+from memline.shared.config.check import nearest
 from memline.shared.queue import message_list
 from memline.shared.queue.message_list import Filter
+from memline.shared.visible_text import visible
 from memline.shared.words import counted, span
 
 if TYPE_CHECKING:
@@ -192,8 +194,9 @@ def _condition(text: str) -> Callable[[dict[str, Any]], bool]:
     match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\d+(?:\.\d+)?)\s*", text)
     if match is None or match[1] not in MEASURES:
         measures = ", ".join(MEASURES)
+        near = nearest(match[1], MEASURES) if match else ""
         words = f"{text!r} is not a valid condition: write e.g. 'oldest>300' with one of {measures}"
-        raise click.BadParameter(words, param_hint="--fail-if")
+        raise click.BadParameter(words + f". Did you mean {near}?" * bool(near), param_hint="--fail-if")
     measure, limit = MEASURES[match[1]], float(match[3])
     compare = operator.gt if match[2] == ">" else operator.lt
     return lambda report: compare(measure(report), limit)
@@ -213,8 +216,8 @@ def _tables(report: dict[str, Any]) -> list[Any]:
         memory = f"{each['memoryBytes'] / 2**20:.0f} MiB" if each["memoryBytes"] else ""
         role = f"{each['role']}{' of ' * bool(each['indexHost'])}{each['indexHost']}"
         cells = (role, each["host"], str(each["pid"]), each["version"], busy, memory, seen)
-        workers.add_row(*map(printable, cells))
-    return [queues, *map(printable, _backlog_lines(report)), workers]
+        workers.add_row(*map(visible, cells))
+    return [queues, *map(visible, _backlog_lines(report)), workers]
 
 
 def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:

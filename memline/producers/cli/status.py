@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memline.producers.cli import terminal
-from memline.producers.cli.invocation import Invocation, print_json, print_result, printable, put
+from memline.producers.cli.invocation import Invocation, print_json, print_result, put
 from memline.producers.memory import Memory
 from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
@@ -17,6 +17,7 @@ from memline.producers.reports.status import left_out_files
 from memline.shared.errors import MemlineError
 from memline.shared.finding import PROBLEM, Finding
 from memline.shared.findings.diagnosis import queue_of
+from memline.shared.visible_text import visible
 from memline.shared.words import counted
 
 #: Puts the options of this command line into the commands of a hint.
@@ -59,9 +60,9 @@ def told(
         mark, color = _MARKS[each["level"]]
         agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
         mark = f"{mark:<5}"
-        yield f"{terminal.style(mark, fg=color) if is_coloured else mark}{printable(agent + each['what'])}"
+        yield f"{terminal.style(mark, fg=color) if is_coloured else mark}{visible(agent + each['what'])}"
         if each["action"]:
-            yield f"     try: {printable(each['action'])}"
+            yield f"     try: {visible(each['action'])}"
 
 
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:

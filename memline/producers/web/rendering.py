@@ -6,7 +6,6 @@ Every text is escaped, and its control characters are made visible: names, texts
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from markupsafe import Markup
 from memline.producers.calls.rows import Call
 from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import DASHBOARD
+from memline.shared.visible_text import one_line, visible
 from memline.shared.words import counted, span
 
 #: Where the dashboard is; every address on its pages begins with it.
@@ -26,25 +26,7 @@ ROOT = DASHBOARD.rstrip("/")
 
 _HERE = Path(__file__).parent
 
-#: What a reader cannot see, what turns the direction of a line, and halves of characters.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-    "|[\U000e0000-\U000e0fff]"
-)
-
 _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-
-
-def visible(text: str) -> str:
-    """Write out the characters that cannot be seen, but for tabs and line ends."""
-    return _UNSEEN.sub(
-        lambda match: f"\\x{ord(match[0]):02x}" if match[0] < "\x80" else f"\\u{ord(match[0]):04x}", text
-    )
-
-
-def one_line(text: str) -> str:
-    """Write out line ends as well: a file's name must not look like two."""
-    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _shown(value: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.values import value
+from memline.shared.visible_text import for_model, one_line
 
 if TYPE_CHECKING:
     from memline.shared.config.installation import ChatRule, ChatScope
@@ -83,7 +84,8 @@ def gets_citations(mode: str, chat: Chat) -> bool:
 def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) -> dict[str, Any]:
     """Fit the answer of a search, as JSON, into the context of an agent.
 
-    With `citations` every snippet ends with its citation, else no hit has one. Snippets are whole while
+    A snippet is text of a note, for a model (`for_model`); `path` stays the name to read it by. With
+    `citations` every snippet ends with its citation, else no hit has one. Snippets are whole while
     `max_chars` last; the one that does not fit is cut, and the hits after it are left out (0: no limit).
     `truncated` says whether that happened.
     """
@@ -96,8 +98,10 @@ def agent_view(answer: Mapping[str, Any], *, citations: bool, max_chars: int) ->
             break
         # The matched words are for those who mark them.
         shown, source = {name: hit[name] for name in hit if name != "matched"}, ""
-        body = shown["snippet"]
+        body = for_model(shown["snippet"])
+        shown["heading"] = one_line(shown.get("heading", ""))
         if citations:
+            shown["citation"] = one_line(shown["citation"])
             body, source = body.strip(), f"\n\nSource: {shown['citation']}"
         else:
             del shown["citation"]

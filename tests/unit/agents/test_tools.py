@@ -220,7 +220,7 @@ def test_several_long_notes_share_one_budget(made: Maker, workspace: Path) -> No
         ({"paths": ["a.md"], "from": 3}, "from is of one path"),
         ({"paths": []}, "allowed: a list of texts of at most 20"),
         ({"paths": ["a.md"] * 21}, "a list of texts of at most 20"),
-        ({"paths": [7]}, "allowed: a list of texts"),
+        ({"paths": ["a.md", 7]}, r"paths\[1\]: found the number 7, allowed: text"),
     ],
 )
 def test_a_reading_that_is_none_is_refused(made: Maker, given: dict[str, Any], said: str) -> None:

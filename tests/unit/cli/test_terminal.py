@@ -7,13 +7,13 @@ import sys
 import pytest
 
 from memline.producers.cli import run
-from memline.producers.cli.invocation import printable
 from tests.support.workspace import Place
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u202e]|[\U000e0041]")
 
-#: A title of the window, a colour by ESC and by the C1 form of CSI, a bell, and a step back.
-EVIL = "plugh \x1b]0;title\x07 \x1b[95mred\x9b31m\x08\x7f"
+#: A title of the window, a colour by ESC and by the C1 form of CSI, a bell, a step back, a line that runs to
+#: the left, a character without a width and a tag.
+EVIL = "plugh \x1b]0;title\x07 \x1b[95mred\x9b31m\x08\x7f\u202e\u200b\U000e0041"
 
 pytestmark = pytest.mark.place(
     files={"memory/evil\x1b[95m.md": f"# Title\n\n{EVIL}\n", "memory/bad\x9b31m.md": b"\0\1\2"}
@@ -26,6 +26,9 @@ pytestmark = pytest.mark.place(
         ("index", "--verbose"),
         ("search", "plugh"),
         ("search", "plugh", "--explain"),
+        ("search", "plugh", "--session-key", "agent:main:main"),
+        ("search", "plugh", "--format", "vimgrep"),
+        ("context", "--private"),
         ("search", "plugh", "--json"),
         ("status", "--verbose"),
         ("status", "--verbose", "--json"),
@@ -59,20 +62,6 @@ def test_json_keeps_the_text_itself(place: Place, capsys: pytest.CaptureFixture[
     run(place.arguments("get", "memory/evil\x1b[95m.md", "--json"))
 
     assert EVIL in json.loads(capsys.readouterr().out)["text"]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("tab\tand\nline\r\n", "tab\tand\nline\r\n"),
-        ("over\rwritten", "over\\x0dwritten"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("\x9b31m", "\\x9b31m"),
-        ("記憶 ü", "記憶 ü"),
-    ],
-)
-def test_only_what_a_terminal_obeys_is_written_out(text: str, shown: str) -> None:
-    assert printable(text) == shown
 
 
 @pytest.mark.parametrize("form", ["--format=files", "--format=vimgrep", "--max-results=9"])

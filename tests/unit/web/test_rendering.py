@@ -1,37 +1,14 @@
 """What every page is rendered with: escaping, visible control characters, numbers in words."""
 
-import pytest
-
 from memline.producers.web.rendering import (
     Renderer,
     Static,
     age,
     money,
     number,
-    one_line,
     size,
-    visible,
     when,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain\n\ttext", "plain\n\ttext"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("a\u202eb\u200b", "a\\u202eb\\u200b"),
-        ("half \ud800", "half \\ud800"),
-        ("\x00\x7f\x9b", "\\x00\\x7f\\u009b"),
-        ("日本 Ünï 👍", "日本 Ünï 👍"),
-    ],
-)
-def test_control_characters_are_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
-
-
-def test_a_name_with_a_line_end_is_one_line() -> None:
-    assert one_line("a\nb\tc") == "a\\nb\\tc"
 
 
 def test_every_output_is_escaped_and_finished() -> None:
