@@ -77,6 +77,42 @@ class IndexReport:
         return to_json(self, "warning", "action", without=("failed",), seconds=seconds)
 
 
+@value
+class DeadLink:
+    """A link that leads to no note: where it is, and its target without heading, alias and title."""
+
+    path: str
+    line: int
+    target: str
+
+    def to_json(self) -> dict[str, object]:
+        return to_json(self)
+
+
+@value
+class Orphan:
+    """A note that no link joins with another one."""
+
+    path: str
+    line: int = 1
+
+    def to_json(self) -> dict[str, object]:
+        return to_json(self)
+
+
+@value
+class LinkCheck:
+    """What is wrong with the links of an agent's notes: the JSON contract of `memline lint`."""
+
+    agent: str
+    workspace: str
+    dead_links: tuple[DeadLink, ...] = ()
+    orphans: tuple[Orphan, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        return to_json(self)
+
+
 class Backend(Protocol):
     """Searches, reads and follows the notes of one agent. Safe to use from several threads."""
 
@@ -88,6 +124,9 @@ class Backend(Protocol):
 
     def get(self, asked: Asked, *, private: bool) -> Excerpt:
         """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
+
+    def lint(self, *, private: bool) -> LinkCheck:
+        """Look at the files, then check the links of the notes. Raises IndexFaults."""
 
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         """Bring everything up to date and wait for it. Raises IndexFaults."""

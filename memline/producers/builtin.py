@@ -14,7 +14,7 @@ from memline.shared.search.results import Answer
 from memline.shared.search.staleness import Staleness
 
 if TYPE_CHECKING:
-    from memline.producers.backends import Asked, Backend, IndexReport
+    from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck
     from memline.shared.findings.answerer import Answerer
     from memline.shared.sources.excerpt import Excerpt
 
@@ -53,6 +53,12 @@ class Builtin:
         from memline.producers.read_note import read_note
 
         return read_note(self._agent, asked, private=private, clock=self._clock)
+
+    def lint(self, *, private: bool) -> LinkCheck:
+        from memline.producers.read_note import check_links
+
+        self._searching()[1].look_now()
+        return check_links(self._agent, private=private)
 
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         from memline.producers.runs.index_run import bring_up_to_date

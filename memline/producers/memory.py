@@ -24,7 +24,7 @@ from memline.shared.values import field, fields, replace, value
 
 if TYPE_CHECKING:
     from memline.producers.actions.append_entry import Entry
-    from memline.producers.backends import IndexReport, RunProgress
+    from memline.producers.backends import IndexReport, LinkCheck, RunProgress
     from memline.shared.config.live import SettingsWatch
     from memline.shared.figures.counters import Tally
     from memline.shared.search.agent_view import Chat
@@ -225,6 +225,13 @@ class Memory:
         excerpt = self._backend.get(asked, private=sees_private(self.settings, chat))
         return replace(excerpt, workspace=str(self.settings.workspace))
 
+    def lint(self, *, chat: Chat | None = None) -> LinkCheck:
+        """Name the links of the notes that lead nowhere, and the notes that no link joins with another one.
+
+        Changed notes are brought into the index first, as a search does it. Raises IndexFaults.
+        """
+        return self._backend.lint(private=sees_private(self.settings, chat))
+
     def append(
         self, text: str, *, target: str = "daily", heading: str = "", chat: Chat | None = None
     ) -> Entry:
@@ -278,6 +285,7 @@ class Memory:
 
     asearch = _awaitable(search)
     aget = _awaitable(get)
+    alint = _awaitable(lint)
     aappend = _awaitable(append)
     aindex = _awaitable(index)
     astatus = _awaitable(status)

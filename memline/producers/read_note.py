@@ -1,25 +1,36 @@
-"""Read lines of a note by its path or name, and of what was said in a past conversation."""
+"""Read lines of a note by its path or name, and of what was said in a past conversation; check links."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from memline.producers.backends import Asked
+from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
-from memline.shared.index import driver, forgotten, ledger
+from memline.shared.index import driver, forgotten, ledger, links
 from memline.shared.note_names import is_markdown
+from memline.shared.search.dates import day_of_path
 from memline.shared.search.turns import read_turns
-from memline.shared.sources.excerpt import MAX_CHARS, Excerpt, Part, excerpt_of, parse_citation, read_excerpt
+from memline.shared.sources.excerpt import (
+    MAX_CHARS,
+    Excerpt,
+    Part,
+    excerpt_of,
+    parse_citation,
+    read_excerpt,
+)
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_private
 from memline.shared.sync import vanished
+from memline.shared.values import replace
 
-#: Notes with the same name that are listed.
+#: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10
+LINKED = 50
 
 
 def cited_part(asked: Asked, *, of_any: bool = False) -> tuple[str, Part]:
@@ -36,13 +47,25 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
     """Read part of a note or a past conversation. Raises PathNotAllowed, AccessDenied and BadRequest."""
     path, part = cited_part(asked)
     try:
-        return _read(settings, path, part, private=private, clock=clock)
+        excerpt = _read(settings, path, part, private=private, clock=clock)
     except PathNotAllowed:
         # Not the title "At 10:30": line 30 of what is named "At 10".
         path, part = cited_part(asked, of_any=True)
         if path in (asked.path, cited_part(asked)[0]):
             raise
-        return _read(settings, path, part, private=private, clock=clock)
+        excerpt = _read(settings, path, part, private=private, clock=clock)
+    # Without an index a note is still a note.
+    with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None and excerpt.status == "ok":
+            out, back = links.linked(reader, excerpt.path, private=private)
+            return replace(
+                excerpt,
+                links=out[:LINKED],
+                total_links=len(out),
+                backlinks=back[:LINKED],
+                total_backlinks=len(back),
+            )
+    return excerpt
 
 
 def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, clock: Clock) -> Excerpt:
@@ -117,10 +140,43 @@ def _note_named(settings: AgentSettings, name: str, *, private: bool) -> str | N
     found: list[str] = []
     # Without an index a path is still a path.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
-        found = ledger.notes_named(reader, name) if reader else []
+        found = links.notes_named(reader, name) if reader else []
     found = [path for path in found if private or not is_private(path)]
     if len(found) > 1:
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         listed = ", ".join(found[:_LISTED])
         raise BadRequest(f"several notes have this name: {listed}{more}", hint="give a path")
     return found[0] if found else None
+
+
+def check_links(settings: AgentSettings, *, private: bool) -> LinkCheck:
+    """Check the links of the notes in the index; `private`: False leaves private notes out.
+
+    A Markdown link to a file that is there, and is not a note, is not dead. A note with a day is not an
+    orphan, and neither is the long-term note: they are found by their day, and read as a session starts.
+    Raises IndexFaults.
+    """
+    dead: list[links.Place] = []
+    alone: list[tuple[str, str]] = []
+    with driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None:
+            dead, alone = links.check(reader)
+    return LinkCheck(
+        agent=settings.agent,
+        workspace=str(settings.workspace),
+        dead_links=tuple(
+            DeadLink(path=path, line=line, target=target)
+            for path, line, target, is_path in dead
+            if (private or not is_private(path)) and not (is_path and _is_file(settings, path, target))
+        ),
+        orphans=tuple(
+            Orphan(path=path) for path, day in alone if not (day or is_private(path) or day_of_path(path))
+        ),
+    )
+
+
+def _is_file(settings: AgentSettings, path: str, target: str) -> bool:
+    """Tell whether a Markdown link in the note at a ledger path leads to some file."""
+    folder = os.path.join(settings.workspace, os.path.dirname(path))
+    places = os.path.join(folder, target), os.path.join(settings.workspace, target.lstrip("/"))
+    return any(map(os.path.exists, places))

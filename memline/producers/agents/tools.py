@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from memline.producers.actions.perform import audited
 from memline.producers.agents.session_context import session_context
 from memline.producers.calls.arguments import by_key, read
-from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, SEARCH, STATUS
+from memline.producers.calls.memory_calls import APPEND, CONTEXT, GET, LINT, SEARCH, STATUS
 from memline.producers.memory import Memory, sees_private
+from memline.producers.read_note import LINKED
 from memline.shared import traces
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.load import Options
@@ -41,7 +42,7 @@ from memline.shared.search.request import SearchRequest, day_bounds, search_requ
 from memline.shared.search.results import Answer
 from memline.shared.sources.excerpt import MAX_CHARS, Excerpt
 from memline.shared.values import replace, value
-from memline.shared.visible_text import for_model
+from memline.shared.visible_text import for_model, visible
 
 if TYPE_CHECKING:
     from memline.producers.reports.metrics import FleetCollector
@@ -168,12 +169,15 @@ class MemoryTools:
             raise BadRequest("from is of one path, not of several", hint="name lines as path#L5-L7")
 
         excerpts: list[Json] = []
+        most = max(LINKED // len(several), 1)
         for number, path in enumerate(several):
             # What the short ones leave is for those behind them.
             left = MAX_CHARS - sum(len(each["text"]) for each in excerpts)
             share = max(left // (len(several) - number), 1)
             try:
-                excerpts.append(_for_model(memory.get(path, max_chars=share, **options)))
+                excerpt = memory.get(path, max_chars=share, **options)
+                few = replace(excerpt, links=excerpt.links[:most], backlinks=excerpt.backlinks[:most])
+                excerpts.append(_for_model(few))
             except (BadRequest, PathNotAllowed, AccessDenied) as error:
                 refused = Excerpt(path=path, text="", first=1, lines=0, truncated=False, next_from=None)
                 where = {"workspace": str(memory.settings.workspace)}
@@ -182,6 +186,14 @@ class MemoryTools:
         whole = Excerpt(path="", text="", first=1, lines=0, truncated=is_cut, next_from=None)
         workspace = str(memory.settings.workspace)
         return {**whole.to_json(), "workspace": workspace, "excerpts": excerpts}
+
+    def lint(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
+        """Return the dead links and orphans. Raises BadRequest, AccessDenied and IndexFaults."""
+        read(LINT.takes_json, arguments)
+        memory, chat = self._allowed(caller)
+        found = memory.lint(chat=chat)
+        dead = tuple(replace(each, target=visible(each.target)) for each in found.dead_links)
+        return replace(found, dead_links=dead).to_json()
 
     def status(self, caller: Caller, arguments: Mapping[str, Any]) -> Json:
         """Answer `memory_status`: what there is to search, and what is missing. Raises BadRequest."""
@@ -259,7 +271,11 @@ class MemoryTools:
 
 
 def _for_model(excerpt: Excerpt) -> Json:
-    return replace(excerpt, text=for_model(excerpt.text)).to_json()
+    links, backlinks = (
+        tuple(replace(each, title=visible(each.title)) for each in names)
+        for names in (excerpt.links, excerpt.backlinks)
+    )
+    return replace(excerpt, text=for_model(excerpt.text), links=links, backlinks=backlinks).to_json()
 
 
 def chat_for(settings: AgentSettings, session_key: str) -> Chat:

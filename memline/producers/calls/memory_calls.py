@@ -1,4 +1,4 @@
-"""List what is asked of an agent's memory: search, get, status, context, append and doctor.
+"""List what is asked of an agent's memory: search, get, lint, status, context, append and doctor.
 
 MCP has its tools from these rows, HTTP its routes, `Memory` the options of a search.
 """
@@ -92,6 +92,12 @@ a warning that says why: try other words, fewer filters, or report the warning."
             limits=TEXTS,
         ),
         Parameter(
+            name="linkedFrom",
+            words="Only the notes to which the note of this path or name links.",
+            metavar="PATH",
+            limits=(("maxLength", 500),),
+        ),
+        Parameter(
             name="since",
             words="Only notes from this day on: 2026-02-10, 30d, yesterday, last week, March 2026.",
             metavar="DAY",
@@ -120,6 +126,7 @@ a warning that says why: try other words, fewer filters, or report the warning."
         "memline search 'why did we choose redis'",
         "memline search 'ERR_CONN_42' --path 'memory/**' --since 30d",
         "memline search 'deploy' --max-results 3 --json",
+        "memline search 'deploy' --linked-from 'Deploy plan'",
         "memline search 'deploy' --full --explain",
         "memline search 'deploy' --format files | xargs less",
         "vim -q <(memline search 'deploy' --format vimgrep)",
@@ -132,13 +139,14 @@ GET = Call(
 Print a memory file, some of its lines, or what was said in a past conversation.
 
 PATH is a path as `memline search` cites it, `path#L5-L7` or `path:5-7`, or the title, an alias or the file
-name of a note, in any case, with .md or without. A name that several notes have lists them.""",
+name of a note, in any case, with .md or without. A name that several notes have lists them. With --json
+there are the notes that the note links to, and those that link to it.""",
     tool="""\
 Read lines of a note that memory_search found: give its path, or its citation path#L5-L7, and around for
 more before and after; or several citations at once as paths. 120 lines unless you say otherwise; when
 truncated is true, go on at nextFrom. The citation of a past conversation (sessions/…#L5-L7) gives what was
-said, around counts its turns. Only what this memory holds can be read. status not_found means that there is
-no such note.""",
+said, around counts its turns. links and backlinks are the notes that the note links to and is linked from.
+Only what this memory holds can be read. status not_found means that there is no such note.""",
     http="GET POST /get",
     answer="get",
     parameters=(
@@ -259,6 +267,19 @@ never changes what is there. One entry a call, understandable on its own, with n
         Parameter(name="heading", words="Heading to put the entry under; made when it is not the last."),
     ),
 )
+LINT = Call(
+    name="lint",
+    title="Name the links that lead nowhere, and notes without any.",
+    text="""\
+Name the dead links of the notes as path:line, and the orphans: notes that no link joins with another one.
+
+`[[name]]` and Markdown links are read, but for those in code. A note with a day in its name or front matter
+and MEMORY.md are no orphans: they are found by their day, and read when a session starts. Exit status 1 when
+there is something to mend.""",
+    http="GET /lint",
+    answer="lint",
+    examples=("memline lint", "memline lint --json", "vim -q <(memline lint)"),
+)
 DOCTOR = Call(
     name="doctor",
     title="Find problems and say what fixes them.",
@@ -267,4 +288,4 @@ DOCTOR = Call(
     examples=("memline doctor", "memline doctor --deep", "memline doctor --json"),
 )
 
-MEMORY_CALLS = (SEARCH, GET, STATUS, CONTEXT, APPEND, DOCTOR)
+MEMORY_CALLS = (SEARCH, GET, LINT, STATUS, CONTEXT, APPEND, DOCTOR)

@@ -12,6 +12,7 @@ COMMANDS = {
     "index": ("memline.producers.cli.index:index", "Bring the index up to date with the files."),
     "search": ("memline.producers.cli.search:search", "Answer a question from the notes, with citations."),
     "get": ("memline.producers.cli.read:get", "Print a memory file or some of its lines."),
+    "lint": ("memline.producers.cli.read:lint", "Name the links that lead nowhere, and notes without any."),
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
     "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
@@ -44,7 +45,7 @@ COMMANDS = {
 UNTIL_STOPPED = {"mcp", "serve", "metrics", "watch", "worker", "fleet", "up"}
 
 #: Those that only ask memory: click is loaded for their help and errors alone.
-PLAIN = {"search", "get", "status", "context", "doctor"}
+PLAIN = {"search", "get", "lint", "status", "context", "doctor"}
 
 #: What stands above the lists of `memline --help`.
 SUMMARY = """Memory search for AI agents: Markdown notes in, cited answers out.

@@ -1,8 +1,8 @@
-"""`memline get`: lines of a note, or of what was said."""
+"""`memline get` and `memline lint`: lines of a note, or of what was said, and what is wrong with links."""
 
 from __future__ import annotations
 
-from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json
+from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json, print_result
 from memline.producers.memory import Memory
 
 
@@ -24,3 +24,15 @@ def get(
         if excerpt.next_from:
             echo(f"[more: --from {excerpt.next_from}]", err=True)
     return 1 if excerpt.status == "not_found" else 0
+
+
+def lint(invocation: Invocation, as_json: bool) -> int:
+    """Name the dead links and the orphans of the notes."""
+    settings = invocation.agent()
+    found = Memory.of(invocation.settings, settings).lint()
+    if not as_json:
+        invocation.name_workspace(settings)
+    told = [f"{each.path}:{each.line}: dead link: {each.target}" for each in found.dead_links]
+    told += [f"{each.path}:{each.line}: orphan: no link joins it with another note" for each in found.orphans]
+    print_result(found.to_json(), as_json, told)
+    return 1 if told else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.digests import sha256
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from memline.shared.index.ledger import LedgerEntry
     from memline.shared.index.rows import FileRow
+    from memline.shared.sources.links import Link
 
 #: Nanoseconds by which an older message can be late. A row that is further ahead of a new read was written
 #: by a clock that has since been set back: it must not freeze the file until the clock catches up.
@@ -162,6 +163,7 @@ def _replace_chunks(
         if first == 0:
             store_names(connection, file_id, row.path, row.source, row.names, chunks[0].text)
             store_tags(connection, file_id, row.tags)
+            store_links(connection, file_id, row.links)
     removed = [digest for digest in old if digest not in texts]
     if removed:
         if meta.get(connection, meta.TO_ERASE) != meta.ALL:
@@ -277,6 +279,17 @@ def store_tags(connection: Connection, file_id: int, tags: str) -> None:
     """Store the tags of a file, one a line, inside the caller's transaction; a chunk that goes takes them."""
     rows = ((file_id, tag) for tag in tags.split("\n") if tag)
     connection.executemany("INSERT OR IGNORE INTO tags (file_id, tag) VALUES (?, ?)", rows)
+
+
+def store_links(connection: Connection, file_id: int, links: Iterable[Link]) -> None:
+    """Store the links of a file, inside the caller's transaction; a chunk that goes takes them."""
+    connection.executemany(
+        "INSERT INTO links (file_id, ordinal, line, target, is_path, key) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            (file_id, ordinal, each.line, each.target, each.is_path, each.key)
+            for ordinal, each in enumerate(links)
+        ),
+    )
 
 
 def fill_names(connection: Connection) -> None:

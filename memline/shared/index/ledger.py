@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from memline.shared.note_names import MARKDOWN, without_ending
 from memline.shared.sources import outcomes
-from memline.shared.sources.folding import name_key, path_key, stem_key
+from memline.shared.sources.folding import path_key
 from memline.shared.sources.outcomes import INDEXED
 from memline.shared.sources.paths import MEMORY, SESSIONS
 from memline.shared.sources.transcripts.progress import ChunkStart, Counts, Progress, TranscriptContext
@@ -319,31 +318,6 @@ def save_progress(connection: Connection, file_id: int, progress: Progress | Non
         f"INSERT OR REPLACE INTO transcripts (file_id, {_PROGRESS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (file_id, progress.consumed, progress.lines, resume, progress.title, *astuple(progress.counts)),
     )
-
-
-def notes_named(connection: Connection, name: str) -> list[str]:
-    """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
-
-    Those with this path, else with this title or alias, this file name, the end of this path, this heading
-    at the top: the first of these that some note has.
-    """
-    wanted, key = path_key(name.removesuffix("/")), name_key(without_ending(name))
-    rows = connection.execute(
-        "SELECT path, names, id IN (SELECT file_id FROM names WHERE key = ?) FROM files"
-        " WHERE outcome = ? AND source = ? ORDER BY path",
-        (key, INDEXED, MEMORY),
-    ).fetchall()
-    paths = {path: path_key(path) for path, _, _ in rows}
-    whole = {wanted, *(wanted + ending for ending in MARKDOWN)}
-    below = tuple(f"/{each}" for each in whole if wanted)
-    found = (
-        [path for path, each in paths.items() if each in whole],
-        [path for path, names, _ in rows if key and key in names.split("\n")],
-        [path for path in paths if key and stem_key(path) == key],
-        [path for path, each in paths.items() if each.endswith(below)],
-        [path for path, _, is_named in rows if key and is_named],
-    )
-    return next(filter(None, found), [])
 
 
 def in_any_case(connection: Connection, source: str, path: str) -> str:

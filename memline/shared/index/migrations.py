@@ -78,15 +78,16 @@ def _after_schema(connection: Connection) -> None:
         "INSERT INTO vector_signs (vector_id, identity_id)"
         " SELECT id, identity_id FROM vectors WHERE active = 1 AND state = 'ready'"
     )
-    _fill_tags(connection)
+    _fill_tags_and_links(connection)
 
 
-def _fill_tags(connection: Connection) -> None:
-    """Store the tags of all notes from their chunks: what does not change is not read again."""
+def _fill_tags_and_links(connection: Connection) -> None:
+    """Store tags and links of all notes from their chunks: what does not change is not read again."""
     found = connection.execute(
         "SELECT file_id, start_line, text FROM chunks WHERE file_id IN"
         " (SELECT file_id FROM chunks JOIN files ON files.id = file_id WHERE source = ? AND"
-        "  (instr(text, '#') OR ordinal = 0 AND text LIKE '%tag%')) ORDER BY file_id, ordinal",
+        "  (instr(text, '#') OR instr(text, '[[') OR instr(text, '](') OR instr(text, ']:')"
+        "   OR ordinal = 0 AND text LIKE '%tag%')) ORDER BY file_id, ordinal",
         (MEMORY,),
     )
     for file_id, rows in groupby(found, key=itemgetter(0)):
@@ -95,7 +96,9 @@ def _fill_tags(connection: Connection) -> None:
         for _, first, text in rows:
             lines |= dict(enumerate(text.split("\n"), first))
         texts = [lines.get(at, "") for at in range(1, max(lines) + 1)]
-        chunks.store_tags(connection, file_id, "\n".join(about(texts, front_matter_end(texts)).tags))
+        said = about(texts, front_matter_end(texts))
+        chunks.store_tags(connection, file_id, "\n".join(said.tags))
+        chunks.store_links(connection, file_id, said.links)
 
 
 def migrate(connection: Connection) -> None:

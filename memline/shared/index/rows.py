@@ -6,6 +6,7 @@ Plain values, the same in a message and in a call, so that nothing is translated
 from __future__ import annotations
 
 from memline.shared.sources.chunking import Chunk as Chunk
+from memline.shared.sources.links import Link as Link
 from memline.shared.sources.transcripts.progress import Progress
 from memline.shared.values import value
 
@@ -35,6 +36,8 @@ class FileRow:
     day: str = ""
     #: Its tags, one a line, as `tag_key` has them.
     tags: str = ""
+    #: Its links to other notes, as written.
+    links: tuple[Link, ...] = ()
     #: For a transcript how far it was read; its `hash` is that of the bytes read so far.
     progress: Progress | None = None
     #: Hash the ledger must have for `chunks` to continue what is there; empty when they continue nothing.

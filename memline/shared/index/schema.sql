@@ -139,6 +139,23 @@ CREATE TRIGGER IF NOT EXISTS tags_follow
 AFTER DELETE ON chunks
 BEGIN DELETE FROM tags WHERE file_id = OLD.file_id; END;
 
+-- Links of notes to other notes as they are written, resolved when they are asked for (`links.py`); they go like tags.
+CREATE TABLE IF NOT EXISTS links (
+    file_id INTEGER NOT NULL REFERENCES files(id),
+    ordinal INTEGER NOT NULL,
+    line INTEGER NOT NULL,
+    target TEXT NOT NULL,
+    -- 1: a Markdown link, whose path begins at the folder of its note.
+    is_path INTEGER NOT NULL,
+    -- The last part of its target in the form in which names are compared.
+    key TEXT NOT NULL,
+    PRIMARY KEY (file_id, ordinal)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS links_key ON links (key);
+CREATE TRIGGER IF NOT EXISTS links_follow
+AFTER DELETE ON chunks
+BEGIN DELETE FROM links WHERE file_id = OLD.file_id; END;
+
 -- What vectors can be compared with each other.
 CREATE TABLE IF NOT EXISTS identities (
     id INTEGER PRIMARY KEY,

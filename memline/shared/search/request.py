@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 #: The options that leave files out, and those of them that an index alone can tell.
-FILTERS = ("source", "path", "exclude", "tag", "since", "until")
-INDEX_FILTERS = frozenset(("tag",))
+FILTERS = ("source", "path", "exclude", "tag", "linked_from", "since", "until")
+INDEX_FILTERS = frozenset(("tag", "linked_from"))
 
 
 @value
@@ -37,6 +37,8 @@ class SearchOptions:
     exclude: str = ""
     #: One, or several that a note must have; `#boat` and `Boat` are the same.
     tag: str | tuple[str, ...] = ()
+    #: Path or name of a note: only the notes that it links to.
+    linked_from: str = ""
     #: A date, an age (`30d`, `2w`) or words such as "last week": the day that a note says or has in its name,
     #: else that of its file.
     since: str = ""
@@ -109,7 +111,10 @@ def day_bounds(request: SearchRequest, now: float) -> tuple[date, date]:
 def files_within(
     connection: Connection, request: SearchRequest, bounds: tuple[date, date], sources: tuple[str, ...] = ()
 ) -> list[int]:
-    """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty."""
+    """List the ids of the files that pass, ascending; `sources` may be searched at all, all when empty.
+
+    All but `linked_from`, which `retrieve` sees to: what it needs is loaded for it alone.
+    """
     rows = connection.execute(
         "SELECT id, path, mtime_ns, source, day FROM files WHERE ? IN ('', source) ORDER BY id",
         (request.source,),

@@ -126,6 +126,11 @@ def retrieve(
         with index.snapshot() as connection:
             filters = filters_of(request)
             files = files_within(connection, request, bounds, sources) if filters or sources else None
+            if request.linked_from:
+                # 1.5 ms, which only those pay who ask for it.
+                from memline.shared.search import linked
+
+                files = linked.among(connection, request, files or [])
             search = _Search(
                 index=index,
                 connection=connection,
@@ -442,7 +447,8 @@ class _Search:
             self.troubles.append(Trouble(code="index_empty"))
             return ""
         if self.files == []:
-            return f"no file is within the filters ({', '.join(self.filters) or 'source'})"
+            filters = ", ".join(self.filters).replace("_", "-")
+            return f"no file is within the filters ({filters or 'source'})"
         if self.weak:
             weak = f"only {counted(self.weak, 'hit')} by meaning, weaker than minScore"
             return f"no term of the question was found, and {weak} {self.settings.min_score:g}"

@@ -11,6 +11,7 @@ from memline.shared.note_names import MARKDOWN
 from memline.shared.sources import outcomes
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
 from memline.shared.sources.forgetting import shown as shown_lines
+from memline.shared.sources.links import NoteName
 from memline.shared.sources.paths import MemoryPaths, is_private, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.values import replace, to_json, value
@@ -53,6 +54,11 @@ class Excerpt:
     status: str = "ok"
     #: The folder of the notes that answer.
     workspace: str = ""
+    #: Notes that the whole note links to, in its order, and those that link to it, by path; not all of many.
+    links: tuple[NoteName, ...] = ()
+    total_links: int = 0
+    backlinks: tuple[NoteName, ...] = ()
+    total_backlinks: int = 0
 
     def to_json(self) -> dict[str, object]:
         return to_json(self, without=("first",)) | {"from": self.first}

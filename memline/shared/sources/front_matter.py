@@ -1,4 +1,4 @@
-"""Read what a note says of itself: title, aliases and day above its text, and its tags.
+"""Read what a note says of itself: title, aliases and day above its text, its tags and its links.
 
 The front matter of Obsidian and of site generators is YAML between two lines of dashes, of which the plain
 forms are read (`key: value`, `key: [a, b]`, a list below the key); Logseq's is lines of `key:: value`.
@@ -7,11 +7,13 @@ forms are read (`key: value`, `key: [a, b]`, a list below the key); Logseq's is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
+from functools import cache
 
 from memline.shared.sources.folding import name_key
-from memline.shared.sources.markdown import outline
+from memline.shared.sources.links import Link, links
+from memline.shared.sources.markdown import CODE_SPAN, code_lines
 from memline.shared.sources.tags import patterns, tag_key
 from memline.shared.values import value
 
@@ -24,8 +26,6 @@ _MAX_TAGS = 256
 
 _PROPERTY = re.compile(r"\s*(?:[-*] )?([A-Za-z][\w-]*):(:?)(?:\s+(.*?))?\s*")
 _ITEM = re.compile(r"\s*-\s+(.*?)\s*")
-_BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
-_CODE = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
 _ADDRESS = re.compile(r"\w+://\S+")
 _COMMENT = re.compile(r"\s+#\s.*$")
 _SPACE = re.compile(r"[,\s]+")
@@ -46,19 +46,23 @@ class About:
     day: str = ""
     #: Each as `tag_key` has it.
     tags: tuple[str, ...] = ()
+    #: To other notes, as written.
+    links: tuple[Link, ...] = ()
 
 
 def about(lines: Sequence[str], front_lines: int) -> About:
-    """Read the front matter, the first `front_lines` lines, or Logseq's properties, and the note's tags."""
+    """Read the front matter, the first `front_lines` lines, or Logseq's properties, then tags and links."""
     properties = _yaml(lines[1 : front_lines - 1]) if front_lines else _logseq(lines)
     names = [name for key in (*_TITLES, *_ALIASES) for name in properties.get(key, ())]
     keys = dict.fromkeys(key for name in names if (key := name_key(name[:_MAX_CHARS])))
     days = (_day(text) for key in _DAYS for text in properties.get(key, ()))
     listed = [tag for key in _TAGS for tag in properties.get(key, ())]
+    code = cache(lambda: code_lines(lines))
     return About(
         names=tuple(keys)[:_MAX_NAMES],
         day=next(filter(None, days), ""),
-        tags=_tags(lines, front_lines, listed),
+        tags=_tags(lines, front_lines, listed, code),
+        links=links(lines, code),
     )
 
 
@@ -119,40 +123,18 @@ def _day(text: str) -> str:
         return ""
 
 
-def _tags(lines: Sequence[str], front_lines: int, listed: Iterable[str]) -> tuple[str, ...]:
+def _tags(
+    lines: Sequence[str], front_lines: int, listed: Iterable[str], code: Callable[[], Collection[int]]
+) -> tuple[str, ...]:
     """Return the tags of a note: those `listed` in its properties, and those in its text."""
-    found = (*listed, *_inline(lines, front_lines))
+    found = (*listed, *_inline(lines, front_lines, code))
     return tuple(dict.fromkeys(filter(None, map(tag_key, found))))[:_MAX_TAGS]
 
 
-def _inline(lines: Sequence[str], front_lines: int) -> Iterator[str]:
+def _inline(lines: Sequence[str], front_lines: int, code: Callable[[], Collection[int]]) -> Iterator[str]:
     """Yield the tags in the text; there are none in code and in addresses."""
     pattern, _ = patterns()
-    body = range(front_lines, len(lines))
-    places = [at for at in body if "#" in lines[at] and pattern.search(lines[at])]
-    if not places:
-        return
-    code = {at for first, last in outline(list(lines)).fences for at in range(first, last + 1)}
-    code |= _indented(lines)
-    for at in places:
-        if at not in code:
-            for match in pattern.finditer(_ADDRESS.sub("x", _CODE.sub("x", lines[at]))):
+    for at in range(front_lines, len(lines)):
+        if "#" in lines[at] and pattern.search(lines[at]) and at not in code():
+            for match in pattern.finditer(_ADDRESS.sub("x", CODE_SPAN.sub("x", lines[at]))):
                 yield match[1] or match[2]
-
-
-def _indented(lines: Sequence[str]) -> set[int]:
-    """Return the lines that their indentation makes code: behind a blank line, and not within a list."""
-    found: set[int] = set()
-    is_list, is_open = False, True
-    for at, line in enumerate(lines):
-        if not line.strip():
-            is_open = True
-        elif line.startswith(("    ", "\t")):
-            if is_open and not is_list:
-                found.add(at)
-            else:
-                is_open = False
-        else:
-            is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
-            is_open = False
-    return found

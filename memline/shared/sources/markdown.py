@@ -1,8 +1,9 @@
-"""Find the outline of a Markdown text: its headings, fenced blocks and front matter, by line."""
+"""Find the outline of a Markdown text: its headings, blocks of code and front matter, by line."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from memline.shared.values import value
 
@@ -16,6 +17,10 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 _PARAGRAPH = re.compile(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 _FRONT_KEY = re.compile(r"#|-{3}|[\w-][\w -]*:")
 _FRONT_TITLE = re.compile(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
+_BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+
+#: Code within a line.
+CODE_SPAN = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
 
 #: First characters of a line that can start or end a block; the others are passed without a closer look.
 _MARKS = frozenset("#`~=->*+")
@@ -76,6 +81,24 @@ def outline(lines: list[str]) -> Outline:
         # Never closed: it reaches to the end, as every Markdown reader has it.
         fences.append((opened, len(lines) - 1))
     return Outline(headings=tuple(headings), fences=tuple(fences))
+
+
+def code_lines(lines: Sequence[str]) -> set[int]:
+    """Return the lines (from 0) that are code: in a fence, or indented behind a blank line and in no list."""
+    found = {at for first, last in outline(list(lines)).fences for at in range(first, last + 1)}
+    is_list, is_open = False, True
+    for at, line in enumerate(lines):
+        if not line.strip():
+            is_open = True
+        elif line.startswith(("    ", "\t")):
+            if is_open and not is_list:
+                found.add(at)
+            else:
+                is_open = False
+        else:
+            is_list = _BULLET.match(line) is not None or (is_list and line[0].isspace())
+            is_open = False
+    return found
 
 
 class Trail:

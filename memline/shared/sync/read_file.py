@@ -114,6 +114,7 @@ class FileReader:
                 chunking=digest,
                 names="\n".join(said.names),
                 tags="\n".join(said.tags),
+                links=said.links,
                 # The long-term note is about what holds, whatever its day.
                 day="" if path in LONG_TERM else said.day,
             )

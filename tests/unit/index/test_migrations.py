@@ -142,16 +142,18 @@ def test_a_pause_of_0_1_holds_unless_an_operator_has_changed_pauses_since(
         assert set(meta.get(connection, meta.PAUSED_MODES)) == expected
 
 
-def test_tags_are_made_of_the_rows_of_0_2(path: Path) -> None:
+def test_tags_and_links_are_made_of_the_rows_of_0_2(path: Path) -> None:
     """Of the chunks, which overlap: a note that does not change is not read again."""
     change = "UPDATE chunks SET (start_line, end_line, text) = ({}, {}, '{}') WHERE id = {}"
     first = change.format(1, 4, "---\ntags: [Fruit]\n---\n#red apples", 1)
-    second = change.format(4, 6, "#red apples\n```\n#code", 2)
+    second = change.format(4, 8, "#red apples\n[[pears]] [x](c.md)\n```\n#code\n[[code]]", 2)
     old_files.make(path, old_files.INDEX, first, second)
 
     with closing(driver.open_writer(path)) as connection:
         tags = connection.execute("SELECT path, tag FROM tags JOIN files ON files.id = file_id ORDER BY tag")
         assert tags.fetchall() == [("memory/a.md", "fruit"), ("memory/a.md", "red")]
+        links = connection.execute("SELECT line, target, is_path, key FROM links ORDER BY target")
+        assert links.fetchall() == [(5, "c.md", 1, "c"), (5, "pears", 0, "pears")]
 
 
 def test_names_and_the_words_as_typed_are_made_of_the_rows_of_0_2(old: Path) -> None:

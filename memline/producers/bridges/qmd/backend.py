@@ -34,7 +34,7 @@ from memline.shared.sources.paths import is_private
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
-    from memline.producers.backends import Backend, IndexReport
+    from memline.producers.backends import Backend, IndexReport, LinkCheck
     from memline.shared.sources.excerpt import Excerpt
 
 #: Seconds after a failure in which the builtin index answers.
@@ -111,6 +111,9 @@ class QmdBackend:
         gone = lines_of(self._settings)(ledger)
         part = part.widened()
         return read_file_excerpt(absolute, root=root, shown=path, part=part, gone=gone, clock=self._clock)
+
+    def lint(self, *, private: bool) -> LinkCheck:
+        return self._builtin.lint(private=private)
 
     def sync(self, *, force: bool, re_embed: bool, accept_removals: bool, **hooks: Any) -> IndexReport:
         report = self._builtin.sync(force=force, re_embed=re_embed, accept_removals=accept_removals, **hooks)

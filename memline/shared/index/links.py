@@ -1,0 +1,159 @@
+"""Tell which notes a name means, which notes link to each other, and which links lead nowhere.
+
+Links are rows as they are written, and are resolved here by path, name and alias, as `memline get` resolves a
+name. So a note that moves keeps its links, and a new one takes up those that were waiting for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from functools import cache
+from posixpath import join, normpath
+from typing import TYPE_CHECKING
+
+from memline.shared.note_names import MARKDOWN, without_ending
+from memline.shared.sources.folding import name_key, path_key, stem_key
+from memline.shared.sources.links import NoteName, last_part
+from memline.shared.sources.outcomes import INDEXED
+from memline.shared.sources.paths import MEMORY, is_private
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: Where the path of a link begins, apart from the folder of its note.
+_START = re.compile(r"(?:\.{0,2}/)+")
+
+
+#: Path, line and target of a link, and whether it is a Markdown link.
+Place = tuple[str, int, str, bool]
+
+
+def notes_named(connection: Connection, name: str) -> list[str]:
+    """Return the paths of the notes that a name means, sorted, whatever its case, with its ending or without.
+
+    Those with this path, else with this title or alias, this file name, the end of this path, this heading
+    at the top: the first of these that some note has.
+    """
+    return next(filter(None, _by_way(connection, name)), [])
+
+
+def _by_way(connection: Connection, name: str) -> tuple[list[str], ...]:
+    """Return the paths for each way of being named, in the order of `notes_named`."""
+    wanted, key = path_key(name.removesuffix("/")), name_key(without_ending(name))
+    # Each of these ways shows in the names that are stored: of the path it is its last part.
+    rows = connection.execute(
+        "SELECT path, files.names, max(key = ?1) FROM names JOIN files ON files.id = file_id"
+        " WHERE key IN (?1, ?2) AND outcome = ?3 AND source = ?4 GROUP BY path ORDER BY path",
+        (key, stem_key(f"{last_part(name)}.md"), INDEXED, MEMORY),
+    ).fetchall()
+    paths = {path: path_key(path) for path, _, _ in rows}
+    whole = {wanted, *(wanted + ending for ending in MARKDOWN)}
+    below = tuple(f"/{each}" for each in whole if wanted)
+    return (
+        [path for path, each in paths.items() if each in whole],
+        [path for path, names, _ in rows if key and key in names.split("\n")],
+        [path for path in paths if key and stem_key(path) == key],
+        [path for path, each in paths.items() if each.endswith(below)],
+        [path for path, _, is_named in rows if key and is_named],
+    )
+
+
+class Resolver:
+    """Resolves links of one state of an index; the same name is looked up once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._by_way = cache(lambda name: _by_way(connection, name))
+
+    def note(self, target: str, *, is_path: bool, of: str) -> str:
+        """Return the path of the note that a link in the note `of` leads to; empty where there is none."""
+        folder = of.rpartition("/")[0]
+        bare = _START.sub("", target, count=1) if target[:1] in "./" else target
+        if is_path or bare != target:
+            beside, *_ = self._by_way(normpath(join(folder, target)))
+            if beside:
+                return beside[0]
+        found = next(filter(None, self._by_way(bare)), [])
+        if not found and "/" in bare:
+            # It was moved. Of several notes with its name none is taken for it.
+            moved = self._by_way(last_part(bare))[2]
+            found = moved if len(moved) == 1 else []
+        return min(
+            found, key=lambda path: (path.rpartition("/")[0] != folder, path.count("/"), path), default=""
+        )
+
+    def notes(self, links: Iterable[tuple[str, bool]], *, of: str) -> list[str]:
+        """Return the paths of the other notes that links (target, is_path) lead to, each once."""
+        found = dict.fromkeys(self.note(target, is_path=is_path, of=of) for target, is_path in links)
+        return [path for path in found if path not in ("", of)]
+
+
+def linked(
+    connection: Connection, path: str, *, private: bool
+) -> tuple[tuple[NoteName, ...], tuple[NoteName, ...]]:
+    """Return the notes that a note links to, in its order, and those that link to it, by path.
+
+    `private`: False leaves private notes out.
+    """
+    resolver = Resolver(connection)
+    out = resolver.notes(links_of(connection, path), of=path)
+    back = _linking_to(connection, resolver, path)
+    seen = ([each for each in found if private or not is_private(each)] for found in (out, back))
+    links, backlinks = (_named(connection, found) for found in seen)
+    return links, backlinks
+
+
+def check(connection: Connection) -> tuple[list[Place], list[tuple[str, str]]]:
+    """Return the dead links, and path and day of the notes that no link joins with another one."""
+    resolver = Resolver(connection)
+    dead: list[Place] = []
+    joined: set[str] = set()
+    rows = connection.execute(
+        "SELECT path, line, target, is_path FROM links JOIN files ON files.id = file_id"
+        " ORDER BY path, ordinal"
+    )
+    for path, line, target, is_path in rows.fetchall():
+        note = resolver.note(target, is_path=is_path, of=path)
+        if not note:
+            dead.append((path, line, target, bool(is_path)))
+        elif note != path:
+            joined |= {note, path}
+    notes = connection.execute(
+        "SELECT path, day FROM files WHERE outcome = ? AND source = ? ORDER BY path", (INDEXED, MEMORY)
+    )
+    return dead, [(path, day) for path, day in notes if path not in joined]
+
+
+def links_of(connection: Connection, path: str) -> list[tuple[str, bool]]:
+    of = "SELECT id FROM files WHERE path = ?"
+    query = f"SELECT target, is_path FROM links WHERE file_id = ({of}) ORDER BY ordinal"
+    return connection.execute(query, (path,)).fetchall()
+
+
+def _linking_to(connection: Connection, resolver: Resolver, path: str) -> list[str]:
+    """Return the paths of the notes that link to this one, sorted."""
+    named = "SELECT key FROM names WHERE file_id = (SELECT id FROM files WHERE path = ?)"
+    keys = {key.rpartition("/")[2] for (key,) in connection.execute(named, (path,))}
+    rows = connection.execute(
+        "SELECT DISTINCT path, target, is_path FROM links JOIN files ON files.id = file_id"
+        " WHERE key IN (SELECT value FROM json_each(?)) AND path <> ? ORDER BY path",
+        (json.dumps([*keys]), path),
+    )
+    found = {of for of, target, is_path in rows if resolver.note(target, is_path=is_path, of=of) == path}
+    return sorted(found)
+
+
+def _named(connection: Connection, paths: list[str]) -> tuple[NoteName, ...]:
+    """Return notes with their titles, else the names of their files."""
+    rows = connection.execute(
+        "SELECT path, title FROM names JOIN files ON files.id = file_id"
+        " WHERE title <> '' AND path IN (SELECT value FROM json_each(?))",
+        (json.dumps(paths),),
+    )
+    titles = dict(rows.fetchall())
+    return tuple(
+        NoteName(path=path, title=titles.get(path) or os.path.splitext(path.rpartition("/")[2])[0])
+        for path in paths
+    )

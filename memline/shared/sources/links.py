@@ -1,0 +1,105 @@
+"""Read the links of a note to other notes: `[[wikilinks]]`, and Markdown links to Markdown files.
+
+They are kept as they are written; which note one leads to is decided when it is asked (`index/links.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+
+from memline.shared.note_names import is_markdown, without_ending
+from memline.shared.sources.folding import stem_key
+from memline.shared.sources.markdown import CODE_SPAN
+from memline.shared.values import to_json, value
+
+#: Links of a note that are kept; a list of everything has a few thousand.
+_MAX_LINKS = 10_000
+
+#: What stands in a line with a link: most lines end at this look.
+_MARKS = ("[[", "](", "]:")
+
+
+@value
+class Link:
+    """A link as it is written."""
+
+    #: 1-based.
+    line: int
+    #: Without heading, alias and title.
+    target: str
+    #: Whether it is a Markdown link, whose path begins at the folder of its note.
+    is_path: bool = False
+
+    @property
+    def key(self) -> str:
+        """What its last part is looked up by; Logseq's page `a/b` is also in `a___b.md`."""
+        return stem_key(f"{last_part(self.target)}.md").rpartition("/")[2]
+
+
+@value
+class NoteName:
+    """A note by its path and title."""
+
+    path: str
+    title: str
+
+    def to_json(self) -> dict[str, object]:
+        return to_json(self)
+
+
+@cache
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Compile what finds a link, what a wikilink shows that is not a note, and an address."""
+    place = r"(?:<([^<>\n]{1,1000})>|([^\s()<>]+(?:\([^\s()]*\)[^\s()<>]*)*))"
+    return (
+        re.compile(
+            # `[[note#heading|alias]]`, not the tag `#[[two words]]`; in a table it is `\|`.
+            r"(?<![\\#])\[\[([^\[\]|#\n]*)[^\[\]\n]*\]\]"
+            # `[text](path.md "title")`, `[text](<a path.md>)`
+            rf"|(?<!\\)\]\(\s{{0,9}}{place}(?:\s{{1,9}}[\"'(][^\"'()\n]{{0,300}}[\"')])?\s{{0,9}}\)"
+            # `[text]: path.md`; `[^1]:` is a footnote.
+            rf"|^ {{0,3}}\[[^\[\]^\n]+\]:\s{{1,9}}{place}"
+        ),
+        re.compile(
+            r"\.(?:avif|base|bmp|canvas|csv|docx?|excalidraw|flac|gif|html?|jpe?g|json|m4a|mkv|mov|mp[34]|og[gv]"
+            r"|pdf|png|pptx?|svg|te?xt|tiff?|wav|web[mp]|xlsx?|zip)$",
+            re.I,
+        ),
+        re.compile(r"[a-z][a-z0-9+.-]*://|mailto:", re.I),
+    )
+
+
+def links(lines: Sequence[str], code: Callable[[], Collection[int]]) -> tuple[Link, ...]:
+    """Return the links in the lines of a note; `code` returns the lines (from 0) that are code."""
+    found: dict[Link, None] = {}
+    pattern, other_file, address = _patterns()
+    for at, line in enumerate(lines):
+        if not any(mark in line for mark in _MARKS) or at in code():
+            continue
+        for match in pattern.finditer(CODE_SPAN.sub("x", line)):
+            if match[1] is not None:
+                target, is_path = match[1].strip().rstrip("\\").strip(), False
+                is_note = not other_file.search(target)
+            else:
+                written = next(filter(None, match.groups()), "")
+                target, is_path = _decoded(written.partition("#")[0].partition("?")[0]), True
+                is_note = is_markdown(target) and not address.match(written)
+            if target and is_note:
+                found[Link(line=at + 1, target=target, is_path=is_path)] = None
+        if len(found) >= _MAX_LINKS:
+            break
+    return tuple(found)[:_MAX_LINKS]
+
+
+def last_part(target: str) -> str:
+    """Return the last part of a path or name, without the ending of a Markdown file."""
+    return without_ending(target.rstrip("/").rpartition("/")[2])
+
+
+def _decoded(target: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+
+    return re.sub(r"(?:%[0-9A-Fa-f]{2})+", plain, target).strip()

@@ -1,0 +1,154 @@
+"""Notes that link to each other, on every face: what a note is linked with, and which links lead nowhere."""
+
+import json
+import shutil
+
+import pytest
+
+from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.memory import Memory
+from tests.support.workspace import Place, paths
+
+FILES = {
+    "MEMORY.md": "# Long term\n\nThe [[deploy plan]] holds.\n",
+    "memory/plan.md": "---\ntitle: Deploy plan\n---\n[[steps|Steps]] of [[people]]: [log](2026-02-10.md).\n",
+    "memory/steps.md": "# Steps\n\nOf the [plan](plan.md). Not `[[code]]`.\n\n- but [[No such note#x]]\n",
+    "memory/people.md": "---\naliases: [staff]\n---\n# People\n\nAsk for the plan.\n",
+    "memory/2026-02-10.md": "We began.\n",
+    "memory/2026-02-11.md": "Nobody links here. [Gone](../old/gone.md), [script](../deploy.sh.md)\n",
+    "memory/lonely.md": "# Lonely\n",
+    "deploy.sh.md": "It is there, and not a memory file.\n",
+}
+
+pytestmark = pytest.mark.place(files=FILES)
+
+DEAD = ["memory/2026-02-11.md:1: dead link: ../old/gone.md", "memory/steps.md:5: dead link: No such note"]
+ORPHAN = "memory/lonely.md:1: orphan: no link joins it with another note"
+
+
+def test_get_says_what_the_whole_note_links_to_and_what_links_to_it(place: Place) -> None:
+    place.index()
+
+    ran = place.call("get", "memory/plan.md#L4", "--json")
+
+    found = json.loads(ran.stdout)
+    assert found["links"] == [
+        {"path": "memory/steps.md", "title": "Steps"},
+        {"path": "memory/people.md", "title": "People"},
+        {"path": "memory/2026-02-10.md", "title": "2026-02-10"},
+    ]
+    assert found["backlinks"] == [
+        {"path": "MEMORY.md", "title": "Long term"},
+        {"path": "memory/steps.md", "title": "Steps"},
+    ]
+    assert (found["totalLinks"], found["totalBacklinks"]) == (3, 2)
+
+
+def test_at_most_fifty_of_each_are_listed_and_all_are_counted(place: Place) -> None:
+    for number in range(60):
+        place.write(f"memory/n{number:02}.md", "[[hub]]\n")
+    place.write("memory/hub.md", "".join(f"[[n{number:02}]]\n" for number in range(60)))
+    place.index()
+
+    with Memory.of(place.settings, place.agent) as memory:
+        hub = memory.get("hub", lines=1)
+    tools = MemoryTools(place.settings, (place.agent.agent,))
+    several = tools.get(Caller(agent=place.agent.agent), {"paths": ["hub", "n01"]})["excerpts"]
+    tools.close()
+
+    assert [len(hub.links), len(hub.backlinks), hub.total_links, hub.total_backlinks] == [50, 50, 60, 60]
+    # Of several notes the answer is not longer than of one.
+    assert [len(several[0]["links"]), several[0]["totalLinks"]] == [25, 60]
+    assert several[1]["links"] == [{"path": "memory/hub.md", "title": "hub"}]
+
+
+def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
+    place.index()
+    tools = MemoryTools(place.settings, (place.agent.agent,))
+    owner = Caller(agent=place.agent.agent)
+    group = Caller(agent=place.agent.agent, session_key=f"agent:{place.agent.agent}:discord:group:1")
+    question = {"query": "plan", "linkedFrom": "MEMORY.md"}
+
+    seen = [tools.get(each, {"path": "memory/plan.md"}) for each in (owner, group)]
+    found = [tools.search(each, question)["results"] for each in (owner, group)]
+    place.write("MEMORY.md", "[[no such]]\n")
+    dead = [tools.lint(each, {})["deadLinks"] for each in (owner, group)]
+    tools.close()
+
+    assert [each["totalBacklinks"] for each in seen] == [2, 1]
+    assert [each["path"] for each in seen[1]["backlinks"]] == ["memory/steps.md"]
+    assert [[hit["path"] for hit in each] for each in found] == [["memory/plan.md"], []]
+    assert [[each["path"] for each in found if each["path"] == "MEMORY.md"] for found in dead] == [
+        ["MEMORY.md"],
+        [],
+    ]
+
+
+@pytest.mark.parametrize("name", ["memory/plan.md", "deploy plan", "PLAN", "memory/plan.md#L1-L4"])
+def test_a_search_stays_with_the_notes_that_one_links_to(place: Place, name: str) -> None:
+    place.index()
+
+    found = place.search("plan steps people began lonely", linked_from=name)
+
+    assert sorted(paths(found)) == ["memory/2026-02-10.md", "memory/people.md", "memory/steps.md"]
+    assert place.call("search", "plan", "--linked-from", name, "--format", "files").stdout.count("\n") == 2
+
+
+def test_a_note_that_links_to_nothing_or_is_unknown_finds_nothing_and_says_why(place: Place) -> None:
+    place.index()
+
+    for name in ("lonely", "no such note", "MEMORY.md/x"):
+        found = place.search("plan", linked_from=name)
+        assert (paths(found), found.notice) == ([], "no file is within the filters (linked-from)")
+
+
+def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place: Place) -> None:
+    place.index()
+    (place.workspace / "memory/work").mkdir()
+    shutil.move(place.workspace / "memory/plan.md", place.workspace / "memory/work/plan.md")
+    place.index()
+    with Memory.of(place.settings, place.agent) as memory:
+        moved = memory.get("memory/work/plan.md")
+
+    shutil.move(place.workspace / "memory/work/plan.md", place.workspace / "memory/work/rollout.md")
+    place.write("memory/steps.md", "# Steps\n\nOf the [plan](work/rollout.md).\n")
+    place.index()
+    with Memory.of(place.settings, place.agent) as memory:
+        renamed = memory.get("rollout")
+
+    linked = ["memory/steps.md", "memory/people.md", "memory/2026-02-10.md"]
+    for excerpt in (moved, renamed):
+        assert [each.path for each in excerpt.links] == linked
+        assert [each.path for each in excerpt.backlinks] == ["MEMORY.md", "memory/steps.md"]
+
+
+def test_lint_names_dead_links_and_orphans_and_ends_with_1(place: Place) -> None:
+    """Without an index it makes one first, as a search does."""
+    ran = place.run("lint")
+    as_json = json.loads(place.call("lint", "--json").stdout)
+
+    assert (ran.status, ran.stdout.splitlines()) == (1, [*DEAD, ORPHAN])
+    assert as_json["deadLinks"] == [
+        {"path": "memory/2026-02-11.md", "line": 1, "target": "../old/gone.md"},
+        {"path": "memory/steps.md", "line": 5, "target": "No such note"},
+    ]
+    assert as_json["orphans"] == [{"path": "memory/lonely.md", "line": 1}]
+
+
+def test_lint_says_nothing_and_ends_with_0_when_all_is_mended(place: Place) -> None:
+    place.index()
+    place.write("memory/no such note.md", "Back to [[steps]].\n")
+    place.write("memory/2026-02-11.md", "[[lonely]]\n")
+
+    ran = place.call("lint")
+
+    assert (ran.status, ran.stdout) == (0, "")
+
+
+def test_forgotten_lines_take_their_links_along(place: Place) -> None:
+    place.index()
+
+    assert place.call("forget", "memory/steps.md#L5", "--keep-note", "--yes").status == 0
+
+    assert place.call("lint").stdout.splitlines() == [DEAD[0], ORPHAN]
+    assert place.rows("SELECT target FROM links WHERE target LIKE 'No such%'") == []

@@ -1,0 +1,148 @@
+"""Links are rows as they are written; which note one leads to is decided when it is asked."""
+
+import pytest
+
+from memline.shared.index.links import Resolver, check, linked
+from memline.shared.index.rows import Link
+from memline.shared.index_writer import IndexWriter
+from memline.shared.values import replace
+from tests.support.index_rows import file_row
+
+
+class Notes:
+    """Writes notes with links into an index."""
+
+    def __init__(self, writer: IndexWriter) -> None:
+        self.writer = writer
+        self._at = 0
+
+    def add(self, path: str, *targets: str, names: str = "", text: str = "x") -> None:
+        """A target that ends like a file is a Markdown link."""
+        self._at += 1
+        links = tuple(
+            Link(line=line, target=target, is_path=target.endswith(".md"))
+            for line, target in enumerate(targets, 1)
+        )
+        self.writer.store_file(replace(file_row(path, text, at=self._at), links=links, names=names))
+
+    def remove(self, path: str) -> None:
+        self._at += 1
+        self.writer.store_file(file_row(path, at=self._at, outcome="removed"))
+
+    def of(self, path: str, *, private: bool = True) -> tuple[list[str], list[str]]:
+        out, back = linked(self.writer.connection, path, private=private)
+        return [each.path for each in out], [each.path for each in back]
+
+
+@pytest.fixture
+def notes(writer: IndexWriter) -> Notes:
+    return Notes(writer)
+
+
+@pytest.mark.parametrize(
+    ("target", "meant"),
+    [
+        ("plan", "work/plan.md"),
+        ("PLAN", "work/plan.md"),
+        ("work/plan", "work/plan.md"),
+        ("ork/twin", ""),
+        ("plan.md", "work/plan.md"),
+        ("../work/plan.md", "work/plan.md"),
+        ("/work/plan.md", "work/plan.md"),
+        ("rollout", "work/plan.md"),
+        ("the heading", "work/plan.md"),
+        ("a/b", "pages/a___b.md"),
+        ("old/place/plan.md", "work/plan.md"),
+        ("old/place/plan", "work/plan.md"),
+        ("twin", "work/twin.md"),
+        ("old/twin", ""),
+        ("./twin", "work/twin.md"),
+        ("../far/away/twin.md", "far/away/twin.md"),
+        ("nothing", ""),
+        ("../../../etc/passwd", ""),
+    ],
+)
+def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
+    notes: Notes, target: str, meant: str
+) -> None:
+    notes.add("work/plan.md", names="rollout", text="# The Heading")
+    notes.add("pages/a___b.md")
+    notes.add("work/twin.md")
+    notes.add("far/away/twin.md")
+
+    resolver = Resolver(notes.writer.connection)
+    assert resolver.note(target, is_path=target.endswith(".md"), of="work/from.md") == meant
+
+
+def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(
+    notes: Notes,
+) -> None:
+    notes.add("twin.md")
+    notes.add("a/twin.md")
+    notes.add("a/b/c/twin.md", names="name")
+    notes.add("z/twin.md", names="name")
+
+    resolver = Resolver(notes.writer.connection)
+    assert resolver.note("twin", is_path=False, of="a/b/x.md") == "twin.md"
+    assert resolver.note("name", is_path=False, of="a/b/c/x.md") == "a/b/c/twin.md"
+    assert resolver.note("name", is_path=False, of="q/x.md") == "z/twin.md"
+
+
+def test_a_note_says_what_it_links_to_and_what_links_to_it(notes: Notes) -> None:
+    notes.add("a.md", "c", "b.md", "nothing", "a", "C")
+    notes.add("b.md", "A", text="# Title of b")
+    notes.add("c.md", "the a", "./sub/../a.md")
+    notes.add("a/a.md", "../a.md")
+    notes.add("a.md", "c", "b.md", "nothing", "a", "C", names="the-a")
+
+    assert notes.of("a.md") == (["c.md", "b.md"], ["a/a.md", "b.md", "c.md"])
+    (_, second), _ = linked(notes.writer.connection, "a.md", private=True)
+    assert second.title == "Title of b"
+    assert notes.of("b.md") == (["a.md"], ["a.md"])
+    assert notes.of("no.md") == ([], [])
+
+
+def test_a_link_waits_for_its_note_and_goes_with_its_own(notes: Notes) -> None:
+    notes.add("a.md", "later")
+    assert notes.of("a.md") == ([], [])
+
+    notes.add("later.md")
+    assert notes.of("later.md") == ([], ["a.md"])
+
+    notes.remove("a.md")
+    assert notes.of("later.md") == ([], [])
+    assert notes.writer.connection.execute("SELECT count(*) FROM links").fetchone() == (0,)
+
+
+def test_a_note_that_moves_keeps_its_links_and_those_to_it(notes: Notes) -> None:
+    notes.add("old/a.md", "b.md", "c")
+    notes.add("old/b.md", "a.md")
+    notes.add("old/c.md", "old/a", "a.md")
+    before = notes.of("old/a.md")
+
+    notes.remove("old/a.md")
+    notes.add("new/deep/a.md", "b.md", "c")
+
+    assert before == (["old/b.md", "old/c.md"], ["old/b.md", "old/c.md"])
+    assert notes.of("new/deep/a.md") == before
+    assert check(notes.writer.connection) == ([], [])
+
+
+def test_private_notes_are_left_out_for_who_may_not_read_them(notes: Notes) -> None:
+    notes.add("MEMORY.md", "a")
+    notes.add("a.md", "MEMORY", "b")
+    notes.add("b.md")
+
+    assert notes.of("a.md") == (["MEMORY.md", "b.md"], ["MEMORY.md"])
+    assert notes.of("a.md", private=False) == (["b.md"], [])
+
+
+def test_dead_links_and_notes_alone_are_told(notes: Notes) -> None:
+    notes.add("a.md", "b", "nothing", "gone/b2.md")
+    notes.add("b.md")
+    notes.add("alone.md", "alone")
+
+    dead, alone = check(notes.writer.connection)
+
+    assert dead == [("a.md", 2, "nothing", False), ("a.md", 3, "gone/b2.md", True)]
+    assert alone == [("alone.md", "")]
