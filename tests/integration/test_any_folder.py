@@ -109,3 +109,28 @@ def test_what_is_left_out_is_named(shell: Shell, tmp_path: Path) -> None:
     assert ran.status == 0
     assert "Left out:    1 by Obsidian's templates" in status.stdout
     assert "left out   Templates/  Obsidian's templates" in status.stdout
+
+
+def test_notes_beside_the_memory_are_named_with_the_command_that_adds_them(
+    shell: Shell, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    write(folder / "MEMORY.md", "# The valve\n\nIt is blue.\n")
+    for name in "abcd":
+        write(folder / f"notes/{name}.md", "The pump is red.\n")
+    at = ("--workspace", str(folder))
+    beside = "4 Markdown files are not read: notes/a.md, notes/b.md, notes/c.md …\n"
+
+    begun = shell("init", str(folder), "--yes")
+    unanswered = shell(*at, "search", "pump")
+    answered = shell(*at, "search", "valve")
+    status = shell(*at, "status", "--verbose")
+    add = f"memline --workspace {folder} add {folder}/notes"
+
+    assert f"{beside}Try: {add}\n" in begun.stdout
+    assert unanswered.status == 0 and f"{beside}Try: {add}\n" in unanswered.stderr
+    assert "Markdown" not in answered.stderr
+    assert beside in status.stdout and "beside     notes/d.md" in status.stdout
+    shell(*add.split()[1:])
+    assert shell(*at, "search", "pump", "--json").json["results"][0]["path"] == "notes/a.md"
+    assert "not read" not in shell(*at, "search", "nothing at all").stderr

@@ -24,10 +24,11 @@ from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.downloads import HUB_PREFIX, configured
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
+from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import driver
 from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
-from memline.shared.sources.paths import LONG_TERM
+from memline.shared.sources.paths import LONG_TERM, OPENCLAW_FILES
 from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import replace, value
@@ -181,6 +182,9 @@ def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
     if reasons:
         yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out)}."
+    for each in of_agent(settings, choice=plan.choice, plan=plan, codes=("notes_beside",)):
+        yield each.what[0].upper() + each.what[1:]
+        yield f"Try: {each.action}"
     choice = plan.choice
     if choice.identity is None:
         yield "Search is by words; a key such as OPENAI_API_KEY, or --model local, adds search by meaning."
@@ -312,9 +316,6 @@ CLAUDE_CODE = Kind(name="the project memory of Claude Code")
 REPOSITORY = Kind(name="a repository with documentation")
 PLAIN = Kind(name="a folder of Markdown")
 
-#: Files that OpenClaw puts into a workspace.
-_OPENCLAW_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
-
 
 def kind_of(folder: Path) -> Kind:
     """Return the kind of a folder."""
@@ -328,7 +329,7 @@ def kind_of(folder: Path) -> Kind:
         return LOGSEQ
     if folder.name == "memory" and ".claude" in folder.parts and "projects" in folder.parts:
         return CLAUDE_CODE
-    if has(*_OPENCLAW_FILES) >= 2:
+    if has(*OPENCLAW_FILES) >= 2:
         return OPENCLAW
     if has(*LONG_TERM, "memory"):
         return MEMORY_FOLDER

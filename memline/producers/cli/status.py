@@ -17,6 +17,8 @@ from memline.producers.reports.status import left_out_files
 from memline.shared.errors import MemlineError
 from memline.shared.finding import PROBLEM, Finding
 from memline.shared.findings.diagnosis import queue_of
+from memline.shared.sources.discover import markdown_beside
+from memline.shared.sources.paths import MemoryPaths
 from memline.shared.visible_text import visible
 from memline.shared.words import counted
 
@@ -77,6 +79,7 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
         report = Memory.of(invocation.settings, settings).status(deep=deep or index).details
         if verbose:
             report["files"] = left_out_files(settings)
+            report["beside"] = list(markdown_beside(MemoryPaths.of(settings)).paths)
         reports.append(report)
     lines = (line for report in reports for line in _lines(report, invocation.as_typed))
     print_result(reports, as_json, lines)
@@ -92,6 +95,8 @@ def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
             yield f"  {label + ':' if label else '':<13}{text}"
     for each in report["scan"]["leftOut"] if "files" in report else ():
         yield f"    {'left out':<10} {each['path']}  {each['reason']}"
+    for path in report.get("beside", ()):
+        yield f"    {'beside':<10} {path}"
     for file in report.get("files", ()):
         yield f"    {file['outcome']:<10} {file['path']}  {file['reason']}"
     yield ""

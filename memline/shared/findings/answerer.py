@@ -17,6 +17,7 @@ from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer, Behind
 from memline.shared.search.service import MemorySearch, QuestionEmbedder
 from memline.shared.search.staleness import DiskState
+from memline.shared.sources.paths import MemoryPaths
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _KEYS = (
     meta.MOVING,
     meta.LOOP_ERRORS,
 )
+
+#: Asks for the notes that are not read.
+BESIDE = Trouble(code="notes_beside")
 
 _PAUSED_JOB = "SELECT 1 FROM jobs WHERE state = 'paused' LIMIT 1"
 
@@ -105,7 +109,9 @@ class Answerer:
         """
         answer = self._search.ask(request)
         disk = disk or DiskState()
-        about = self._about(disk, (*troubles, *answer.troubles))
+        # What was not found may stand in a note that is not read.
+        beside = not answer.hits and request.private and not MemoryPaths.of(self._settings).is_whole
+        about = self._about(disk, (*troubles, *answer.troubles), asks_beside=beside)
         if answer.provider == NONE:
             answer = replace(answer, provider=self._choice.provider, model=self._choice.model)
         return replace(
@@ -118,15 +124,23 @@ class Answerer:
             troubles=(),
         )
 
-    def _about(self, disk: DiskState, troubles: tuple[Trouble, ...]) -> Answer:
-        """Return an answer without hits that has the findings, and how far the index is behind."""
+    def _about(self, disk: DiskState, troubles: tuple[Trouble, ...], *, asks_beside: bool = False) -> Answer:
+        """Return an answer without hits that has the findings, and how far the index is behind.
+
+        `asks_beside`: also which notes are not read.
+        """
         index = self._search.index
+        codes: tuple[str, ...] = ()
         # Before the snapshot: asking for it opens a file that was replaced, and closes the old connection.
-        state = (index.version(), disk.files_behind, troubles)
+        version = index.version()
         with index.snapshot() as connection:
             is_behind = disk.files_behind or disk.kept or troubles
             if not is_behind and is_quiet(connection, self._settings, self._choice):
-                return Answer()
+                if not asks_beside:
+                    return Answer()
+                codes = (BESIDE.code,)
+            troubles += (BESIDE,) * asks_beside
+            state = (version, disk.files_behind, troubles, codes)
             with self._lock:
                 known, read_at, about = self._known
             if known == state and time.monotonic() - read_at < GOOD_FOR_S:
@@ -145,7 +159,7 @@ class Answerer:
                 kept=disk.kept,
             )
             try:
-                found = find(AGENT, facts, self._settings.agent)
+                found = find(AGENT, facts, self._settings.agent, codes)
                 behind = Behind(files=disk.files_behind, vectors=facts.model.missing)
                 kept = tuple(each.to_json() for each in facts.kept)
                 about = Answer(findings=found, behind=behind, kept=kept, fallback=facts.fallback)

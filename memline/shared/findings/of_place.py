@@ -12,8 +12,8 @@ from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import meta
 from memline.shared.sources import outcomes
-from memline.shared.sources.discover import markdown_below
-from memline.shared.sources.paths import MEMORY, is_transcript
+from memline.shared.sources.discover import markdown_below, markdown_beside
+from memline.shared.sources.paths import MEMORY, MemoryPaths, is_transcript
 from memline.shared.words import counted
 
 #: Free bytes below the index under which a backfill may fill the disk.
@@ -251,6 +251,30 @@ def source_missing(facts: Facts) -> Iterator[Seen]:
             # MEMORY.md may stand alone; that there is no note at all has a row of its own.
             if not issue.startswith(("no memory files found", "memory directory missing")):
                 yield seen(issue=issue)
+
+
+@finding(
+    NOTE,
+    "beside MEMORY.md and memory/ {files} not read: {names}",
+    action="memline add DIR",
+    page="files",
+    means="A workspace with `MEMORY.md` or `memory/` has its memory there. Its other Markdown is read when"
+    " its folder is added.",
+    from_disk=True,
+)
+def notes_beside(facts: Facts) -> Iterator[Seen]:
+    # Of answers only one without a hit asks: the others do not pay for the walk.
+    is_asked = any(each.code == "notes_beside" for each in facts.troubles)
+    if MEMORY not in facts.settings.memory.sources or not (is_asked or (facts.plan and _has_notes(facts))):
+        return
+    beside = markdown_beside(MemoryPaths.of(facts.settings))
+    if beside.paths:
+        workspace = str(facts.settings.workspace)
+        yield seen(
+            files="at least " * beside.is_cut + counted(len(beside.paths), "Markdown file", "are"),
+            names=beside.names,
+            action=shlex.join(["memline", "--workspace", workspace, "add", beside.folder(workspace)]),
+        )
 
 
 @finding(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
+from itertools import islice
 from operator import attrgetter
 
 from memline.shared.note_names import is_markdown
 from memline.shared.sources.ignoring import why
 from memline.shared.sources.outcomes import LINK_PROBLEM, NAME_PROBLEM, SPECIAL, Problem, code, unreadable
 from memline.shared.sources.paths import (
+    OPENCLAW_FILES,
     MemoryPaths,
     MemoryRoot,
     is_ignored_folder,
@@ -20,6 +22,9 @@ from memline.shared.sources.paths import (
     unprintable,
 )
 from memline.shared.values import value
+
+#: Names that are looked at for notes beside the memory: 20 ms.
+MOST_BESIDE = 5_000
 
 
 def unlisted_mark(folder: str) -> str:
@@ -90,6 +95,58 @@ def discover(paths: MemoryPaths) -> Discovery:
         unlisted=tuple(walk.unlisted),
         left_out=tuple(sorted(walk.left_out.items())),
     )
+
+
+@value
+class Beside:
+    """Markdown of a workspace that its rule does not read: it lies beside `MEMORY.md` and `memory/`."""
+
+    #: Ledger paths, sorted.
+    paths: tuple[str, ...] = ()
+    #: Whether there may be more: the walk ended after MOST_BESIDE names.
+    is_cut: bool = False
+
+    @property
+    def names(self) -> str:
+        """Name the first three."""
+        return ", ".join(self.paths[:3]) + " …" * (len(self.paths) > 3)
+
+    def folder(self, workspace: str) -> str:
+        """Return the folder, or file, that has all of them."""
+        return os.path.commonpath([os.path.join(workspace, path) for path in self.paths])
+
+
+def markdown_beside(paths: MemoryPaths) -> Beside:
+    """Find the Markdown of a workspace that is neither memory nor left out by a rule.
+
+    What OpenClaw puts into its workspace is not counted: it is read at the start of each session.
+    """
+    found: list[str] = []
+    left, todo = MOST_BESIDE, [] if paths.is_whole else [paths.workspace]
+    while todo and left > 0:
+        folder = todo.pop()
+        try:
+            with os.scandir(folder) as entries:
+                listed = list(islice(entries, left))
+        except OSError:
+            continue
+        left -= len(listed)
+        rules = paths.rules.of(paths.workspace, folder)
+        for entry in listed:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and (is_ignored_folder(entry.name) or entry.path == paths.memory.path):
+                continue
+            if not is_folder and not (is_markdown(entry.name) and entry.is_file(follow_symlinks=False)):
+                continue
+            if rules and why(rules, entry.path, is_folder=is_folder):
+                continue
+            if is_folder:
+                todo.append(entry.path)
+            elif paths.locate(entry.path) is None:
+                found.append(printable(paths.ledger_path(entry.path)))
+    theirs = set(OPENCLAW_FILES).intersection(found)
+    beside = sorted(set(found) - theirs) if len(theirs) > 1 else sorted(found)
+    return Beside(paths=tuple(beside), is_cut=left <= 0)
 
 
 def markdown_below(folder: str) -> int:

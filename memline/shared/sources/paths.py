@@ -38,6 +38,9 @@ LONG_TERM = ("MEMORY.md", "memory.md", "MEMORY.MD")
 #: The folder of the workspace that is memory as a whole.
 MEMORY_FOLDER = "memory"
 
+#: Files that OpenClaw puts into a workspace beside the memory, and reads itself.
+OPENCLAW_FILES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "HEARTBEAT.md")
+
 #: Folders that are never entered: packages, environments, caches, what a system keeps for itself. Every
 #: hidden folder is one of them too (`.git`, `.venv`, `.obsidian`, `.trash`, `.stversions` …): tools keep
 #: state, old versions and deleted notes there. To have one all the same, name it as an entry of `extraPaths`.

@@ -211,6 +211,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("no_note_is_read", PROBLEM, lambda p, _: (shutil.rmtree(p.workspace / "memory"), p.write("MEMORY.md.bak/a.md", "A."), p.write("memory/.keep", "")), "1 Markdown file below", "memline --workspace"),
     ("no_notes", WARNING, lambda p, _: shutil.rmtree(p.workspace / "memory"), "there is no Markdown", "write a note"),
     ("source_missing", WARNING, lambda p, _: p.configure(extraPaths=["/none"]), "/none", "put it in its place"),
+    ("notes_beside", NOTE, lambda p, _: (p.write("docs/a.md", "A."), p.write("docs/b.MDX", "B.")), "beside MEMORY.md and memory/ 2 Markdown files are not read: docs/a.md, docs/b.MDX", "/docs"),
     ("links_skipped", NOTE, lambda p, _: (p.workspace / "memory/l.md").symlink_to("notes.md"), "1 symbolic link is not followed: memory/l.md", "put the files"),
     ("provider_without_key", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),

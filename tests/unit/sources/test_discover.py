@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from memline.shared.config.schema import ExtraPath
-from memline.shared.sources.discover import Discovery, discover, problem_at
+from memline.shared.sources import discover as discover_module
+from memline.shared.sources.discover import Beside, Discovery, discover, markdown_beside, problem_at
 from memline.shared.sources.paths import MemoryPaths
 
 
@@ -304,3 +305,41 @@ def test_a_file_of_a_disk_that_ignores_case_is_listed_once(workspace: Path) -> N
     found = look(workspace, "Memory", f"{workspace}/../WS/memory", "./Memory/A.md")
 
     assert paths(found) == ["memory/B.md", "memory/a.md", "memory/b.md"]
+
+
+def beside(workspace: Path, *extra: str) -> Beside:
+    return markdown_beside(MemoryPaths(workspace, [ExtraPath(path=each) for each in extra]))
+
+
+def test_markdown_beside_the_memory_is_what_no_rule_reads_or_leaves_out(workspace: Path) -> None:
+    for name in ("README.MD", "docs/a.md", "docs/deep/b.mdx", "wiki/c.md", "docs/d.txt"):
+        write(workspace / name)
+    for name in ("node_modules/p/README.md", ".git/x.md", ".obsidian/y.md", "build/z.md", "docs/no.md"):
+        write(workspace / name)
+    write(workspace / ".gitignore", "build/\nno.md\n")
+    (workspace / "link.md").symlink_to("memory/a.md")
+
+    found = beside(workspace, "wiki")
+
+    assert found == Beside(paths=("README.MD", "docs/a.md", "docs/deep/b.mdx"))
+    assert found.folder(str(workspace)) == str(workspace)
+    assert beside(workspace, "wiki", "README.MD").folder(str(workspace)) == f"{workspace}/docs"
+    assert beside(workspace, ".") == Beside()
+
+
+def test_what_openclaw_puts_into_its_workspace_is_not_beside(workspace: Path) -> None:
+    write(workspace / "AGENTS.md")
+    assert beside(workspace).paths == ("AGENTS.md",)
+
+    write(workspace / "SOUL.md")
+    assert beside(workspace) == Beside()
+
+
+def test_a_huge_folder_is_not_walked_to_its_end(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        write(workspace / f"docs/{number}/a.md")
+    monkeypatch.setattr(discover_module, "MOST_BESIDE", 10)
+
+    found = beside(workspace)
+
+    assert found.is_cut and len(found.paths) < 10
