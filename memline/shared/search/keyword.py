@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING
 
 from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
 from memline.shared.search.query import Question, Term, any_of, as_typed
+from memline.shared.search.sums import Holders, Sums, strongest
 from memline.shared.search.vector_backends import json_ids
-from memline.shared.search.ways import FORM_WEIGHT, Lookup, Ways, idf_of, needle_of, together
+from memline.shared.search.ways import Lookup, Ways, idf_of, needle_of, together
 from memline.shared.values import field, value
 
 if TYPE_CHECKING:
@@ -122,10 +123,6 @@ class KeywordHits:
     rarity: Mapping[str, float] = field(default_factory=dict)
 
 
-#: What each term of a question says of rows: by row the weight with which the term is held.
-_Held = list[dict[int, float]]
-
-
 def by_keyword(
     connection: Connection,
     question: Question,
@@ -176,12 +173,12 @@ class _KeywordSearch:
         mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
         chosen = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        own, held = self._sums(CHUNKS, chosen)
-        for lookup, holders in zip(chosen, held, strict=True):
+        sums = self._sums(CHUNKS, chosen)
+        for lookup, holders in zip(chosen, sums.held(()), strict=True):
             if lookup.term.literal and 1.0 not in holders.values():
                 missing.append(lookup.term)
         is_all = len(chosen) == len(lookups) and not missing
-        hits = self._ranked(chosen, own, held, mass, is_all=is_all)
+        hits = self._ranked(chosen, sums, mass, is_all=is_all)
         top = max((hit.strength for hit in hits), default=0.0)
         kept = {id(lookup.term) for lookup in chosen}
         return KeywordHits(
@@ -193,25 +190,20 @@ class _KeywordSearch:
             rarity=rarity,
         )
 
-    def _sums(
-        self, table: Table, lookups: Sequence[Lookup], among: list[int] | None = None
-    ) -> tuple[dict[int, float], _Held]:
-        """Sum up what the terms say of each row, the rarest first; `among`: of these alone.
-
-        Returns the rows with their sum, and for each term the rows that hold it.
-        """
+    def _sums(self, table: Table, lookups: Sequence[Lookup], among: list[int] | None = None) -> Sums:
+        """Sum up what the terms say of each row, the rarest first; `among`: of these alone."""
         total = self._postings.rows(self._connection, table)
         is_chunks = table is CHUNKS
-        sums: dict[int, float] = {}
-        held: _Held = []
+        sums = Sums() if among is not None else self._postings.sums(self._connection, table)
         rows_read = 0
         for lookup in lookups:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Once: what is scored only gains by it, so that the best stay the best.
-                among = sorted(_strongest(SCORED, sums, sums))
+                among = sorted(sums.strongest(SCORED))
                 if is_chunks:
                     self._scored = among
-            holders: dict[int, float] = {}
+            is_id = lookup.term.literal is not None
+            sums.begin(is_whole=is_id or lookup.df <= ALONE_CHUNKS)
             # No other form counts more than the word itself.
             least = lookup.df if is_chunks else 0
             # Forms first, the term itself last: the greater weight stays.
@@ -225,47 +217,29 @@ class _KeywordSearch:
                 if not df:
                     continue
                 # Of forms, which come before it, and of ids, all rows are needed.
-                is_last = way is lookup.ways[0] and lookup.term.literal is None
+                is_last = way is lookup.ways[0] and not is_id
                 if among is None and df > MAX_ROWS and self._files is None and is_last:
-                    fits = self._best(table, way.match, typed, sums)
+                    fits = self._best(table, way.match, typed, sums.found())
                     rows_read += df
                     if is_chunks:
                         self._scored = ()
                 else:
                     fits = self._fits(table, way.match, typed, among)
-                if lookup.term.literal and is_chunks:
+                if is_id and is_chunks:
                     fits = self._spelled(lookup.term, dict(fits))
                 worth = way.weight * idf_of(total, max(df, least))
-                if typed or lookup.term.literal:
-                    both = list(fits)
-                    scores = {row: worth * (fit if fit > 0 else -fit * FORM_WEIGHT) for row, fit in both}
-                    weights = {row: 1.0 if fit > 0 else holders.get(row, FORM_WEIGHT) for row, fit in both}
-                else:
-                    scores = {row: worth * fit for row, fit in fits}
-                    weights = dict.fromkeys(scores, way.weight)
-                rows_read += len(scores)
-                holders |= weights
-                if sums:
-                    for row, score in scores.items():
-                        sums[row] = sums.get(row, 0.0) + score
-                else:
-                    sums = scores
-            held.append(holders)
-        return sums, held
+                rows_read += sums.add(fits, worth, way.weight, is_signed=bool(typed) or is_id)
+        return sums
 
     def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
         return self._postings.fits(
             self._connection, table, match, typed=typed, files=self._files, among=among, best=best
         )
 
-    def _best(self, table: Table, match: str, typed: str, found: Collection[int]) -> Fits:
+    def _best(self, table: Table, match: str, typed: str, found: list[int]) -> Fits:
         """Score what was found before, and the best of all others: no other row is a hit by this alone."""
         fits = dict(self._fits(table, match, typed, None, max(SCORED, self._limit)))
-        return (
-            {**fits, **dict(self._fits(table, match, typed, sorted(found)))}.items()
-            if found
-            else fits.items()
-        )
+        return (fits | dict(self._fits(table, match, typed, found)) if found else fits).items()
 
     def _spelled(self, term: Term, fits: dict[int, float]) -> Fits:
         """Yield the fits of an id, negative where its tokens stand in a row and it is not spelled so."""
@@ -278,29 +252,31 @@ class _KeywordSearch:
         return ((row, fit if row in exact else -fit) for row, fit in fits.items())
 
     def _ranked(
-        self, lookups: Sequence[Lookup], own: dict[int, float], held: _Held, mass: float, *, is_all: bool
+        self, lookups: Sequence[Lookup], found: Sums, mass: float, *, is_all: bool
     ) -> list[KeywordHit]:
         """Make hits of the best chunks, best first; `is_all`: nothing but `lookups` was asked for."""
         names = self._names(lookups)
-        pool = set(_strongest(self._limit, own, own))
+        pool = set(found.strongest(self._limit))
         # What may be lifted is not among the best by its sum alone.
-        for holders, lookup in zip(held, lookups, strict=True):
+        for number, lookup in enumerate(lookups):
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
-                pool.update(_strongest(self._limit, holders, own))
+                pool.update(found.strongest(self._limit, number))
         if names:
             best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
-            rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best)))
-            pool.update(row for row, ordinal in rows if row in own or not ordinal)
+            rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
+            has_term = found.of([row for row, _ in rows])
+            pool.update(row for row, ordinal in rows if row in has_term or not ordinal)
+        own, held = found.of(pool), found.held(pool)
         if self._scored is not None:
             ranked = sorted(pool, key=lambda chunk_id: (-own.get(chunk_id, 0.0), chunk_id))[:CHECKED]
             pool |= self._with_more_words(ranked, lookups, held)
-            again, theirs = self._sums(CHUNKS, lookups, sorted(pool.difference(self._scored)))
-            own |= again
-            held = [mine | added for mine, added in zip(held, theirs, strict=True)]
+            again = self._sums(CHUNKS, lookups, sorted(pool.difference(self._scored)))
+            own |= again.of(pool)
+            held = [{**mine, **added} for mine, added in zip(held, again.held(pool), strict=True)]
         own = {chunk_id: own.get(chunk_id, 0.0) for chunk_id in sorted(pool)}
         file_of = self._postings.files_of(self._connection, own)
         named = {each: NAME_WEIGHT * names.get(file_of[each], 0.0) for each in own}
-        near = _strongest(NEAR_CHUNKS, own, {each: score + named[each] for each, score in own.items()})
+        near = strongest(NEAR_CHUNKS, own, {each: score + named[each] for each, score in own.items()})
         for chunk_id, share in self._near(near, lookups, mass):
             own[chunk_id] += NEAR * share * (own[chunk_id] + named[chunk_id])
         # Many chunks hold the same terms in the same ways.
@@ -340,14 +316,17 @@ class _KeywordSearch:
 
     def _names(self, lookups: Sequence[Lookup]) -> dict[int, float]:
         """Score the files whose names hold a term, each by the best of its name documents."""
-        sums, _ = self._sums(NAMES, lookups)
+        found = self._sums(NAMES, lookups)
+        best = found.strongest(SCORED)
+        sums = found.of(best)
         names: dict[int, float] = {}
-        best = json_ids(_strongest(SCORED, sums, sums))
-        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (best,)):
+        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
             names[file_id] = max(sums[row], names.get(file_id, 0.0))
         return names
 
-    def _with_more_words(self, chunk_ids: Sequence[int], lookups: Sequence[Lookup], held: _Held) -> set[int]:
+    def _with_more_words(
+        self, chunk_ids: Sequence[int], lookups: Sequence[Lookup], held: Sequence[Holders]
+    ) -> set[int]:
         """Find chunks with the terms that one of these chunks holds, and another one."""
         found: set[int] = set()
         matches = [lookup.ways[0].match for lookup in lookups]
@@ -375,14 +354,6 @@ class _KeywordSearch:
         ]
         for chunk_id, text in self._connection.execute(_TEXTS, (json_ids(chunk_ids),)):
             yield chunk_id, together(text.lower(), needles)
-
-
-def _strongest(count: int, rows: Collection[int], sums: Mapping[int, float]) -> list[int]:
-    """Return the best rows, the first ones among equals."""
-    if len(rows) > 20 * count:
-        return nlargest(count, rows, key=sums.__getitem__)
-    # The same in C: a third of the time for a few times as many as are wanted.
-    return sorted(rows, key=sums.__getitem__, reverse=True)[:count]
 
 
 def _cover_of(way: Sequence[float | None], lookups: Sequence[Lookup], mass: float) -> tuple[int, int, float]:
@@ -422,7 +393,7 @@ def _put_before(sums: dict[int, float], some: Collection[int], others: Collectio
             sums[each] = max(sums[each], best + ABOVE * sums[each])
 
 
-def _alone(lookups: Sequence[Lookup], held: _Held, file_of: Mapping[int, int]) -> tuple[int, int]:
+def _alone(lookups: Sequence[Lookup], held: Sequence[Holders], file_of: Mapping[int, int]) -> tuple[int, int]:
     """Return the sets of words and of ids that one file alone has."""
     words = ids = 0
     for number, (holders, lookup) in enumerate(zip(held, lookups, strict=True)):

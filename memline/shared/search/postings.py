@@ -10,10 +10,11 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver
+from memline.shared.search.sums import Sums
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
@@ -73,24 +74,25 @@ NAMES = Table(name="names_fts", weights=(1.0, 1.0), of_files="SELECT id FROM nam
 Fits = Iterable[tuple[int, float]]
 
 
-class _Packed:
+class Packed:
     """Fits in an eighth of the memory of a dictionary."""
 
-    def __init__(self, rows: Fits) -> None:
-        ids, fits = zip(*sorted(rows), strict=True) if rows else ((), ())
-        self._ids, self._fits = array("q", ids), array("d", fits)
+    def __init__(self, rows: array[int], fits: array[float]) -> None:
+        """`rows`: ascending."""
+        self.rows, self.fits = rows, fits
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.rows)
 
-    def among(self, ids: Sequence[int] | None) -> Fits:
-        """Return those of `ids`, which ascend; None for all."""
-        if ids is None:
-            return zip(self._ids, self._fits, strict=True)
-        places = ((each, bisect_left(self._ids, each)) for each in ids)
-        size = len(self._ids)
+    def __iter__(self) -> Iterator[tuple[int, float]]:
+        return zip(self.rows, self.fits, strict=True)
+
+    def among(self, rows: Sequence[int]) -> Fits:
+        """Return those of `rows`, which ascend."""
+        places = ((each, bisect_left(self.rows, each)) for each in rows)
+        size = len(self.rows)
         return [
-            (each, self._fits[place]) for each, place in places if place < size and self._ids[place] == each
+            (each, self.fits[place]) for each, place in places if place < size and self.rows[place] == each
         ]
 
 
@@ -152,7 +154,7 @@ class Postings:
         among: list[int] | None = None,
         best: int = 0,
     ) -> Fits:
-        """Yield the rows that hold a phrase, with how well it fits them.
+        """Return the rows that hold a phrase, with how well it fits them.
 
         `typed`: its forms, where some rows hold another word of the same stem. `files`: a JSON array of the
         file ids to stay in. `among`: row ids to stay among, ascending. `best`: so many of the best, the first
@@ -168,13 +170,22 @@ class Postings:
                 is_kept = self._asked[key] >= OFTEN
             if not is_kept:
                 return self.read(connection, table, match, typed, files=files, among=among, best=best)
-            known = _Packed(self.read(connection, table, match, typed, best=best))
+            known = self._pack(connection, table, match, typed, best)
             self._kept += len(known)
         # The last one was used last.
         self._fits[key] = known
         while self._kept > MAX_SCORES:
             self._kept -= len(self._fits.pop(next(iter(self._fits))))
-        return known.among(among)
+        return known if among is None else known.among(among)
+
+    def sums(self, connection: Connection, table: Table) -> Sums:
+        """Return what adds up the fits of rows."""
+        return Sums()
+
+    def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
+        pairs = sorted(self.read(connection, table, match, typed, best=best))
+        rows, fits = zip(*pairs, strict=True) if pairs else ((), ())
+        return Packed(array("q", rows), array("d", fits))
 
     def files_of(self, connection: Connection, chunk_ids: Collection[int]) -> dict[int, int]:
         """Return chunk id -> file id."""
@@ -226,7 +237,7 @@ class Postings:
         #: By table and phrase; the empty phrase for all rows.
         self._counts: dict[tuple[str, str], int] = {}
         #: By table, phrase, typed forms, and how many of the best; 0: all.
-        self._fits: dict[tuple[str, str, str, int], _Packed] = {}
+        self._fits: dict[tuple[str, str, str, int], Packed] = {}
         self._asked: Counter[tuple[str, str, str, int]] = Counter()
         self._kept = 0
         self._file_of: dict[int, int] = {}

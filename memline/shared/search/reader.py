@@ -116,7 +116,20 @@ class SearchIndex:
             self._file_id = driver.file_id(self.path)
             self._connection = driver.open_reader(self.path)
             self._opens += 1
+            if self.long_lived:
+                self.postings = self._array_postings(self._connection)
         return self._connection
+
+    def _array_postings(self, connection: Connection) -> Postings:
+        """Return postings in arrays; without numpy, or where nothing temporary can be made, others."""
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        try:
+            from memline.shared.search.array_postings import ArrayPostings, prepare  # imports numpy: 110 ms
+
+            prepare(connection)
+        except (ImportError, driver.library().Error):
+            return Postings()
+        return ArrayPostings()
 
     def _sqlite_vec(self, connection: Connection, active: IdentityRow, query: bytes) -> SqliteVec | None:
         if self._vec_loaded is None:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 from memline.shared.search.forms import inflections, related
 from memline.shared.search.postings import CHUNKS, NAMES, Postings
 from memline.shared.search.query import Term, any_of, quoted
+from memline.shared.search.sums import FORM_WEIGHT
 from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-#: What counts less than the word itself; 1/4 and 1/2 found less.
-FORM_WEIGHT = 1 / 3
 
 #: Chunks with a word from which on it is not looked for as two: common words are rarely compounds.
 COMMON = 1_000

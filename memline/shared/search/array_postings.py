@@ -1,0 +1,171 @@
+"""Keep what FTS5 says of words in arrays.
+
+The rows of a word are not scored by bm25(), which looks up the length of each of them (1.2 µs a row), but
+from the places of the word as fts5vocab lists them (0.4 µs), with lengths that are kept.
+
+Needs numpy, which costs 110 ms to import: for processes that answer many questions.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memline.shared.index import chunks, driver
+from memline.shared.search.array_sums import ArraySums, Rows, Values
+from memline.shared.search.postings import CHUNKS, Packed, Postings, Table
+from memline.shared.search.sums import Sums
+from memline.shared.search.vector_backends import json_ids
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: FTS5's constants of bm25.
+K1, B = 1.2, 0.75
+
+#: Chunks from which on arrays are faster.
+MANY_CHUNKS = 2_000
+
+#: The highest row over the number of rows above which most of an array would be empty.
+MOST_EMPTY = 50
+
+#: Part of the lengths that are missing from which on all are read.
+_MANY = 1 / 8
+
+#: Lengths that are read at a time.
+_READ_ROWS = 50_000
+
+_WORD = re.compile(r'"(\w+)"')
+
+# Temporary, so that a connection that only reads can have them. The second says what the index calls a word.
+_SETUP = (
+    "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, chunks_fts, instance)",
+    f"CREATE VIRTUAL TABLE temp.stems USING fts5(word, content='', tokenize='{chunks.TOKENIZER}')",
+    "CREATE VIRTUAL TABLE temp.stemmed USING fts5vocab(temp, stems, row)",
+)
+# One text instead of a tuple a place; a heading and a path, which weigh less, below zero.
+_PLACES = "SELECT group_concat(iif(col IN ('heading', 'path'), -doc, doc)) FROM temp.places WHERE term = ?"
+_TYPED = "SELECT group_concat(rowid) FROM forms_fts WHERE forms_fts MATCH ?"
+_LENGTHS = "SELECT id, sz FROM chunks_fts_docsize"
+
+
+def prepare(connection: Connection) -> None:
+    """Make what words are read with, once a connection, outside of a transaction."""
+    for statement in _SETUP:
+        connection.execute(statement)
+
+
+class ArrayPostings(Postings):
+    """Answers for the phrases of questions, in arrays where there are many chunks."""
+
+    #: None where arrays are not worth it.
+    _words: WordReader | None = None
+    #: Whether that has been decided.
+    _is_read: bool = False
+
+    def sums(self, connection: Connection, table: Table) -> Sums:
+        words = self._reader(connection) if table is CHUNKS else None
+        return Sums() if words is None else ArraySums(words.size)
+
+    def _reader(self, connection: Connection) -> WordReader | None:
+        if not self._is_read:
+            self._is_read = True
+            count = self.rows(connection, CHUNKS)
+            size = 1 + (driver.scalar(connection, "SELECT max(id) FROM chunks_fts_docsize") or 0)
+            if count >= MANY_CHUNKS and size < MOST_EMPTY * count:
+                self._words = WordReader(connection, CHUNKS.weights[1], size)
+        return self._words
+
+    def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
+        words = self._reader(connection) if table is CHUNKS and not best else None
+        found = None if words is None else words.read(connection, match)
+        # Another tokenizer than that of the index would find others.
+        if found is None or len(found[0]) != self.count(connection, table.name, match):
+            return super()._pack(connection, table, match, typed, best)
+        rows, fits = found
+        if typed:
+            text = driver.scalar(connection, _TYPED, typed)
+            exact = np.fromstring(text or "", np.int64, sep=",")
+            fits = np.where(np.isin(rows, exact), fits, -fits)
+        return Packed(array("q", rows.tobytes()), array("d", fits.tobytes()))
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._words, self._is_read = None, False
+
+
+class WordReader:
+    """Reads how well rows fit a word, until the index changes."""
+
+    def __init__(self, connection: Connection, weight: float, size: int) -> None:
+        """`weight`: what a word counts in a heading or path; 1 in a text. `size`: above every row."""
+        self._weight = weight
+        # The number of rows, and the tokens of each column.
+        count, *tokens = _varints(driver.scalar(connection, "SELECT block FROM chunks_fts_data WHERE id = 1"))
+        self._mean = sum(tokens) / count
+        self._count = count
+        self.size = size
+        #: By row; 0 is not known yet.
+        self._lengths: Rows = np.zeros(self.size, np.int64)
+
+    def read(self, connection: Connection, match: str) -> tuple[Rows, Values] | None:
+        """Return the rows of a MATCH expression, ascending, and their fits; None unless it is one word."""
+        found = _WORD.fullmatch(match)
+        if found is None or (stem := _stem(connection, found[1])) is None:
+            return None
+        text = driver.scalar(connection, _PLACES, stem)
+        if text is None:
+            return None
+        places = np.fromstring(text, np.int64, sep=",")
+        rows = np.abs(places)
+        firsts = np.flatnonzero(np.diff(rows, prepend=0))
+        counts = np.add.reduceat(np.where(places < 0, self._weight, 1.0), firsts)
+        rows = rows[firsts]
+        return rows, counts / (counts + K1 * (1 - B + B / self._mean * self._lengths_of(connection, rows)))
+
+    def _lengths_of(self, connection: Connection, rows: Rows) -> Rows:
+        """Return the tokens of rows."""
+        missing = rows[self._lengths[rows] == 0]
+        if len(missing):
+            if len(missing) > _MANY * self._count:
+                found = connection.execute(_LENGTHS)
+            else:
+                query = f"{_LENGTHS} WHERE id IN (SELECT value FROM json_each(?))"
+                found = connection.execute(query, (json_ids(missing.tolist()),))
+            while some := found.fetchmany(_READ_ROWS):
+                self._lengths[[row for row, _ in some]] = _sums_of_varints([size for _, size in some])
+        return self._lengths[rows]
+
+
+def _stem(connection: Connection, word: str) -> str | None:
+    """Return a word as the index has it; None when it is several there."""
+    connection.execute("INSERT INTO temp.stems (rowid, word) VALUES (1, ?)", (word,))
+    found = connection.execute("SELECT term FROM temp.stemmed").fetchall()
+    connection.execute("INSERT INTO temp.stems (stems) VALUES ('delete-all')")
+    return found[0][0] if len(found) == 1 else None
+
+
+def _varints(block: bytes) -> list[int]:
+    """Read SQLite's varints: seven bits a byte, the highest bit says that more follow."""
+    found, at = [], 0
+    for byte in block:
+        at = at << 7 | byte & 0x7F
+        if byte < 0x80:
+            found.append(at)
+            at = 0
+    return found
+
+
+def _sums_of_varints(blocks: Sequence[bytes]) -> Rows:
+    """Add up the varints of each block, of three bytes at most."""
+    joined = np.frombuffer(b"".join(blocks), np.uint8).astype(np.int64)
+    goes_on = joined > 0x7F
+    behind = np.append(goes_on[1:], False)
+    scale = np.where(goes_on, np.where(behind, 1 << 14, 1 << 7), 1)
+    ends = np.cumsum(np.fromiter(map(len, blocks), np.int64, len(blocks)))
+    sums: Rows = np.add.reduceat((joined & 0x7F) * scale, np.append(0, ends[:-1]))
+    return sums

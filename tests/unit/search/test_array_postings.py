@@ -1,0 +1,150 @@
+"""What is summed up in arrays is what dictionaries give, and what cannot be read so is read from FTS5."""
+
+import random
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from memline.shared.search import array_postings, keyword
+from memline.shared.search.array_postings import ArrayPostings
+from memline.shared.search.array_sums import ArraySums
+from memline.shared.search.keyword import KeywordHits, by_keyword
+from memline.shared.search.postings import CHUNKS, Postings
+from memline.shared.search.query import analyse
+from memline.shared.search.reader import SearchIndex
+from memline.shared.search.sums import Sums
+from tests.unit.search.conftest import Notes
+
+WORDS = ["redis", "timeouts", "timeout", "running", "runs", "ran", "several", "severance", "Café", "größe"]
+WORDS += [
+    "b3b9895a",
+    "v1.5.2",
+    "ERR_CONN_42",
+    "東京都",
+    "don't",
+    "C++",
+    "flashcards",
+    "flash cards",
+    "ぁ",
+    "x" * 40,
+]
+
+QUESTIONS = [
+    "redis timeout",
+    '"redis timeout" running',
+    "ERR_CONN_42 v1.5.2",
+    "東京",
+    "severance",
+    "cafe grosse",
+]
+QUESTIONS += [
+    "C++ several",
+    "flash cards ran",
+    "don't",
+    "b3b9895a redis",
+    "nowhere",
+    "2026-03-01 redis",
+    "run*",
+]
+
+
+@pytest.fixture
+def index(notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch) -> SearchIndex:
+    monkeypatch.setattr(array_postings, "MANY_CHUNKS", 0)
+    chance = random.Random(3)
+    common = [2.0**-number for number in range(len(WORDS))]
+    for number in range(120):
+        size = chance.choice((2, 9, 40, 200))
+        lines = " ".join(chance.choices(WORDS, common, k=size)).replace(" running ", "\n\n# running\n\n")
+        notes.add(f"memory/{chance.choice(WORDS[:4])}/{number}.md", lines)
+    # One text of more tokens than two bytes of a length can say.
+    notes.add("memory/long.md", "redis " * 17_000)
+    for number in range(0, 120, 7):
+        notes.add(f"memory/{number}-again.md", "redis severance")
+    return opened(long_lived=True)
+
+
+def found(index: SearchIndex, postings: Postings, files: str | None = None) -> list[KeywordHits]:
+    chance = random.Random(4)
+    asked = QUESTIONS + [" ".join(chance.sample(WORDS, chance.randint(1, 6))) for _ in range(40)]
+    with index.snapshot() as connection:
+        return [by_keyword(connection, analyse(each), files, 12, postings) for each in asked * 2]
+
+
+def assert_same(mine: list[KeywordHits], theirs: list[KeywordHits]) -> None:
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.missing, one.match, one.rarity) == (other.missing, other.match, other.rarity)
+        assert [(hit.chunk_id, hit.is_full, hit.has_id) for hit in one.hits] == [
+            (hit.chunk_id, hit.is_full, hit.has_id) for hit in other.hits
+        ]
+        for a, b in zip(one.hits, other.hits, strict=True):
+            assert a.strength == pytest.approx(b.strength, rel=1e-12)
+            assert a.coverage == pytest.approx(b.coverage, rel=1e-12)
+
+
+@pytest.mark.parametrize("enough", [500, 4])
+def test_arrays_and_dictionaries_give_the_same_hits(
+    index: SearchIndex, monkeypatch: pytest.MonkeyPatch, enough: int
+) -> None:
+    monkeypatch.setattr(keyword, "FOUND_ENOUGH", enough)
+    monkeypatch.setattr(keyword, "SCORED", 10)
+    with index.snapshot():
+        assert isinstance(index.postings, ArrayPostings)
+
+    assert_same(found(index, index.postings), found(index, Postings()))
+
+
+def test_within_files_they_give_the_same_hits(index: SearchIndex) -> None:
+    assert_same(found(index, index.postings, "[1, 5, 9, 30]"), found(index, Postings(), "[1, 5, 9, 30]"))
+
+
+def test_words_are_scored_without_bm25(index: SearchIndex) -> None:
+    with index.snapshot() as connection:
+        seen: list[str] = []
+        connection.set_trace_callback(seen.append)
+        by_keyword(connection, analyse("redis timeout several"), None, 12, index.postings)
+        assert isinstance(index.postings.sums(connection, CHUNKS), ArraySums)
+        connection.set_trace_callback(None)
+
+    assert seen
+    assert not [each for each in seen if "bm25(chunks_fts" in each]
+
+
+def test_few_chunks_need_no_arrays(index: SearchIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(array_postings, "MANY_CHUNKS", 10_000)
+
+    with index.snapshot() as connection:
+        assert type(index.postings.sums(connection, CHUNKS)) is Sums
+
+
+def test_rows_that_leave_most_of_an_array_empty_are_not_put_into_one(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.writer.connection.execute(
+        "INSERT INTO chunks_fts (rowid, text, heading, path, grams) VALUES (9000000, 'redis', '', '', '')"
+    )
+
+    with index.snapshot() as connection:
+        index.postings.follow(connection)
+        assert type(index.postings.sums(connection, CHUNKS)) is Sums
+
+
+def test_without_numpy_dictionaries_are_used(
+    notes: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.add("memory/a.md", "redis")
+    monkeypatch.setitem(sys.modules, "memline.shared.search.array_postings", None)
+    index = opened(long_lived=True)
+
+    with index.snapshot() as connection:
+        assert type(index.postings) is Postings
+        assert by_keyword(connection, analyse("redis"), None, 12, index.postings).hits
+
+
+def test_lengths_are_read_again_when_the_index_changes(notes: Notes, index: SearchIndex) -> None:
+    found(index, index.postings)
+    for number in range(0, 120, 3):
+        notes.add(f"memory/{number}-again.md", "timeout " * number)
+
+    assert_same(found(index, index.postings), found(index, Postings()))
