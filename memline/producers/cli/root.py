@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -94,12 +96,48 @@ def cli(context: click.Context) -> None:
             echo(f"Try: {install_command(*needed)}", err=True)
 
 
+def _as_question(error: click.ClickException, args: Sequence[str]) -> str:
+    """Return the command line in which a word that begins with `-` is asked for; empty without such a word.
+
+    Only of commands that take a question, or the name of a note.
+    """
+    context = getattr(error, "ctx", None)
+    asked = context.command if context is not None else None
+    if asked is None or asked.name not in PLAIN or asked.name not in args:
+        return ""
+    if not any(isinstance(each, click.Argument) for each in asked.params):
+        return ""
+    options = (each for each in asked.params if isinstance(each, click.Option))
+    takes_value = {name: not option.is_flag for option in options for name in option.opts}
+    at = args.index(asked.name) + 1
+    given, words, left = [*args[:at]], list[str](), [*reversed(args[at:])]
+    while left and left[-1] != "--":
+        word = left.pop()
+        is_long = word.startswith("--")
+        name = word.partition("=")[0] if is_long else word[:2]
+        if not word.startswith("-") or name not in takes_value or (not is_long and " " in word):
+            words.append(word)
+        else:
+            given += [word, *([left.pop()] if left and takes_value[name] and name == word else [])]
+    words += reversed(left[:-1])
+    if not any(word.startswith("-") for word in words):
+        return ""
+    return f"{shlex.join([PROGRAM, *given, '--'])} {_in_quotes(' '.join(words))}"
+
+
+def _in_quotes(text: str) -> str:
+    quoted = shlex.quote(text)
+    return quoted if quoted != text else f"'{text}'"
+
+
 def run_command(args: Sequence[str] | None) -> Any:
     """Run one command line and return what the command does, or the exit status of click's own errors."""
     try:
         return cli.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except click.ClickException as error:
         error.show()
+        if hint := _as_question(error, sys.argv[1:] if args is None else args):
+            echo(f"Try: {hint}", err=True)
         return error.exit_code
     except (click.Abort, Interrupted) as error:
         tell(str(error))

@@ -231,3 +231,37 @@ def test_a_search_loads_no_click(place: tuple[str, ...]) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("search --no-verify", "memline search -- '--no-verify'"),
+        ("search '--no-verify in hooks'", "memline search -- '--no-verify in hooks'"),
+        ("search -5", "memline search -- '-5'"),
+        ("search '-no verify'", "memline search -- '-no verify'"),
+        ("search --sorce", "memline search -- '--sorce'"),
+        ("search git commit --no-verify", "memline search -- 'git commit --no-verify'"),
+        ("search --no-verify -- now", "memline search -- '--no-verify now'"),
+        (
+            "--home /h search --json -n 3 --path=a --no-verify",
+            "memline --home /h search --json -n 3 --path=a -- '--no-verify'",
+        ),
+        ("get --x", "memline get -- '--x'"),
+    ],
+)
+def test_what_begins_like_an_option_can_be_asked_for(
+    line: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = run(shlex.split(line))
+
+    assert status == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"Try: {hint}"
+    read = plain.parse(shlex.split(hint)[1:])
+    assert read is not None and read.arguments["query" if "search" in hint else "path"].count("-")
+
+
+@pytest.mark.parametrize("line", ["search x --min-score a", "search --query", "status --foo", "index --foo"])
+def test_other_mistakes_are_not_taken_for_questions(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(shlex.split(line)) == 2
+    assert "Try: memline" not in capsys.readouterr().err
