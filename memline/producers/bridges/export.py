@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
@@ -24,7 +26,7 @@ from memline.shared.sources.discover import discover
 from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_storable
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
-from memline.shared.values import to_json, value
+from memline.shared.values import replace, to_json, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -68,26 +70,56 @@ def export(
 ) -> Moved:
     """Write notes and vectors of an agent to `path` (mode 0600), a row at a time.
 
-    What an attempt before wrote before it was killed is not written again. A file that is there is replaced
-    when the new one is whole, if it is an export. Raises IndexFaults and ConfigError.
+    What an attempt before wrote before it was killed is not written again. A file that is there, also behind
+    a link, is replaced when the new one is whole, if it is an export. What is not a file, such as a FIFO or
+    /dev/stdout, is written into. Raises IndexFaults and ConfigError.
     """
-    if path.exists() and not (path.is_file() and (not path.stat().st_size or archive.is_archive(path))):
+    if path.exists() and not path.is_file():
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder", hint="name a file")
+        with path.open("wb") as stream:
+            return export_into(agent, stream, path, what=what, on_progress=on_progress)
+    target = Path(os.path.realpath(path))
+    if target.exists() and target.stat().st_size and not archive.is_archive(target):
         raise ConfigError(f"{path} is there and is not an export of Memline", hint="name another file")
-    header = {"agent": agent.agent, "what": what, "workspace": str(agent.workspace)}
-    part = path.with_name(f"{path.name}.part")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
     try:
-        moved = _write(agent, path, part, what, header, on_progress)
+        moved = _write(agent, path, part, what, on_progress)
     except ValueError:
         copies.remove(part)
-        moved = _write(agent, path, part, what, header, on_progress)
-    copies.settle(part, path)
+        moved = _write(agent, path, part, what, on_progress)
+    copies.settle(part, target)
     return moved
 
 
-def _write(
-    agent: AgentSettings, path: Path, part: Path, what: str, header: dict[str, Any], on_progress: Progress
+def export_into(
+    agent: AgentSettings,
+    stream: IO[bytes],
+    path: Path,
+    *,
+    what: str = ALL,
+    on_progress: Progress = lambda _: None,
 ) -> Moved:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write the same to a stream, whose name is `path`, once it is whole in a file of the home."""
+    with _home_file(agent) as part:
+        moved = _write(agent, path, part, what, on_progress)
+        with part.open("rb") as whole:
+            shutil.copyfileobj(whole, stream)
+        stream.flush()
+    return moved
+
+
+@contextmanager
+def _home_file(agent: AgentSettings) -> Iterator[Path]:
+    """Give the path of a file of the home that lasts as long as the block."""
+    agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix="export-", dir=agent.home) as folder:
+        yield Path(folder, "whole.part")
+
+
+def _write(agent: AgentSettings, path: Path, part: Path, what: str, on_progress: Progress) -> Moved:
+    header = {"agent": agent.agent, "what": what, "workspace": str(agent.workspace)}
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     part.chmod(0o600)
     left_out: list[str] = []
@@ -175,8 +207,14 @@ def take_in(
     """Take over the notes and vectors of an export: what is missing is added, what is there stays.
 
     The whole file is checked before anything is written, then written in steps: killed and run again it goes
-    on. Raises ArchiveRefused and IndexFaults.
+    on. What is not a file, such as a FIFO or /dev/stdin, is read to its end first. Raises ArchiveRefused and
+    IndexFaults.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with _home_file(agent) as whole:
+            with path.open("rb") as stream, whole.open("xb") as file:
+                shutil.copyfileobj(stream, file)
+            return replace(take_in(agent, whole, clock=clock, on_progress=on_progress), path=path)
     clock = clock or SystemClock()
     with archive.reading(path) as found:
         found.check(max_note_bytes=MAX_FILE_BYTES)

@@ -143,10 +143,11 @@ today's daily note. `memline up` and `memline watch` start it; see docs/flush.md
         text="""\
 Write an agent's notes and vectors into one file, for another machine.
 
-Killed and run again it goes on. The file is for its owner alone and holds no key.""",
+Killed and run again it goes on. The file is for its owner alone and holds no key. A FILE of - is standard
+output.""",
         audit="export",
         parameters=(
-            argument("path", "The file.", metavar="FILE"),
+            argument("path", "The file, or - for standard output.", metavar="FILE"),
             Parameter(
                 name="what",
                 words="Notes, vectors that chunks need, cached vectors, or all of these.",
@@ -157,6 +158,7 @@ Killed and run again it goes on. The file is for its owner alone and holds no ke
         examples=(
             "memline export notes.memline",
             "memline export vectors.memline --what vectors --agent main",
+            "memline export - | ssh other memline import -",
         ),
     ),
     Call(
@@ -172,7 +174,7 @@ written, none is overwritten. Vectors serve every text that is the same, without
 STATE_DIR or its usual one. Its files stay untouched.""",
         audit="import",
         parameters=(
-            argument("source", "A file, or openclaw.", metavar="FILE|openclaw"),
+            argument("source", "A file, - for standard input, or openclaw.", metavar="FILE|openclaw"),
             argument("stateDir", "Where OpenClaw has its files.", is_required=False, metavar="[STATE_DIR]"),
         ),
         examples=(

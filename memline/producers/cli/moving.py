@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +23,10 @@ from memline.producers.actions.forget import undo as do_undo
 from memline.producers.actions.forget_home import holding, of_path
 from memline.producers.actions.move import listed
 from memline.producers.ask import catch_up
-from memline.producers.bridges.export import export, take_in
+from memline.producers.bridges.export import export, export_into, take_in
 from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
-from memline.producers.cli.invocation import Invocation, echo, print_result
+from memline.producers.cli.invocation import Invocation, Misuse, echo, print_result
 from memline.producers.cli.options import advise, command, confirm, once_a_minute
 from memline.producers.cli.table_commands import asks, note
 from memline.shared.clock import SystemClock
@@ -81,13 +84,32 @@ MAX_NAMED = 10
 def export_command(invocation: Invocation, path: str, what: str | None, as_json: bool) -> None:
     """Write an agent's notes and vectors into one file."""
     say = once_a_minute()
-    moved = export(
-        invocation.agent(),
-        Path(path),
-        what=what or "all",
-        on_progress=lambda done: say(f"{counted(done, 'vector')} written"),
+
+    def on_progress(done: int) -> None:
+        say(f"{counted(done, 'vector')} written")
+
+    chosen = what or "all"
+    if not _is_standard_output(path):
+        moved = export(invocation.agent(), Path(path), what=chosen, on_progress=on_progress)
+        print_result(moved.to_json(), as_json, _export_lines(moved))
+        return
+    if as_json:
+        raise Misuse("standard output is the export: --json has no place there")
+    if sys.stdout.isatty():
+        raise Misuse("an export is not for a terminal: name a file, or lead standard output elsewhere")
+    stream = sys.stdout.buffer
+    moved = export_into(
+        invocation.agent(), stream, Path("standard output"), what=chosen, on_progress=on_progress
     )
-    print_result(moved.to_json(), as_json, _export_lines(moved))
+    for line in _export_lines(moved):
+        echo(line, err=True)
+
+
+def _is_standard_output(path: str) -> bool:
+    """Tell whether a path means standard output: `-`, /dev/stdout, or the file it was led into."""
+    with suppress(OSError, ValueError):
+        return path == "-" or os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
+    return False
 
 
 @asks(CALLS["import"])
@@ -109,7 +131,7 @@ def import_command(invocation: Invocation, source: str, state_dir: str | None, a
     else:
         if state_dir is not None:
             raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
-        file = Path(source).expanduser()
+        file = Path("/dev/stdin" if source == "-" else source).expanduser()
         moved = take_in(
             invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")
         )

@@ -9,14 +9,16 @@ after a kill, and read a row at a time:
     vectors      identity and text hash -> float32, little-endian, unit length; with a local model also those
                  of the text's tokens, as `shared.embedders.token_vectors` packs them
 
-No text but that of the notes, no key, no address. Every row has a digest, and `complete` one of all rows, so
-that a byte that changed on the way is found before anything is imported.
+No text but that of the notes, no key, no address. Behind the last page stand 32 bytes more, the SHA-256 of
+all before, so that one byte that changed on the way is found before anything is imported. Files of 0.2.0
+(version 1) are without; what they have, a digest of every row and one of all, is checked in both.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -35,7 +37,14 @@ if TYPE_CHECKING:
 
 #: `application_id` of these files: the bytes "MemX".
 APPLICATION_ID = 0x4D656D58
-VERSION = 1
+VERSION = 2
+
+#: The version whose files have no seal, of 0.2.0.
+_UNSEALED = 1
+
+#: Bytes of the seal, and the least size of a page: a file of whole pages has none.
+_SEAL_BYTES = 32
+_PAGE_BYTES = 512
 
 #: Page cache in KiB (negative in the pragma), of the file being written and of the one being read.
 _CACHE_KIB = 8_192
@@ -84,8 +93,9 @@ class StoredIdentity:
 class Archive:
     """An export file; made with `writing` or `reading`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
 
     # Writing.
 
@@ -192,6 +202,9 @@ class Archive:
     def check(self, *, max_note_bytes: int) -> None:
         """Read the whole file and refuse it unless every row is as it was written. Raises ArchiveRefused."""
         connection = self._connection
+        is_old = scalar(connection, "PRAGMA user_version") == _UNSEALED
+        if _has_seal(self._path) if is_old else not _is_sealed(self._path):
+            raise _refused("it is damaged: its bytes are not those that were written")
         # A hostile file could bring views and triggers; what we run on must be tables of ours and no more.
         found = {row[0] for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
         if found != set(_TABLES):
@@ -251,6 +264,7 @@ def writing(path: Path, header: dict[str, Any]) -> Iterator[Archive]:
 
     Raises ValueError when it holds another export than `header` says, or something else.
     """
+    _unseal(path)
     with faults(path), closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection:
         if not _is_same(connection, header):
             raise ValueError("another export")
@@ -261,10 +275,11 @@ def writing(path: Path, header: dict[str, Any]) -> Iterator[Archive]:
                 for statement in _TABLES:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {VERSION}")
                 _put(connection, "header", header)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
             _put(connection, "complete", None)
-        yield Archive(connection)
+        yield Archive(connection, path)
+    _seal(path)
 
 
 @contextmanager
@@ -282,9 +297,9 @@ def reading(path: Path) -> Iterator[Archive]:
             connection.execute("BEGIN")
             if scalar(connection, "PRAGMA application_id") != APPLICATION_ID:
                 raise _refused("it is not an export of Memline")
-            if (version := scalar(connection, "PRAGMA user_version")) != VERSION:
+            if (version := scalar(connection, "PRAGMA user_version")) not in (_UNSEALED, VERSION):
                 raise _refused(f"it has version {version}; this Memline reads version {VERSION}")
-            yield Archive(connection)
+            yield Archive(connection, path)
         except (library().Error, UnicodeDecodeError) as error:
             raise _refused(f"it is damaged ({error})") from error
 
@@ -293,7 +308,7 @@ def forget(path: Path, texts: Collection[bytes], needles: Collection[bytes]) -> 
     """Take vectors of these texts, and notes that hold one of the needles, out of an export; False: none."""
     with faults(path), closing(library().connect(str(path), isolation_level=None, timeout=5)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
-        made = Archive(connection)
+        made = Archive(connection, path)
         with transaction(connection):
             before = connection.total_changes
             delete = f"DELETE FROM vectors WHERE {OF_TEXT}"
@@ -303,8 +318,38 @@ def forget(path: Path, texts: Collection[bytes], needles: Collection[bytes]) -> 
         if removed:
             if _get(connection, "complete"):
                 made.finish()
+            connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("VACUUM")
+    if removed:
+        _unseal(path)
+        _seal(path)
     return removed
+
+
+def _seal(path: Path) -> None:
+    with path.open("r+b") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+        file.write(digest)
+
+
+def _unseal(path: Path) -> None:
+    if _has_seal(path):
+        os.truncate(path, path.stat().st_size - _SEAL_BYTES)
+
+
+def _has_seal(path: Path) -> bool:
+    return path.stat().st_size % _PAGE_BYTES == _SEAL_BYTES
+
+
+def _is_sealed(path: Path) -> bool:
+    """Tell whether the last bytes are the digest of all before."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        left = path.stat().st_size - _SEAL_BYTES
+        while left > 0 and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+        return file.read() == digest.digest()
 
 
 def is_archive(path: Path) -> bool:

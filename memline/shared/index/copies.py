@@ -41,8 +41,11 @@ def copy_out(index: Path, target: Path) -> int:
 def private_file(target: Path) -> Iterator[Path]:
     """Give the path of a new empty file (mode 0600) that takes the place of `target` when the block is over.
 
-    When the block raises, `target` is as it was.
+    When the block raises, `target` is as it was. A link to it stays one.
     """
+    target = Path(os.path.realpath(target))
+    if target.exists() and not target.is_file():
+        raise IndexUnwritable(f"{target} is not a file", hint="name another folder")
     part = target.with_name(f"{target.name}.part")
     try:
         remove(part)

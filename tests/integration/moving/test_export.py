@@ -4,6 +4,8 @@ import os
 import random
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +16,10 @@ import pytest
 from memline.producers.bridges.export import export, take_in
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError
-from memline.shared.index import driver, vectors
+from memline.shared.index import archive, driver, vectors
 from memline.shared.index.archive import ArchiveRefused
 from memline.shared.index_writer import IndexWriter
+from tests.support import process
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.workspace import Place, note, remote
 
@@ -260,8 +263,10 @@ def test_vectors_of_another_model_never_serve(
 
 def change(statement: str, *values: object) -> Callable[[Path], None]:
     def apply(file: Path) -> None:
+        archive._unseal(file)
         with closing(driver.library().connect(str(file), isolation_level=None)) as connection:
             connection.execute(statement, values)
+        archive._seal(file)
 
     return apply
 
@@ -289,7 +294,7 @@ HARM: dict[str, Callable[[Path], Any]] = {
     "another model": change("UPDATE identities SET model = 'dearer'"),
     "a trigger": change("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT 1; END"),
     "a view": change("CREATE VIEW v AS SELECT 1"),
-    "newer": change("PRAGMA user_version = 2"),
+    "newer": change("PRAGMA user_version = 3"),
     "foreign": change("PRAGMA application_id = 7"),
     "no json": change("UPDATE meta SET value = '{' WHERE key = 'complete'"),
 }
@@ -325,8 +330,6 @@ def test_a_note_that_leads_out_of_the_workspace_refuses_the_whole_file(
 
 def hostile(file: Path, path: str) -> None:
     """An export that is whole by all its digests."""
-    from memline.shared.index import archive
-
     file.touch(0o600)
     with archive.writing(file, {"agent": "main"}) as made:
         made.add_note(archive.Note(path=path, mtime_ns=0, content=b"# Hi\n"))
@@ -379,3 +382,107 @@ def test_the_commands_say_what_moved(place: Place, other: Place, tmp_path: Path)
     assert f"{NOTES} notes (0 were there), {3 * NOTES} vectors (0 were there)" in imported.stdout
     assert " index\n" in imported.stderr
     assert again.json["knownVectors"] == 3 * NOTES
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_export_with_one_changed_byte_anywhere_is_refused(
+    place: Place, other: Place, tmp_path: Path, seed: int
+) -> None:
+    file, dice = tmp_path / "moved.memline", random.Random(seed)
+    export(place.agent, file)
+    whole = file.read_bytes()
+
+    # The header of SQLite, the ends of the file, and any place: free space, rows, pages without use.
+    chosen = [*range(0, 100, 7), len(whole) - 1, *(dice.randrange(len(whole)) for _ in range(60))]
+    taken = []
+    for at in chosen:
+        changed = bytearray(whole)
+        changed[at] ^= 1 << dice.randrange(8)
+        file.write_bytes(changed)
+        try:
+            take_in(other.agent, file)
+            taken.append(at)
+        except ArchiveRefused:
+            pass
+    for size in (len(whole) - 32, len(whole) - 1, len(whole) // 2):
+        file.write_bytes(whole[:size])
+        with pytest.raises(ArchiveRefused):
+            take_in(other.agent, file)
+
+    assert taken == []
+    assert not other.index_path.exists()
+
+
+def test_an_export_of_0_2_is_taken(place: Place, other: Place, tmp_path: Path) -> None:
+    file = tmp_path / "moved.memline"
+    export(place.agent, file)
+    as_version_1(file)
+
+    assert take_in(other.agent, file).vectors == 3 * NOTES
+
+
+def as_version_1(file: Path) -> None:
+    archive._unseal(file)
+    with closing(driver.library().connect(str(file), isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+
+
+def test_an_export_goes_to_standard_output(place: Place, other: Place, tmp_path: Path) -> None:
+    file, fifo = tmp_path / "piped.memline", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    before = sorted(place.home.rglob("*"))
+
+    piped = into_a_pipe(place, "-")
+    by_name = into_a_pipe(place, "/dev/stdout")
+    with file.open("wb") as out:
+        led = subprocess.run(command(place, "export", "/dev/stdout"), stdout=out, stderr=subprocess.PIPE)
+    with subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE) as reader:
+        written = place.run("export", str(fifo))
+        if written.status:
+            reader.terminate()
+        through, _ = reader.communicate(timeout=process.TIMEOUT_S)
+    as_json = place.run("export", "-", "--json")
+    with file.open("rb") as stream:
+        taken = subprocess.run(command(other, "import", "-"), stdin=stream, capture_output=True, text=True)
+
+    assert piped.returncode == by_name.returncode == led.returncode == 0, piped.stderr
+    assert {piped.stdout[:15], by_name.stdout[:15], through[:15]} == {b"SQLite format 3"}
+    assert b"Exported main: 4 notes, 12 vectors" in piped.stderr
+    assert "Exported main: 4 notes, 12 vectors" in written.stdout
+    assert fifo.is_fifo()
+    assert b"Exported" in led.stderr
+    assert (as_json.status, as_json.stdout) == (2, "")
+    assert f"{NOTES} notes (0 were there), {3 * NOTES} vectors (0 were there)" in taken.stdout, taken.stderr
+    assert sorted(place.home.rglob("*")) == before
+    assert not Path("-").exists()
+
+
+def into_a_pipe(place: Place, file: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command(place, "export", file), capture_output=True)
+
+
+def command(place: Place, *args: str) -> list[str]:
+    return [sys.executable, "-c", process._MEMLINE, *place.arguments(*args)]
+
+
+def test_an_export_follows_a_link(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link, file = tmp_path / "moved.memline", tmp_path / "disk" / "real.memline"
+    link.symlink_to(file)
+
+    export(place.agent, link)
+    export(place.agent, link)
+
+    assert link.is_symlink()
+    assert archive.is_archive(file)
+    with pytest.raises(ConfigError, match="is a folder"):
+        export(place.agent, tmp_path / "disk")
+
+
+def test_forgetting_leaves_an_export_whole(place: Place, other: Place) -> None:
+    file = place.home / "moved.memline"
+    export(place.agent, file)
+
+    place.call("forget", "memory/note-1.md", "--keep-note", "--yes")
+
+    assert take_in(other.agent, file).notes == NOTES - 1
