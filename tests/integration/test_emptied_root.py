@@ -148,14 +148,30 @@ def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(pl
             ran = place.call(*options, *args)
             assert "mkdir" not in ran.stdout + ran.stderr
             assert str(place.workspace) in ran.stdout + ran.stderr
+            assert ran.status == (args[0] in ("doctor", "index"))
     answer = place.call("search", "word3x1x7", "--json").json
     assert answer["results"][0]["path"] == "memory/note-3.md"
     assert [each["files"] for each in answer["kept"]] == [20]
+    assert len(place.outcomes()) == 20
     assert "answers come from what was indexed" in answer["warning"]
     # The disk is mounted, and it is empty.
     place.workspace.mkdir()
     assert place.search("word3x1x7").kept[0]["files"] == 20
     assert place.index().files["removed"] == 0
+
+
+@pytest.mark.place(server={})
+def test_a_configured_workspace_that_was_never_there_leads_to_its_line_in_the_file(place: Place) -> None:
+    place.workspace.rename(place.folder / "elsewhere")
+
+    index, search, status = (place.call(*args) for args in (["index"], ["search", "x"], ["status"]))
+
+    assert (index.status, search.status) == (1, 0)
+    line = f"Try: correct agents.defaults.workspace in {place.config}, or put the folder back, then: memline"
+    for said in (index.stderr, search.stderr, status.stdout.replace("try:", "Try:")):
+        assert line in said
+        assert said.lower().count("try:") == 1
+        assert "the index holds no notes" not in said
 
 
 def test_up_keeps_what_vanishes_within_a_minute(place: Place, server: EmbeddingServer) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
-from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing, IndexNotOurs
+from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
 from memline.shared.index import chunks, copies, meta, vectors
-from memline.shared.index.driver import faults, file_id, open_writer, refuse_foreign
+from memline.shared.index.driver import file_id, open_writer, refuse_foreign
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync import freshness
@@ -92,7 +92,8 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
     index = agent.index_path
     if index.exists() and index.samefile(saved.path):
         raise ConfigError(f"{saved.path} is the index itself", hint="name a backup")
-    with copies.staged(saved.path, index) as stage:
+    index.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with copies.alone(index), copies.staged(saved.path, index) as stage:
         found = file_id(index)
         try:
             live = open_writer(index)
@@ -114,15 +115,12 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
 
 def _refuse_other_files(target: Path) -> None:
     if target.exists() and target.stat().st_size:
-        with copies.reading_raw(target) as connection, faults(target):
-            try:
-                refuse_foreign(connection, target, oldest=0)
-            except IndexNotOurs as error:
-                raise IndexNotOurs(error.message, hint="name another folder") from error
+        with copies.reading_raw(target, hint="name another folder") as connection:
+            refuse_foreign(connection, target, oldest=0)
 
 
 def _summary(agent: str, path: Path, size: int) -> Saved:
-    with copies.reading_raw(path) as connection, faults(path):
+    with copies.reading_raw(path) as connection:
         copies.check_marks(connection, path)
         return Saved(
             agent=agent,

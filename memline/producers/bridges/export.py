@@ -84,12 +84,13 @@ def export(
         raise ConfigError(f"{path} is there and is not an export of Memline", hint="name another file")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
-    try:
-        moved = _write(agent, path, part, what, on_progress)
-    except ValueError:
-        copies.remove(part)
-        moved = _write(agent, path, part, what, on_progress)
-    copies.settle(part, target)
+    with copies.alone(target):
+        try:
+            moved = _write(agent, path, part, what, on_progress)
+        except ValueError:
+            copies.remove(part)
+            moved = _write(agent, path, part, what, on_progress)
+        copies.settle(part, target)
     return moved
 
 

@@ -257,12 +257,14 @@ def forget(
             echo(f"No {resolve.MAX_TOGETHER} lines in a row hold all these words.", err=True)
             advise("memline search QUERY, then memline forget PATH#L5   (the lines to forget)")
         return 1
+    # What only lists has nothing else to give.
+    is_data = dry_run and not as_json
     for target in targets:
         text = " ".join(" ".join(target.shown(agent)).split())
         shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
-        echo(f"  {target}  {shown}".rstrip(), err=True)
+        echo(f"  {target}  {shown}".rstrip(), err=not is_data)
     for file, held in found.items():
-        echo(f"  {file}  {counted(len(held), 'line')}", err=True)
+        echo(f"  {file}  {counted(len(held), 'line')}", err=not is_data)
     if dry_run:
         would = [*map(str, targets), *map(str, found)]
         print_result({"agentId": agent.agent, "wouldForget": would}, as_json, ())

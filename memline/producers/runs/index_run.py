@@ -374,6 +374,7 @@ class IndexRun:
                     or self._is_stalled
                     or is_incomplete
                     or is_unread
+                    or not self._agent.workspace.is_dir()
                     or rows.paused_files
                 ),
             )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -163,9 +165,8 @@ class ResolveContext(Block):
             and not (named.value.is_dir() or self._has_index(agent, named.value))
         ):
             # A slip of the pen, unlike a workspace of the file.
-            raise ConfigError(
-                f"{named.value}: no such folder (named by {named.origin})", hint=f"mkdir -p {named.value}"
-            )
+            words = f"{named.value}: no such folder (named by {named.origin})"
+            raise ConfigError(words, hint=self._meant(named.value))
         if named is not None and (is_chosen or self._follows_named(agent)):
             return named if is_chosen else self._beside(named, agent)
         if configured is not None and (configured.origin != USUAL or self.is_openclaw):
@@ -223,6 +224,16 @@ class ResolveContext(Block):
                 hint=f"memline init   (or, for the notes of {found[0]}: memline --workspace {found[0]} …)",
             )
         return Setting(value=found[0], origin=workspaces.ONLY) if len(found) == 1 else None
+
+    def _meant(self, folder: Path) -> str:
+        """Say what a folder that does not exist may mean: one beside it, or one with an index."""
+        with suppress(OSError):
+            beside = [each.name for each in os.scandir(folder.parent) if each.is_dir()]
+            if near := get_close_matches(folder.name, beside, n=1):
+                return f"memline --workspace {shlex.quote(str(folder.with_name(near[0])))} …"
+        if others := workspaces.indexed(self.home, self.named_for):
+            return f"memline --workspace {shlex.quote(str(others[0]))} …"
+        return "check the path, or begin with a folder of notes: memline init DIR"
 
     def index_path(self, agent: str) -> Setting:
         """Return the index file of the agent and its workspace; never the one of the original itself."""

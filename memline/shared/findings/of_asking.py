@@ -133,7 +133,9 @@ def not_reranked(facts: Facts) -> Iterator[Seen]:
     means="There is nothing to search: no file was read, or there is none.",
 )
 def index_empty(facts: Facts) -> Iterator[Seen]:
-    yield from met(facts.troubles, "index_empty")
+    # That the folder is missing says more.
+    if facts.settings.workspace.is_dir():
+        yield from met(facts.troubles, "index_empty")
 
 
 @finding(

@@ -48,7 +48,9 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
     if not folder.is_dir():
         files = sum(each.files for each in facts.kept if each.root == str(folder))
         if not files:
-            yield seen(folder=folder, kept="")
+            origin, _, key = facts.settings.workspace_origin.partition(": agents.")
+            again = f"correct agents.{key} in {origin}, or put the folder back, then: memline index"
+            yield seen(folder=folder, kept="", action=again if key else None)
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"

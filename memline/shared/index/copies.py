@@ -8,6 +8,7 @@ index would leave other processes writing to the one that is gone, and its WAL b
 
 from __future__ import annotations
 
+import fcntl
 import os
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memline.shared.errors import IndexCorrupt, IndexNotOurs, IndexTooOld, IndexUnwritable
+from memline.shared.errors import IndexCorrupt, IndexFault, IndexNotOurs, IndexTooNew, IndexUnwritable
 from memline.shared.index import chunks, driver, erase, meta, token_rows, vectors
 from memline.shared.index.driver import faults, library, open_writer, reading, scalar, transaction
 from memline.shared.sqlite import statements
@@ -48,15 +49,38 @@ def private_file(target: Path) -> Iterator[Path]:
         raise IndexUnwritable(f"{target} is not a file", hint="name another folder")
     part = target.with_name(f"{target.name}.part")
     try:
-        remove(part)
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        yield part
-        settle(part, target)
+        with alone(target):
+            try:
+                remove(part)
+                os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+                yield part
+                settle(part, target)
+            finally:
+                with suppress(OSError):
+                    remove(part)
     except OSError as error:
         raise IndexUnwritable(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
+
+
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """Let one process at a time write a file; the others wait until it is done."""
+    lock = target.with_name(f".{target.name}.lock")
+    while True:
+        opened = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Some network disks have no locks.
         with suppress(OSError):
-            remove(part)
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        # The one before has removed the file that was waited for.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(opened), os.stat(lock)):
+                break
+        os.close(opened)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(opened)
 
 
 def settle(part: Path, target: Path) -> None:
@@ -103,20 +127,23 @@ def staged(source: Path, index: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def reading_raw(path: Path) -> Iterator[Connection]:
-    """Open a file read-only without upgrading it, whatever its version. Raises IndexFaults."""
+def reading_raw(path: Path, *, hint: str = "name another backup") -> Iterator[Connection]:
+    """Open a backup read-only without upgrading it, whatever its version. Raises IndexFaults."""
     if not path.is_file():
         raise IndexNotOurs(f"{path} is not a file", hint="name a backup that memline backup has written")
-    with faults(path), closing(driver.connect_read_only(path)) as connection:
-        yield connection
+    try:
+        with faults(path), closing(driver.connect_read_only(path)) as connection:
+            yield connection
+    except IndexFault as error:
+        # Said of an index in use, with what mends that.
+        words = error.message.replace(f"the index {path}", str(path))
+        more = "upgrade Memline, or " if isinstance(error, IndexTooNew) else ""
+        raise type(error)(words, hint=f"{more}{hint}") from error
 
 
 def check_marks(connection: Connection, path: Path) -> None:
     """Refuse a file that does not say that it is an index of ours, or is too new."""
-    try:
-        driver.refuse_foreign(connection, path)
-    except IndexTooOld as error:
-        raise IndexTooOld(error.message, hint="name another backup") from error
+    driver.refuse_foreign(connection, path)
     if int(scalar(connection, "PRAGMA user_version")) == 0:
         raise IndexNotOurs(f"{path} is not a Memline index; nothing was changed", hint="name another file")
 

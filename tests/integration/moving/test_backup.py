@@ -1,8 +1,10 @@
 """Backups: made and put back while other processes use the index, checked before anything changes."""
 
+import os
 import sqlite3
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -175,6 +177,10 @@ def test_a_file_that_is_not_a_whole_backup_changes_nothing(place: Place, tmp_pat
         put_back(place, tmp_path / "saved")
 
     assert isinstance(raised.value, IndexCorrupt if harm in ("cut", "flipped", "older") else IndexFault)
+    # Not what mends an index in use.
+    assert "memline index" not in raised.value.hint
+    assert "the index " not in raised.value.message
+    assert "another" in raised.value.hint
     assert place.contents() == before
     assert not [path for path in place.index_path.parent.iterdir() if "restore" in path.name]
 
@@ -245,3 +251,43 @@ def test_after_a_restore_the_word_of_a_watcher_is_not_taken(
 
     assert not is_fresh(place.agent)
     mark.revoke()
+
+
+def test_restores_at_once_all_succeed_one_after_another(place: Place, tmp_path: Path) -> None:
+    back_up([place.agent], tmp_path / "saved")
+    before = place.contents()
+    (saved,) = backups_at(tmp_path / "saved", [place.agent], place.agent)
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(restore, saved, place.agent) for _ in range(8)]
+        files = {each.result().files for each in done}
+
+    assert files == {saved.files}
+    assert place.contents() == before
+    assert not [path for path in place.index_path.parent.iterdir() if path.name.startswith(".")]
+
+
+def test_backups_into_one_folder_at_once_all_succeed(place: Place, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(back_up, [place.agent], tmp_path / "saved") for _ in range(8)]
+        saved = [each.result()[0] for each in done]
+
+    assert len({each.bytes for each in saved}) == 1
+    assert [path.name for path in (tmp_path / "saved").iterdir()] == ["main.sqlite"]
+
+
+def test_a_backup_follows_a_link_and_takes_no_place_of_what_is_no_file(place: Place, tmp_path: Path) -> None:
+    saved, disk = tmp_path / "saved", tmp_path / "disk"
+    saved.mkdir()
+    disk.mkdir()
+    (saved / "main.sqlite").symlink_to(disk / "real.sqlite")
+
+    back_up([place.agent], saved)
+
+    assert (saved / "main.sqlite").is_symlink()
+    assert (disk / "real.sqlite").is_file()
+    (saved / "main.sqlite").unlink()
+    os.mkfifo(saved / "main.sqlite")
+    with pytest.raises(IndexFault, match="is not a file"):
+        back_up([place.agent], saved)
+    assert (saved / "main.sqlite").is_fifo()

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -477,6 +478,18 @@ def test_an_export_follows_a_link(place: Place, tmp_path: Path) -> None:
     assert archive.is_archive(file)
     with pytest.raises(ConfigError, match="is a folder"):
         export(place.agent, tmp_path / "disk")
+
+
+def test_exports_into_one_file_at_once_all_succeed(place: Place, other: Place, tmp_path: Path) -> None:
+    file = tmp_path / "moved.memline"
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(export, place.agent, file) for _ in range(8)]
+        counts = {each.result().vectors for each in done}
+
+    assert counts == {3 * NOTES}
+    assert take_in(other.agent, file).vectors == 3 * NOTES
+    assert [path.name for path in tmp_path.iterdir() if "moved" in path.name] == ["moved.memline"]
 
 
 def test_forgetting_leaves_an_export_whole(place: Place, other: Place) -> None:

@@ -645,11 +645,13 @@ def test_the_command_lists_asks_and_does_nothing_before(place: Place) -> None:
     before = place.contents()
 
     dry = place.call("forget", "--query", "quixotzalp", "--dry-run", "--json")
+    listed = place.call("forget", "--query", "quixotzalp", "--dry-run")
     asked = place.call("forget", "memory/doors.md#L5")
     neither = place.call("forget", "--yes")
 
     assert dry.json["wouldForget"] == ["memory/doors.md#L5-L5"]
     assert f"memory/doors.md#L5-L5  {SECRET}" in dry.stderr
+    assert (listed.stdout, listed.stderr) == (f"  memory/doors.md#L5-L5  {SECRET}\n", "")
     assert asked.status == 2
     assert "memory/doors.md#L5-L5" in asked.stderr
     assert neither.status == 2

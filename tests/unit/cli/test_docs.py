@@ -44,7 +44,7 @@ def unknown(line: str) -> str:
     takes_value = {option for p in cli.params if not getattr(p, "is_flag", False) for option in p.opts}
     words = iter(re.split(r"\s+", line[: END.search(line).start()].strip()))  # type: ignore[union-attr]
     for word in words:
-        if word.startswith("-"):
+        if word.startswith("-") and word != "-":
             name = word.partition("=")[0]
             if name not in known:
                 return word
