@@ -137,6 +137,9 @@ class Backend(Protocol):
     def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
         """Return findings of the agent, those of its fleet, and the processes of its home, as JSON."""
 
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Return what keeps this backend from answering by itself."""
+
     def look(self) -> None:
         """Take in a note that this process has just changed. Raises IndexFaults."""
 

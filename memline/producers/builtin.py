@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.clock import Clock
+from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexMissing
 from memline.shared.finding import Finding, Trouble
@@ -28,6 +29,12 @@ def choose(settings: Settings, agent: AgentSettings, *, long_lived: bool, clock:
     from memline.producers.bridges.qmd.backend import QmdBackend
 
     return QmdBackend(agent, builtin, long_lived=long_lived, clock=clock)
+
+
+def troubles_of(settings: Settings, agent: AgentSettings) -> tuple[Trouble, ...]:
+    """Return what keeps the configured backend of an agent from answering."""
+    with closing(choose(settings, agent, long_lived=False, clock=SystemClock())) as backend:
+        return backend.troubles()
 
 
 class Builtin:
@@ -82,6 +89,9 @@ class Builtin:
         from memline.producers.reports.status import told
 
         return told(self._settings, self._agent, found)
+
+    def troubles(self) -> tuple[Trouble, ...]:
+        return ()
 
     def look(self) -> None:
         if self._long_lived or self._parts is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,6 +27,38 @@ def install_command(*requirements: str, options: tuple[str, ...] = ()) -> str:
         # Without it pip refuses to touch this Python, in which Memline itself was put the same way.
         arguments.insert(0, "--break-system-packages")
     return shlex.join([sys.executable, "-m", "pip", "install", *arguments])
+
+
+#: Why a package that is installed cannot be imported, by its name: trying again takes as long as an import.
+_broken: dict[str, str] = {}
+
+
+def lack(name: str) -> str:
+    """Import a package and say what it lacks, as "is missing"; empty when it works.
+
+    What of another Python or processor was installed is found only so. numpy takes 80 ms of CPU.
+    """
+    if name not in _broken:
+        try:
+            import_module(name)
+            return ""
+        except Exception as error:
+            # A package that does not fit raises what it likes.
+            if isinstance(error, ModuleNotFoundError) and error.name == name:
+                return "is missing"
+            cause: BaseException = error
+            while cause.__cause__ is not None:
+                cause = cause.__cause__
+            reason = str(cause).strip().partition("\n")[0] or type(cause).__name__
+            # Libraries that use it where it is there expect nothing but that it is missing.
+            sys.modules[name] = None  # type: ignore[assignment]
+            _broken[name] = f"cannot be imported ({reason})"
+    return _broken[name]
+
+
+def remedy(name: str) -> str:
+    """Return the command line that makes a package work here."""
+    return install_command(name, options=("--force-reinstall",) if name in _broken else ())
 
 
 def missing(modules: tuple[str, ...]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from memline.producers.builtin import troubles_of
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import Invocation, print_json, print_result, put
 from memline.producers.memory import Memory
@@ -40,7 +41,8 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
         settings = invocation.settings
         found += examine_common(settings, invocation.agents(), invocation.loaded.warnings)
         for agent in invocation.agents():
-            found += examine_agent(agent, deep=deep, queue=queue_of(settings))
+            met = troubles_of(settings, agent)
+            found += examine_agent(agent, deep=deep, queue=queue_of(settings), met=met)
     except MemlineError as error:
         found.append(Finding(code="settings_unusable", level=PROBLEM, what=error.message, action=error.hint))
     rows = [each.to_json() for each in found]

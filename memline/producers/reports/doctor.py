@@ -42,9 +42,11 @@ def examine_common(
         yield _ok(f"queue: {counted(len(fleet.workers), 'worker')} in Redis, every queue is served")
 
 
-def examine_agent(settings: AgentSettings, *, deep: bool = False, queue: str = "") -> Iterator[Finding]:
-    """Examine one agent; `deep` and `queue` as in `reports.status.examine`."""
-    name, troubles = settings.agent, list[Trouble]()
+def examine_agent(
+    settings: AgentSettings, *, deep: bool = False, queue: str = "", met: Sequence[Trouble] = ()
+) -> Iterator[Finding]:
+    """Examine one agent; `deep` and `queue` as in `reports.status.examine`, `met`: its backend's troubles."""
+    name, troubles = settings.agent, [*met]
     if "@" in queue.rpartition("#")[2] and (host := _serving_host(queue, name)):
         yield _ok(f"served by {host}", name)
         return

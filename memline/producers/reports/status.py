@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports import breakers
@@ -29,6 +28,7 @@ from memline.shared.index import (
     vectors,
 )
 from memline.shared.index.accounts import Accounts
+from memline.shared.packages import lack
 from memline.shared.scheduling import health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.sources.outcomes import INDEXED
@@ -211,7 +211,7 @@ def _status(settings: AgentSettings, choice: Choice, plan: Plan, reader: Connect
             "extensionPath": driver.vec_path(vector.extension_path),
             "loadError": vector_error,
             "sqlite": f"{library.__name__} {library.sqlite_version}",
-            "numpy": find_spec("numpy") is not None,
+            "numpy": not lack("numpy"),
             "wanted": backlog.pending,
             "ready": backlog.ready,
             # With how many a question is compared exactly, at least: chosen by their signs; null: with all.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from memline.producers.builtin import troubles_of
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, MemlineError
@@ -102,7 +103,8 @@ class Findings:
         began = time.monotonic()
         codes = {row.code for row in rows(AGENT) if row.from_disk}
         for settings in self._agents:
-            found = _guarded(partial(examine_agent, settings, queue=queue))
+            met = troubles_of(self._settings, settings)
+            found = _guarded(partial(examine_agent, settings, queue=queue, met=met))
             self._of_files[settings.agent] = [
                 each for each in found if each.code in codes or each.level == OK
             ]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from memline.shared.errors import ProviderBrokenAnswer
+from memline.shared.packages import lack
 
 #: Bytes of one dimension.
 FLOAT_BYTES = 4
@@ -70,11 +71,7 @@ def _made_unit(rows: Sequence[Values], dims: int | None) -> list[bytes]:
 
 def load_numpy() -> ModuleType | None:
     """Load numpy, if it is there: worth it before many vectors come one by one."""
-    try:
-        import numpy
-    except ImportError:
-        return None
-    return numpy
+    return None if lack("numpy") else sys.modules["numpy"]
 
 
 def _scaled(values: Values, dims: int | None, numpy: ModuleType | None) -> bytes:

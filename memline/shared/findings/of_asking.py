@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 
 from memline.shared.embedders.local.downloads import reranker_file
 from memline.shared.embedders.local.engines import engine_of
@@ -12,7 +11,7 @@ from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
 from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import driver
-from memline.shared.packages import install_command
+from memline.shared.packages import lack, remedy
 from memline.shared.values import replace
 
 
@@ -33,7 +32,8 @@ def started_before(facts: Facts) -> Iterator[Seen]:
     "qmd failed, the builtin index answers: {reason}",
     action="memline status",
     means="The configuration names qmd as the backend and it did not answer. It is asked again a minute"
-    " later.",
+    " later, and after an update that failed when the next one is good.",
+    from_disk=True,
 )
 def qmd_failing(facts: Facts) -> Iterator[Seen]:
     yield from met(facts.troubles, "qmd_failing")
@@ -72,18 +72,18 @@ def dimensions_differ(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "only keywords are searched: numpy is missing, and sqlite-vec: {reason}",
+    "only keywords are searched: numpy {lack}, and sqlite-vec: {reason}",
     means="Neither of the two ways of comparing vectors is there.",
     from_disk=True,
 )
 def vectors_unavailable(facts: Facts) -> Iterator[Seen]:
-    install = install_command("numpy")
     for each in met(facts.troubles, "vectors_unavailable"):
-        yield replace(each, action=install)
+        details = {"lack": lack("numpy") or "is missing", **each.details}
+        yield replace(each, details=details, action=remedy("numpy"))
     vector = facts.settings.memory.store.vector
-    is_missing = facts.plan is not None and vector.enabled and find_spec("numpy") is None
-    if is_missing and (error := _vec_error(vector.extension_path)):
-        yield seen(reason=error, action=install)
+    is_asked = facts.plan is not None and vector.enabled
+    if is_asked and (error := _vec_error(vector.extension_path)) and (why := lack("numpy")):
+        yield seen(reason=error, lack=why, action=remedy("numpy"))
 
 
 @finding(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
+from contextlib import closing
 from pathlib import Path
 
 from memline.shared.finding import NOTE, WARNING
 from memline.shared.findings.facts import FleetFacts
 from memline.shared.findings.table import Seen, finding, seen
 from memline.shared.index import driver
-from memline.shared.packages import install_command
+from memline.shared.packages import install_command, lack, remedy
 from memline.shared.scheduling import home_processes
 
 #: Watches that inotify must allow a user for a workspace of usual size.
@@ -73,26 +73,33 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
 
 @finding(
     NOTE,
-    "numpy is missing; long-lived processes search vectors slowly",
+    "numpy {lack}; long-lived processes search vectors slowly",
     subject="host",
     means="Vectors are compared by sqlite-vec alone, which is right and slower.",
 )
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
-    if find_spec("numpy") is None:
-        yield seen(action=install_command("numpy"))
+    # Without both, the row below says what that means.
+    if (why := lack("numpy")) and not _vec_error():
+        yield seen(lack=why, action=remedy("numpy"))
 
 
 @finding(
     NOTE,
-    "sqlite-vec is missing: {reason}; vectors are searched without it",
+    "sqlite-vec is missing: {reason}; {then}",
     subject="host",
-    means="Vectors are compared by numpy alone, which is right and, in one-shot commands, slower.",
+    means="Vectors are compared by numpy alone, which is right and, in one-shot commands, slower. Without"
+    " numpy no vector is searched.",
 )
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
-    connection = driver.in_memory()
-    try:
-        error = driver.load_vec(connection)
-    finally:
-        connection.close()
-    if error:
-        yield seen(reason=error, action=install_command("sqlean.py", "sqlite-vec==0.1.9"))
+    if error := _vec_error():
+        install = install_command("sqlean.py", "sqlite-vec==0.1.9")
+        if why := lack("numpy"):
+            then = f"numpy {why}: no vector is searched"
+            yield seen(reason=error, then=then, level=WARNING, action=f"{remedy('numpy')}   (or: {install})")
+        else:
+            yield seen(reason=error, then="vectors are searched without it", action=install)
+
+
+def _vec_error() -> str:
+    with closing(driver.in_memory()) as connection:
+        return driver.load_vec(connection)

@@ -20,6 +20,7 @@ from memline.shared.errors import (
     IndexTooOld,
     IndexUnwritable,
 )
+from memline.shared.packages import lack
 from memline.shared.sqlite import library as library
 
 if TYPE_CHECKING:
@@ -362,6 +363,8 @@ def _set_up(connection: Connection) -> None:
 
 
 def _migrate(connection: Connection) -> None:
+    # sqlite-utils uses it, too, and goes on without it only where it is missing.
+    lack("numpy")
     from memline.shared.index.migrations import migrate
 
     # One at a time: of processes that open a new index together the first takes the steps, the others wait.

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.shared.digests import shake_256
 from memline.shared.index.driver import scalar, transaction
+from memline.shared.packages import lack
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -108,10 +109,10 @@ def make(connection: Connection, identity_id: int, dims: int) -> None:
     enough = SLICE_ROWS if centre else MIN_ROWS
     if not dims or scalar(connection, f"{_MISSING} LIMIT 1 OFFSET {enough - 1}", identity_id) is None:
         return
-    try:
-        import numpy as np
-    except ImportError:
+    if lack("numpy"):
         return
+    import numpy as np
+
     if centre is None:
         total, found = np.zeros(dims), 0
         for _, embedding in connection.execute(_FIRST, (identity_id, 4 * dims, MIN_ROWS)):

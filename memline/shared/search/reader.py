@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import driver, ownership, signs
 from memline.shared.index.identities import IdentityRow
+from memline.shared.packages import lack
 from memline.shared.search.postings import Postings
 from memline.shared.search.retrievers import Links
 from memline.shared.search.snippets import Marker
@@ -148,10 +149,10 @@ class SearchIndex:
         # The product is bound by memory, not by arithmetic. OpenBLAS's threads spin while they wait for each
         # other: 20 ms of CPU instead of 8 for a question at 10,000 vectors with another process at work.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        try:
-            from memline.shared.index.matrix import SignMatrix, VectorMatrix  # imports numpy: 110 ms
-        except ImportError:
+        if lack("numpy"):
             return None
+        from memline.shared.index.matrix import SignMatrix, VectorMatrix  # imports numpy: 110 ms
+
         key = active.id, active.vector_dims
         matrix = self._matrix
         if matrix is not None and (matrix.identity_id, matrix.dims) != key:

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from tests.support.embedding_server import EmbeddingServer
+from tests.support.process import ROOT
 from tests.support.workspace import Place, note, remote
 
 #: Runs in the process before the command: these modules cannot be imported.
@@ -55,13 +58,41 @@ def test_without_sqlite_vec_and_numpy_keywords_go_on_and_the_answer_names_what_i
     ran = place.run("index", "--json", before=blocked)
     without = place.run(*question, before=blocked)
     whole = place.run(*question)
+    doctor = place.run("doctor", before=blocked)
 
     assert ran.status == 0, ran.stderr
+    assert "numpy is missing: no vector is searched" in doctor.stdout
+    assert "vectors are searched without it" not in doctor.stdout
+    assert "search vectors slowly" not in doctor.stdout
     assert (without.json["mode"], whole.json["mode"]) == ("keyword", "hybrid")
     assert "memory/note.md" in paths_of(without.json)
     assert "memory/note.md" in paths_of(whole.json)
     assert "numpy is missing, and sqlite-vec" in without.json["warning"]
     assert without.json["action"].endswith(" numpy")
+
+
+@pytest.mark.parametrize("error", ["ImportError", "RuntimeError"])
+def test_a_numpy_that_cannot_be_imported_is_not_there(
+    place: Place, server: EmbeddingServer, tmp_path: Path, error: str
+) -> None:
+    """A wheel of another Python raises the one, one for another processor the other."""
+    place.configure(**remote(server.url))
+    place.write("memory/note.md", note(3))
+    package = tmp_path / "site" / "numpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(f"raise {error}('read this') from ImportError('no _core here')")
+    env = {"PYTHONPATH": f"{package.parent}:{ROOT}"}
+
+    ran = place.run("index", env=env)
+    answer = place.run("search", "word3x1x7", "--json", env=env)
+    status = place.run("status", "--json", env=env)
+    doctor = place.run("doctor", env=env)
+
+    assert (ran.status, ran.stderr) == (0, "")
+    assert answer.json["mode"] == "hybrid"
+    assert status.json[0]["status"]["vector"]["numpy"] is False
+    assert "note numpy cannot be imported (no _core here); long-lived" in doctor.stdout
+    assert " --force-reinstall numpy" in doctor.stdout
 
 
 #: Runs in the process before the command: no wheel of sqlean, and a standard library without FTS5.

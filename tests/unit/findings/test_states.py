@@ -125,11 +125,13 @@ def newer_index(place: Place, _: pytest.MonkeyPatch) -> None:
     place.execute("PRAGMA user_version = 9999")
 
 
-def run_without(name: str) -> State:
+def run_without(name: str = "") -> State:
     def state(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+        without = {name} if name else {"numpy", "sqlite-vec"}
         for module in (of_asking, of_host):
-            monkeypatch.setattr(module, "find_spec", lambda asked: None if asked == name else object())
-            monkeypatch.setattr(module.driver, "load_vec", lambda *_: "no such module")
+            monkeypatch.setattr(module, "lack", lambda asked: "is missing" if asked in without else "")
+            if "sqlite-vec" in without:
+                monkeypatch.setattr(module.driver, "load_vec", lambda *_: "no such module")
 
     return state
 
@@ -193,7 +195,7 @@ def row_ids(table: list[tuple[str, str, State, str, str]]) -> list[str]:
 
 OF_AGENT: list[tuple[str, str, State, str, str]] = [
     # code, level, state, a part of its words, its action
-    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "memline --workspace DIR index"),
+    ("workspace_missing", PROBLEM, lambda p, _: shutil.rmtree(p.workspace), "there is no folder", "correct agents.defaults.workspace in "),
     ("root_emptied", WARNING, empty_the_root, "5 files are gone from ", "put them back, or take them out"),
     ("memory_disabled", WARNING, lambda p, _: p.configure(enabled=False), "is disabled for this agent", "set memorySearch.enabled to true"),
     ("index_damaged", PROBLEM, damage, "is damaged", "memline index"),
@@ -237,7 +239,7 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("waiting_in_batch", NOTE, lambda p, _: make_batch(p, state="uploaded", job_id=""), "a batch is being sent, stored or cleaned up", ""),
     ("batch_delayed", NOTE, lambda p, _: make_batch(p, error="502"), "batch cafe0123 is tried again: 502", ""),
     ("cache_full", NOTE, lambda p, _: keep_vectors(p, 2), "the cache of vectors is full: 2 of 2 are kept", "raise memorySearch.cache.maxEntries"),
-    ("vectors_unavailable", WARNING, run_without("numpy"), "numpy is missing, and sqlite-vec: no such module", "numpy"),
+    ("vectors_unavailable", WARNING, run_without(), "numpy is missing, and sqlite-vec: no such module", "numpy"),
     ("extension_unusable", PROBLEM, lambda p, _: p.configure(store={"vector": {"extensionPath": "/none.so"}}), "store.vector.extensionPath cannot be loaded", "set store.vector.extensionPath"),
     ("not_reranked", PROBLEM, lambda p, _: p.configure(query={"rerank": {"modelPath": "/none.onnx"}}), "the hits were not reranked: ", ""),
 ]  # fmt: skip
@@ -322,7 +324,8 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),
     ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches; large workspaces", "sudo sysctl"),
     ("numpy_missing", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
-    ("sqlite_vec_missing", NOTE, run_without("numpy"), "sqlite-vec is missing: no such module", "sqlite-vec"),
+    ("sqlite_vec_missing", NOTE, run_without("sqlite-vec"), "no such module; vectors are searched without it", "sqlite-vec"),
+    ("sqlite_vec_missing", WARNING, run_without(), "no such module; numpy is missing: no vector is searched", " numpy "),
 ]  # fmt: skip
 
 

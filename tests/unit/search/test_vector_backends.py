@@ -139,7 +139,7 @@ def test_without_the_extension_a_one_shot_search_uses_the_matrix(
 def test_without_numpy_a_long_lived_process_uses_the_extension(
     filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "memline.shared.index.matrix", None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
 
     assert way_of(opened(long_lived=True), filled) is SqliteVec
 
@@ -147,7 +147,7 @@ def test_without_numpy_a_long_lived_process_uses_the_extension(
 def test_without_extension_and_numpy_keywords_go_on_and_the_answer_says_why(
     filled: Notes, opened: Callable[..., SearchIndex], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "memline.shared.index.matrix", None)
+    monkeypatch.setitem(sys.modules, "numpy", None)
     request = SearchRequest(query="kestrel garden")
 
     answer = retrieve(opened(vec_enabled=False), request, Query(), embed_query=filled.vector)

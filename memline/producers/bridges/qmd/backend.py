@@ -16,7 +16,7 @@ from memline.producers.backends import Asked
 from memline.producers.bridges.qmd import answers
 from memline.producers.bridges.qmd.collections import PREFIX, Collections
 from memline.producers.bridges.qmd.home import QMD, QmdFailed, QmdHome
-from memline.producers.bridges.qmd.updates import EMBED, Updater
+from memline.producers.bridges.qmd.updates import EMBED, FAILED, UPDATE, Updater
 from memline.producers.read_note import cited_part, lines_of
 from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
@@ -48,9 +48,6 @@ _MORE = 4
 
 #: Characters of a question; a longer one does not fit into a command line.
 _MAX_QUESTION = 8_000
-
-#: The file of the home that says why the builtin index answers.
-FAILED = "failed.json"
 
 #: What older versions and other ports say of an option that they do not have.
 _UNKNOWN_OPTION = re.compile(
@@ -122,10 +119,9 @@ class QmdBackend:
             updater.run(forced=True)
         except QmdFailed as error:
             found = of_troubles(self._settings, *self._failing(error.message, error.hint))
-            return replace(report, findings=merged(report.findings, found))
+            return replace(report, findings=merged(report.findings, found), failed=True)
         # A user who asked for all of it waits for vectors too; a question never does.
         updater.embed(forced=force or re_embed)
-        self._home.remove(FAILED)
         return report
 
     def told(self, found: tuple[Finding, ...]) -> dict[str, Any]:
@@ -135,8 +131,7 @@ class QmdBackend:
         updater, qmd = self._updating(), self._settings.qmd
         state, embedded, failed = updater.state, self._home.read(EMBED), self._home.read(FAILED)
         fallback = {"from": QMD, "reason": failed["reason"]} if failed.get("reason") else None
-        for reason in (failed.get("reason", ""), state.get("error", ""), embedded.get("error", "")):
-            troubles += self._failing(reason)
+        troubles += self.troubles()
         report = self._builtin.status(deep=deep, troubles=troubles)
         if not troubles:
             report |= self.told(self._findings())
@@ -168,6 +163,18 @@ class QmdBackend:
             },
         }
         return report
+
+    def troubles(self) -> tuple[Trouble, ...]:
+        found: dict[str, str] = {}
+        try:
+            self._home.program()
+        except QmdFailed as error:
+            found[error.message] = error.hint
+        for name, key in ((FAILED, "reason"), (UPDATE, "error"), (EMBED, "error")):
+            state = self._home.read(name)
+            if reason := state.get(key):
+                found.setdefault(str(reason), str(state.get("action", "")))
+        return tuple(trouble for each in found.items() for trouble in self._failing(*each))
 
     def look(self) -> None:
         self._builtin.look()
@@ -207,10 +214,12 @@ class QmdBackend:
     def _ask_qmd(self, request: SearchRequest, bounds: tuple[Any, Any]) -> Answer:
         updater = self._ready()
         qmd, collections = self._settings.qmd, Collections(self._settings, updater.home)
-        known = updater.state.get("collections", {})
-        if "updatedAt" not in updater.state:
-            if error := updater.state.get("error"):
-                raise QmdFailed(str(error), hint="memline index")
+        state = updater.state
+        known = state.get("collections", {})
+        if error := state.get("error"):
+            # What it has may be half of it, or nothing.
+            raise QmdFailed(str(error), hint=str(state.get("action") or "memline index"))
+        if "updatedAt" not in state:
             raise QmdNotReady("qmd reads the notes for the first time", hint="memline index waits for it")
         names = [
             each.name

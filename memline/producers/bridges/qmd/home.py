@@ -78,7 +78,7 @@ class QmdHome:
         """Run `qmd ARGS` to a good end. Raises QmdFailed."""
         shown = " ".join(args[:1] if args[0] in ("query", "search", "vsearch") else args)
         ran = programs.run_program(
-            [self._program(), *args],
+            [self.program(), *args],
             timeout_s=timeout_ms / 1000,
             max_bytes=MAX_OUTPUT_BYTES,
             env=self.environment(),
@@ -117,7 +117,7 @@ class QmdHome:
             "PWD": str(self.folder),
         }
 
-    def _program(self) -> str:
+    def program(self) -> str:
         """Return the path of the program: the first word of the command. Raises QmdFailed."""
         command = self._settings.qmd.command
         try:

@@ -34,8 +34,8 @@ _EMBED_BACKOFF_S = (60.0, 3_600.0)
 #: The modes that need vectors.
 _WITH_VECTORS = ("query", "vsearch")
 
-#: The files of the home that say what was done.
-UPDATE, EMBED = "update.json", "embed.json"
+#: The files of the home that say what was done, and why the builtin index answers.
+UPDATE, EMBED, FAILED = "update.json", "embed.json", "failed.json"
 
 _log = Log("qmd")
 
@@ -112,7 +112,7 @@ class Updater:
             if lock is None or (just_done and not forced and not state.get("error")):
                 return False
             home.write(UPDATE, {**state, "triedAt": now})
-            state |= {"triedAt": now, "startedAt": now, "error": ""}
+            state |= {"triedAt": now, "startedAt": now, "error": "", "action": ""}
             try:
                 with self._failing_on_disk():
                     export(self._settings, home.exports, clock=self._clock)
@@ -120,9 +120,12 @@ class Updater:
                     state["collections"] = self._make_collections(state.get("collections", {}), lock)
                 self._command("update", timeout_ms=update.update_timeout_ms, lock=lock)
             except QmdFailed as error:
-                home.write(UPDATE, {**self.state, "triedAt": now, "error": error.message})
+                failed = {"error": error.message, "action": error.hint}
+                home.write(UPDATE, {**self.state, "triedAt": now, **failed})
                 raise
             home.write(UPDATE, {**state, "updatedAt": self._clock.now()})
+            # It is asked again at once.
+            home.remove(FAILED)
         _log.info("qmd.updated", agent=self._settings.agent, files=state["files"])
         return True
 

@@ -1,6 +1,7 @@
 """One memory, whichever of the two backends answers."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,15 @@ import pytest
 from jsonschema import validate
 
 from memline.producers.agents.tools import Caller, MemoryTools
+from memline.producers.bridges.qmd.backend import RETRY_S
+from memline.producers.builtin import troubles_of
 from memline.producers.calls.arguments import answers
 from memline.producers.memory import Memory
+from memline.producers.reports.doctor import examine_agent
 from memline.shared.clock import ManualClock
+from memline.shared.config.schema import Settings
 from memline.shared.errors import ConfigError
+from memline.shared.finding import Finding
 from memline.shared.search.results import Answer
 from tests.support.process import end, memline, running_memline
 from tests.support.qmd import row
@@ -219,7 +225,49 @@ def test_index_says_what_qmd_could_not_do(place: Place, opened: Callable[..., Me
 
     report = opened().index()
 
-    assert report.files["added"] == 2 and "disk I/O error" in report.warning and not report.failed
+    assert report.files["added"] == 2 and "disk I/O error" in report.warning and report.failed
+
+
+def test_after_an_update_that_failed_the_builtin_index_answers_until_one_is_good(
+    place: Place, opened: Callable[..., Memory]
+) -> None:
+    clock = ManualClock(time.time())
+    memory = opened(clock=clock)
+    assert not memory.index().failed
+    place.qmd.does(search={"stdout": "[]"}, update={"status": 1, "stderr": "disk I/O error"})
+    assert memory.index().failed
+    answers = [memory.search("cents")]
+    clock.advance(RETRY_S + 1)
+    answers.append(memory.search("cents"))
+    settings = place.settings()
+    doctor = [each for each in told_by_doctor(settings) if each.code == "qmd_failing"]
+    findings = [each["what"] for each in memory.status().details["findings"]]
+    place.qmd.does(update={"status": 0}, search={"stdout": json.dumps([row("memory-root-main/memory.md")])})
+    memory.index()
+    good = memory.search("cents")
+
+    for answer in answers:
+        assert (answer.backend, [hit.path for hit in answer.hits]) == ("builtin", ["MEMORY.md"])
+        assert "disk I/O error" in answer.warning
+    assert [each.level for each in doctor] == ["warning"]
+    assert "disk I/O error" in doctor[0].what
+    assert sum("disk I/O error" in what for what in findings) == 1
+    assert (good.backend, good.warning) == ("qmd", "")
+    assert [each for each in told_by_doctor(settings) if each.code == "qmd_failing"] == []
+
+
+def test_doctor_names_a_program_that_does_not_exist(place: Place) -> None:
+    (found,) = [
+        each for each in told_by_doctor(place.settings(command="/none/qmd")) if each.code == "qmd_failing"
+    ]
+
+    assert "qmd cannot be run: no such program: /none/qmd" in found.what
+    assert "memory.qmd.command" in found.action
+
+
+def told_by_doctor(settings: Settings) -> list[Finding]:
+    agent = settings.agents["main"]
+    return [*examine_agent(agent, met=troubles_of(settings, agent))]
 
 
 def test_agents_get_it_within_scope_and_budget(place: Place) -> None:
