@@ -200,7 +200,9 @@ class Memory:
         backend, where = self._backend, str(self.settings.workspace)
         if self._tally is None:
             return replace(backend.ask(request), workspace=where)
-        return replace(self._tally.search(self.settings.agent, face, request, backend.ask), workspace=where)
+        return replace(
+            self._tally.search(self.settings.agent, face, lambda: backend.ask(request)), workspace=where
+        )
 
     def get(
         self,

@@ -1,5 +1,6 @@
 """Every page of the dashboard, as a browser shows it: narrow and wide, light and dark, by keyboard alone."""
 
+import re
 from urllib.parse import quote
 
 import pytest
@@ -17,6 +18,7 @@ ADDRESSES += [
     "/ui/search?q=invoices+cents&explain=1",
     "/ui/search?q=%3Cscript%3Ewindow.owned%3D1%3C/script%3E",
 ]
+ADDRESSES += ["/ui/charts", "/ui/charts?span=month"]
 ADDRESSES += ["/ui/note?path=MEMORY.md&from=5&lines=2", f"/ui/note?path=memory/{quote(HOSTILE_NAME)}"]
 
 #: Minutes, so that a loaded machine fails none.
@@ -47,6 +49,25 @@ def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, width:
             found[address] = problems
 
     assert found == {}
+
+
+def test_a_chart_says_the_value_under_the_pointer(opened: Opener) -> None:
+    page = opened()
+    page.goto("/ui/charts")
+    chart = page.locator("figure.chart", has_text="Vectors wanted")
+    assert chart.locator(".at").inner_text() == ""
+
+    box = chart.locator("svg").bounding_box()
+    assert box is not None
+    # The last point, at the right end of the axis, is what is now.
+    page.mouse.move(box["x"] + box["width"] * 474 / 480, box["y"] + box["height"] / 2)
+
+    last = chart.locator("figcaption b").inner_text()
+    expect(chart.locator(".at")).to_have_text(
+        re.compile(rf"^\d\d-\d\d \d\d:\d\d:\d\d: {last}$"), timeout=WAIT_MS
+    )
+    page.mouse.move(0, 0)
+    expect(chart.locator(".at")).to_have_text("", timeout=WAIT_MS)
 
 
 def test_hostile_notes_and_errors_are_shown_as_they_are_written(opened: Opener) -> None:

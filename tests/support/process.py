@@ -79,10 +79,15 @@ def python(
 
 
 @contextmanager
-def running_memline(*args: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-    """A command line that runs beside the test; killed at the end if nobody ended it."""
+def running_memline(
+    *args: str, env: Mapping[str, str] | None = None, before: str = ""
+) -> Iterator[subprocess.Popen[str]]:
+    """A command line that runs beside the test; killed at the end if nobody ended it.
+
+    `before`: as in `memline`.
+    """
     process = subprocess.Popen(
-        _command(_MEMLINE, args),
+        _command(f"{before}\n{_MEMLINE}", args),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         # Read at the end: what a process says until then must find room, or it stops in its work.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -13,6 +14,7 @@ from memline.producers.cli.options import OneOf, command
 from memline.producers.runs import following
 from memline.shared.errors import QueueError
 from memline.shared.queue.routes import QUEUES
+from memline.shared.sampling import sampling
 from memline.workers import lifecycle
 
 
@@ -28,7 +30,7 @@ def up(invocation: Invocation) -> None:
         fetch_model(agent)
     seen, note = watch_of(invocation), partial(echo, err=True)
     with stop_event() as stop:
-        with listed(invocation, "up", agents, seen):
+        with listed(invocation, "up", agents, seen), sampling(lambda: seen.settings):
             changed = following.run(
                 invocation.settings, agents, stop=stop, on_note=note, liveness=liveness(), watch=seen
             )
@@ -78,5 +80,7 @@ def worker(invocation: Invocation, roles: tuple[str, ...], threads: int | None) 
     }
     with stop_event() as stop:
         seen = watch_of(invocation)
-        changed = lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness(), watch=seen)
+        # One of the processes beside an index, which there is once.
+        with sampling(lambda: seen.settings) if "store" in threads_of else nullcontext():
+            changed = lifecycle.run(invocation.settings, threads_of, stop, liveness=liveness(), watch=seen)
         start_again(changed, stop)

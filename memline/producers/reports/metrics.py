@@ -43,6 +43,9 @@ METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml")
 
 PREFIX = "memline_"
 
+#: What processes count, beside histograms.
+_COUNTERS = (counters.SEARCHES, counters.REQUESTS, counters.CALLS, counters.REFUSED, counters.ASKED)
+
 #: State of a circuit breaker -> value of its gauge.
 BREAKER = {"closed": 0, "half_open": 1, "open": 2}
 
@@ -142,19 +145,22 @@ class FleetCollector(Collector):
         except MemlineError as error:
             self._log.warning("accounts.unreadable", error=error.message, hint=error.hint)
             return
-        for name in (counters.SEARCHES, counters.REQUESTS, counters.CALLS, counters.REFUSED):
+        for name in _COUNTERS:
             for labels, count in found.get(name, ()):
                 self._add(f"{name}_total", count, **labels)
+        self._add_histogram(found, counters.SECONDS, counters.SECONDS_SUM, "agent")
+        self._add_histogram(found, counters.ANSWERED, counters.ANSWERED_SUM, "provider")
+
+    def _add_histogram(self, found: counters.Counted, name: str, sum_name: str, label: str) -> None:
         buckets: dict[str, dict[str, float]] = {}
-        for labels, count in found.get(counters.SECONDS, ()):
-            buckets.setdefault(labels["agent"], {})[labels["le"]] = count
+        for labels, count in found.get(name, ()):
+            buckets.setdefault(labels[label], {})[labels["le"]] = count
         if not buckets:
             return
-        sums = {labels["agent"]: value for labels, value in found.get(counters.SECONDS_SUM, ())}
-        name = counters.SECONDS
-        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=["agent"])
-        for agent, counts in buckets.items():
-            family.add_metric([agent], counters.cumulative(counts), sums.get(agent, 0.0))
+        sums = {labels[label]: value for labels, value in found.get(sum_name, ())}
+        family = HistogramMetricFamily(PREFIX + name, METRICS[name], labels=[label])
+        for of, counts in buckets.items():
+            family.add_metric([of], counters.cumulative(counts), sums.get(of, 0.0))
         self._families[name] = family
 
     def _add_agent(self, settings: AgentSettings) -> tuple[Finding, ...]:

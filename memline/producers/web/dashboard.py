@@ -31,7 +31,15 @@ from memline.producers.http.app import Api
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
 from memline.producers.http.responses import status_of
 from memline.producers.http.server import listen, require_token, run, url_of
-from memline.producers.web import files_page, jobs_page, overview_page, queues_page, search_page, session
+from memline.producers.web import (
+    charts_page,
+    files_page,
+    jobs_page,
+    overview_page,
+    queues_page,
+    search_page,
+    session,
+)
 from memline.producers.web.background_runs import Runs
 from memline.producers.web.findings import Findings
 from memline.producers.web.live import LiveFigures
@@ -52,6 +60,7 @@ from memline.shared.config.load import Loaded
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
 from memline.shared.liveness import Liveness
 from memline.shared.logs import AUDIT, Log
+from memline.shared.sampling import sampling
 
 #: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
 _HEADERS = {
@@ -87,6 +96,7 @@ MODULES = (
     files_page,
     queues_page,
     jobs_page,
+    charts_page,
 )
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)
@@ -116,9 +126,7 @@ class Dashboard:
         self.sessions = session.Sessions(authenticator)
         self._is_stopping = is_stopping
         agents = [tools.settings.agents[name] for name in tools.agents]
-        self.live = LiveFigures(
-            tools.settings, agents, with_series=sorted(set(serve.tokens) & set(tools.agents))
-        )
+        self.live = LiveFigures(tools.settings, agents)
         self._site = Site(
             tools=tools,
             loaded=loaded,
@@ -160,7 +168,7 @@ class Dashboard:
         return self.sessions.access(cookies, address)
 
     async def follow(self, is_stopping: Callable[[], bool]) -> None:
-        """Read the state while browsers watch, and for the charts, until cancelled."""
+        """Read the state while browsers watch, until cancelled."""
         await self.live.run(is_stopping)
 
     def _is_served(self, entry: Page | Action) -> bool:
@@ -433,6 +441,7 @@ def serving(wanted: Serve, stop: threading.Event) -> Iterator[tuple[str, Callabl
                 default_agent=default if default in tools.agents else tools.agents[0],
                 is_stopping=is_stopping,
             )
-            run(api.app, opened.dup(), stop, liveness=liveness, until=changed)
+            with sampling(lambda: tools.settings):
+                run(api.app, opened.dup(), stop, liveness=liveness, until=changed)
 
         yield url_of(opened), serve

@@ -1,8 +1,7 @@
 """Follow the state of all agents and of the fleet for the pages: one reader, however many browsers watch.
 
 While a browser watches, the state is read once a second, or less often where reading takes long; what an
-agent's rows say is read again only when its index or the accounts changed on disk. While `memline serve`
-runs, a point is kept every 15 seconds for the charts (series.py).
+agent's rows say is read again only when its index or the accounts changed on disk.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -19,21 +18,17 @@ import anyio
 import anyio.to_thread
 
 from memline.producers.reports.fleet_state import agent_state, spending
-from memline.producers.web.snapshot import AgentFigures, Series, Snapshot
+from memline.producers.web.snapshot import AgentFigures, Snapshot
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.embedders.request import RATE_LIMIT
 from memline.shared.errors import MemlineError, QueueError
-from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue import depth
 from memline.shared.queue.routes import commands
-from memline.shared.scheduling import call_times
 from memline.shared.sync.plan import plan_of
 from memline.shared.values import value
 
-#: Seconds between two reads while a browser watches, and between two points of the charts.
+#: Seconds between two reads while a browser watches.
 READ_EVERY_S = 1.0
-SAMPLE_EVERY_S = 15.0
 
 #: Reading takes at most this part of the time, so that a large home costs a watcher no more than a small one.
 READ_SHARE = 1 / 50
@@ -49,6 +44,9 @@ STALE_S, RESTING_S = 15.0, 600.0
 #: Seconds of processor time above which an agent's rows are read beside the pages, which show the last ones:
 #: counting a million wanted texts takes 0.2 s. Reading them takes at most this part of the time.
 SLOW_S, SLOW_SHARE = 0.05, 1 / 20
+
+#: Seconds after which one who waits without a watcher looks whether the server stops.
+IDLE_S = 15.0
 
 #: Browsers that may watch at a time.
 MAX_WATCHERS = 64
@@ -68,12 +66,9 @@ class _KnownState:
 
 
 class LiveFigures:
-    """Reads the state, keeps the points of the charts, and tells those who watch."""
+    """Reads the state, and tells those who watch."""
 
-    def __init__(
-        self, settings: Settings, agents: Sequence[AgentSettings], *, with_series: Sequence[str] = ()
-    ) -> None:
-        """`with_series`: the agents that have charts of their own, beside those of all together."""
+    def __init__(self, settings: Settings, agents: Sequence[AgentSettings]) -> None:
         self._settings = settings
         self._agents = tuple(agents)
         self._expected = tuple(role for role in commands(list(agents), with_api=False) if role != "watch")
@@ -88,9 +83,6 @@ class LiveFigures:
         self._scans: dict[str, tuple[float, float, int]] = {}
         #: Seconds that looking at all workspaces takes.
         self._scan_s = 0.0
-        self.series = {name: Series() for name in ("", *with_series)}
-        #: `limited` of the last sample.
-        self._limited: int | None = None
         self._watchers = 0
         self._changed = anyio.Event()
         self._woken = anyio.Event()
@@ -108,38 +100,22 @@ class LiveFigures:
             return self._snapshot
 
     async def run(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
-        """Read while there are watchers, and for the charts, until cancelled."""
-        next_sample = 0.0
+        """Read while there are watchers, until cancelled."""
         while True:
-            is_due = time.monotonic() >= next_sample
             if is_stopping():
                 self._tell()
-            elif is_due or self._watchers:
+            elif self._watchers:
                 try:
-                    snapshot = await anyio.to_thread.run_sync(partial(self.read, READ_EVERY_S / 2))
+                    await anyio.to_thread.run_sync(partial(self.read, READ_EVERY_S / 2))
                 except Exception as error:  # A reader that ends would leave all pages standing still.
                     self._log.exception("live.failed", kind=type(error).__name__)
                 else:
-                    if is_due:
-                        self._sample(snapshot)
                     self._tell()
-                if is_due:
-                    next_sample = time.monotonic() + SAMPLE_EVERY_S
-            pause_s = max(0.1, next_sample - time.monotonic())
             if self._watchers:
-                pause_s = min(pause_s, max(READ_EVERY_S, self._cost_s / READ_SHARE))
-                await anyio.sleep(pause_s)
+                await anyio.sleep(max(READ_EVERY_S, self._cost_s / READ_SHARE))
                 continue
-            with anyio.move_on_after(pause_s):
+            with anyio.move_on_after(IDLE_S):
                 await self._woken.wait()
-
-    def _sample(self, snapshot: Snapshot) -> None:
-        """Keep the points of this moment for the charts."""
-        before, self._limited = self._limited, snapshot.limited
-        # The counts are of a day: those of its first hour are forgotten together.
-        limited = 0 if before is None else max(0, snapshot.limited - before)
-        for only, series in self.series.items():
-            series.add(snapshot.at, snapshot.point(only, limited))
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -186,7 +162,6 @@ class LiveFigures:
             fleet_error=fleet_error,
             expected=self._expected,
             spending=spending(self._settings),
-            limited=self._count_limited(),
             has_queue=bool(self._settings.queue.url),
         )
 
@@ -198,10 +173,6 @@ class LiveFigures:
             return AgentFigures(agent=settings.agent, state=None, files_behind=0, error=error.message)
         waiting = state["filesWaiting"] if state else 0
         return AgentFigures(agent=settings.agent, state=state, files_behind=max(behind, waiting))
-
-    def _count_limited(self) -> int:
-        with closing(AccountFile(self._settings.account_path)) as file:
-            return call_times.count(file, RATE_LIMIT, time.time())
 
     def _state(self, settings: AgentSettings) -> dict[str, Any] | None:
         now = time.monotonic()

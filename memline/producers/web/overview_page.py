@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from memline.producers.reports.estimate import estimate
+from memline.producers.web.charts_page import KINDS, charts
 from memline.producers.web.page import Data, Page, View, command_line
-from memline.producers.web.rendering import age, number
-from memline.producers.web.snapshot import AgentFigures, Chart, draw
+from memline.producers.web.snapshot import AgentFigures
 from memline.shared.config.keys import Setting
 from memline.shared.config.show import shown_for_agent, shown_for_all
+from memline.shared.figures.points import SPANS
 from memline.shared.finding import OK
 from memline.shared.values import value
 
@@ -20,14 +21,8 @@ from memline.shared.values import value
 MOST_AGENTS = 20
 
 
-@value
-class ShownChart:
-    """A chart with its largest and its last value in words."""
-
-    label: str
-    chart: Chart
-    top: str
-    last: str
+#: Charts of the overview, of those of all (charts_page.KINDS).
+_FIRST_CHARTS = KINDS[:4]
 
 
 def _overview(view: View) -> Data:
@@ -42,36 +37,12 @@ def _overview(view: View) -> Data:
         "findings": [each for each in told if each.level != OK],
         "fine": [each.what for each in told if each.level == OK],
         "found": view.site.findings.get(),
-        "charts": _charts(view, only, snapshot.at),
+        "charts": charts(view, snapshot, SPANS["hour"], only, _FIRST_CHARTS),
     }
 
 
 def _busy_first(agent: AgentFigures) -> tuple[bool, int, str]:
     return not agent.error, -agent.files_behind - agent.pending - agent.count("failed"), agent.agent
-
-
-def _charts(view: View, only: str, now: float) -> list[tuple[str, list[ShownChart]]]:
-    """Draw the charts of an hour and of a day; those of queues for a token that opens all."""
-    kinds: list[tuple[str, str, Callable[[float], str], float]] = [
-        ("backlog", "Vectors wanted", number, 10.0),
-        ("rate", "Vectors a second", number, 1.0),
-    ]
-    if not only and view.site.has_queue:
-        kinds.append(("oldest_s", "Oldest message", age, 10.0))
-    if not only:
-        kinds.append(("limited", "Answers 429", number, 10.0))
-    series = view.site.live.series.get(only)
-    if series is None:
-        return []
-    charts = []
-    for span, ring in (("Last hour", series.hour), ("Last 24 hours", series.day)):
-        shown = []
-        for name, label, words, least in kinds:
-            chart = draw(ring.values(now, name), least)
-            last = "–" if chart.last is None else words(chart.last)
-            shown.append(ShownChart(label=label, chart=chart, top=words(chart.top), last=last))
-        charts.append((span, shown))
-    return charts
 
 
 def _plan(view: View) -> Data:

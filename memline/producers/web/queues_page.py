@@ -11,9 +11,10 @@ from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
 from memline.producers.reports import breakers
 from memline.producers.reports import breakers as reports
+from memline.producers.web.charts import spark
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT
-from memline.producers.web.snapshot import AgentFigures, Chart, draw
+from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.queue import message_list
 from memline.shared.queue.depth import QueueDepth, rates
@@ -32,7 +33,8 @@ class QueueRow:
     """A queue with its rate of the last minutes."""
 
     depth: QueueDepth
-    chart: Chart
+    #: Messages finished over ten minutes, as `charts.spark` draws them.
+    runs: tuple[str, ...]
     #: Whether a worker takes its messages.
     is_served: bool
     #: Mode of the provider behind it; empty where none is.
@@ -55,7 +57,7 @@ def _queues(view: View) -> Data:
         rows.append(
             QueueRow(
                 depth=depth,
-                chart=draw([float(count) for count in counts.get(depth.name, ())]),
+                runs=spark([float(count) for count in counts.get(depth.name, ())]),
                 is_served=bool(hosts) if depth.is_shared else depth.host in hosts,
                 mode=mode,
                 paused=paused.get(mode, ()),

@@ -12,18 +12,21 @@ import json
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from memline.shared.errors import ConfigError, IndexFault
 from memline.shared.index.accounts import AccountFile
-from memline.shared.search.request import SearchRequest
-from memline.shared.search.results import Answer
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: Names of the counters; those of a histogram are its buckets and the sum of its values.
 SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_sum"
 REQUESTS, CALLS, REFUSED = "http_requests", "mcp_calls", "logins_refused"
+ASKED, ANSWERED, ANSWERED_SUM = "provider_calls", "provider_seconds", "provider_seconds_sum"
 
 #: Who asks a question; `cli` is a command that a process which stays answers.
 HTTP, MCP, PYTHON, QUEUE, CLI = "http", "mcp", "python", "queue", "cli"
@@ -32,10 +35,24 @@ HTTP, MCP, PYTHON, QUEUE, CLI = "http", "mcp", "python", "queue", "cli"
 WRITE_AFTER_S = 5.0
 
 #: Ends of the buckets of a histogram, in seconds; what takes longer is in one more.
-ENDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+ENDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 #: Name of a counter, and its labels in their order.
 Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+class Answered(Protocol):
+    """What is counted of an answer (`shared.search.results.Answer`)."""
+
+    @property
+    def mode(self) -> str: ...
+    @property
+    def hits(self) -> Sequence[object]: ...
+    @property
+    def stale(self) -> bool: ...
+
+
+A = TypeVar("A", bound=Answered)
 
 
 class Tally:
@@ -65,18 +82,15 @@ class Tally:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
-        rows = [(name, json.dumps(dict(labels)), count) for (name, labels), count in counts.items()]
-        if rows:
+        if counts:
             with suppress(IndexFault), closing(AccountFile(self._path)) as file, file.writing() as connection:
-                connection.executemany(_ADD, rows)
+                write(connection, ((name, dict(labels), count) for (name, labels), count in counts.items()))
 
     def close(self) -> None:
         """Write what is left; what is counted later is written later."""
         self.write()
 
-    def search(
-        self, agent: str, face: str, request: SearchRequest, ask: Callable[[SearchRequest], Answer]
-    ) -> Answer:
+    def search(self, agent: str, face: str, ask: Callable[[], A]) -> A:
         """Ask a question of an agent's memory, and count it with its outcome, its mode and its seconds.
 
         One that is asked in a wrong way (ConfigError) is not counted.
@@ -84,7 +98,7 @@ class Tally:
         began = time.perf_counter()
         mode, outcome = "hybrid", "error"
         try:
-            answer = ask(request)
+            answer = ask()
             mode, outcome = answer.mode, outcome_of(answer)
         except ConfigError:
             outcome = ""
@@ -96,6 +110,12 @@ class Tally:
                 self.add(SECONDS, agent=agent, le=bucket_of(took_s))
                 self.add(SECONDS_SUM, took_s, agent=agent)
         return answer
+
+
+def write(connection: Connection, counts: Iterable[tuple[str, Mapping[str, str], float]]) -> None:
+    """Add to counters: name, labels and how much more of each, in the caller's transaction."""
+    rows = [(name, json.dumps(dict(labels)), count) for name, labels, count in counts]
+    connection.executemany(_ADD, rows)
 
 
 _ADD = (
@@ -113,7 +133,7 @@ def tally_of(path: Path) -> Tally:
         return _TALLIES.setdefault(path, Tally(path))
 
 
-def outcome_of(answer: Answer) -> str:
+def outcome_of(answer: Answered) -> str:
     """Name what came of a question: `none` without a hit; `stale` for hits of an index that is behind."""
     return "none" if not answer.hits else "stale" if answer.stale else "hits"
 
@@ -124,8 +144,12 @@ def bucket_of(seconds: float) -> str:
     return f"{ENDS[place]:g}" if place < len(ENDS) else "+Inf"
 
 
-def read(file: AccountFile) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """Return the counters of a home by name: labels and value of each. Raises IndexFaults."""
+#: Counters by name: labels and value of each.
+Counted = Mapping[str, Sequence[tuple[Mapping[str, str], float]]]
+
+
+def read(file: AccountFile) -> Counted:
+    """Return the counters of a home. Raises IndexFaults."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     with file.reading() as connection:
         query = "SELECT name, labels, value FROM counters ORDER BY name, labels"

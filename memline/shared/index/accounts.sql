@@ -105,3 +105,19 @@ CREATE TABLE IF NOT EXISTS counters (
     value REAL NOT NULL,
     PRIMARY KEY (name, labels)
 ) STRICT;
+
+-- Figures of an hour, a day and a month (shared/figures/points.py): a point for each period of so many seconds
+-- since the epoch, in JSON; and whose turn it is to write them, with the totals of the last one.
+CREATE TABLE IF NOT EXISTS points (
+    every_s INTEGER NOT NULL,
+    period INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    PRIMARY KEY (every_s, period)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sampler (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    owner TEXT NOT NULL,
+    until REAL NOT NULL,
+    at REAL NOT NULL,
+    totals TEXT NOT NULL
+) STRICT;

@@ -391,6 +391,25 @@ def reserved_batches(file: AccountFile) -> dict[str, float | None]:
         return dict(connection.execute(query, (BATCH,)).fetchall()) if connection is not None else {}
 
 
+#: What was sent: without what waits for a worker. And the provider of an account.
+_SENT = (
+    "(SELECT * FROM spending UNION ALL SELECT day, account, model, mode, -1, -tokens,"
+    " -coalesce(tokens * per_million / 1e6, 0.0), -iif(per_million IS NULL, tokens, 0)"
+    " FROM reservations WHERE mode = 'requests' AND sent = 0)"
+)
+_PROVIDER = "substr(account, 1, instr(account || ':', ':') - 1)"
+
+
+def spent_by_day(file: AccountFile, now: float, days: int) -> dict[tuple[str, str], float]:
+    """Return the dollars of each day (UTC) and provider that has some, up to today."""
+    query = (
+        f"SELECT day, {_PROVIDER} AS provider, sum(cost) FROM {_SENT} WHERE day >= ? GROUP BY day, provider"
+    )
+    with file.reading() as connection:
+        rows = connection.execute(query, (day_of(now - (days - 1) * 86_400),)) if connection else ()
+        return {(day, provider): cost for day, provider, cost in rows if cost > 0}
+
+
 def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """Report what all agents of a home spent today (UTC) and in thirty days, by provider and model.
 
@@ -398,11 +417,8 @@ def spent(file: AccountFile, ceilings: Ceilings, now: float) -> dict[str, Any]:
     """
     today, first = day_of(now), day_of(now - (LONG_DAYS - 1) * 86_400)
     query = (
-        "SELECT substr(account, 1, instr(account || ':', ':') - 1) AS provider, model, sum(requests),"
-        " sum(tokens), sum(cost), sum(unpriced) FROM (SELECT * FROM spending UNION ALL"
-        " SELECT day, account, model, mode, -1, -tokens, -coalesce(tokens * per_million / 1e6, 0.0),"
-        " -iif(per_million IS NULL, tokens, 0) FROM reservations WHERE mode = 'requests' AND sent = 0)"
-        " WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
+        f"SELECT {_PROVIDER} AS provider, model, sum(requests), sum(tokens), sum(cost), sum(unpriced)"
+        f" FROM {_SENT} WHERE day BETWEEN ? AND ? GROUP BY provider, model ORDER BY provider, model"
     )
     with file.reading() as connection:
         rows = {

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
+from memline.shared.figures import counters
 from memline.shared.index.accounts import AccountFile
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: How a call ended that was answered with vectors (`shared.embedders.request`).
 OK = "ok"
@@ -39,7 +43,19 @@ def record(file: AccountFile, account: str, calls: Iterable[tuple[str, int]], no
             " ON CONFLICT (account, hour, kind, bucket) DO UPDATE SET count = count + excluded.count",
             ((account, hour, *key, count) for key, count in counts.items()),
         )
+        _count(connection, account.partition(":")[0], counts)
         connection.execute("DELETE FROM calls WHERE hour <= ? OR hour > ?", (hour - KEPT_HOURS, hour + 1))
+
+
+def _count(connection: Connection, provider: str, counts: Mapping[tuple[str, int], int]) -> None:
+    """Count the same calls for the metrics, where they stay; their seconds as far as a bucket tells them."""
+    for (kind, bucket), count in counts.items():
+        counters.write(connection, [(counters.ASKED, {"provider": provider, "kind": kind}, count)])
+        if kind == OK:
+            took_s = _BASE**bucket / 1_000
+            labels = {"provider": provider, "le": counters.bucket_of(took_s)}
+            summed = (counters.ANSWERED_SUM, {"provider": provider}, took_s * count)
+            counters.write(connection, [(counters.ANSWERED, labels, count), summed])
 
 
 def of_account(file: AccountFile, account: str, now: float) -> dict[str, Any]:
@@ -56,12 +72,6 @@ def of_account(file: AccountFile, account: str, now: float) -> dict[str, Any]:
         "p50Ms": _percentile(answered, 0.50),
         "p95Ms": _percentile(answered, 0.95),
     }
-
-
-def count(file: AccountFile, kind: str, now: float) -> int:
-    """Count the calls of all accounts that ended like this in the last day."""
-    query = "SELECT coalesce(sum(count), 0) FROM calls WHERE kind = ? AND hour >= ?"
-    return next((total for (total,) in _rows(file, query, kind, _first_hour(now))), 0)
 
 
 def _rows(file: AccountFile, query: str, *values: object) -> list[Any]:

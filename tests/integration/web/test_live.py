@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from contextlib import closing
 
-import anyio
 import pytest
 
 from memline.producers.web import live
 from memline.producers.web.live import LiveFigures
-from memline.shared.index.accounts import AccountFile
 from memline.shared.index_writer import IndexWriter
-from memline.shared.scheduling import call_times
 from tests.integration.web.conftest import configure
 from tests.support.index_rows import MODEL_A, file_row
 from tests.support.workspace import Place, until
@@ -32,7 +29,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def figures_of(place: Place) -> LiveFigures:
     settings = configure(place).settings
-    return LiveFigures(settings, list(settings.agents.values()), with_series=["work"])
+    return LiveFigures(settings, list(settings.agents.values()))
 
 
 def test_rows_are_read_again_only_when_the_index_changed(notes: Place, reads: list[str]) -> None:
@@ -92,30 +89,3 @@ def test_an_index_that_cannot_be_read_is_said_and_harms_no_other(notes: Place) -
 
     assert snapshot.agents["work"].error and not snapshot.agents["main"].error
     assert snapshot.topics("main") != snapshot.topics("work")
-
-
-def test_the_charts_get_points_while_no_browser_watches(
-    notes: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figures = figures_of(notes)
-    monkeypatch.setattr(live, "SAMPLE_EVERY_S", 0.01)
-    settings = notes.settings
-
-    async def sample() -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(figures.run)
-            while figures.latest is None:
-                await anyio.sleep(0.01)
-            with closing(AccountFile(settings.account_path)) as file:
-                call_times.record(file, "openai:1", [("rate_limit", 9), ("ok", 9)], figures.latest.at)
-            while not any(figures.series[""].day.values(figures.latest.at, "limited")):
-                await anyio.sleep(0.01)
-            tasks.cancel_scope.cancel()
-
-    with anyio.from_thread.start_blocking_portal() as portal:
-        portal.call(sample)
-
-    assert figures.latest is not None
-    now = figures.latest.at
-    assert figures.series[""].hour.values(now, "backlog")[-1] is not None
-    assert not any(figures.series["work"].hour.values(now, "limited"))

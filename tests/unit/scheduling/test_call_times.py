@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from memline.shared.figures import counters
 from memline.shared.index import accounts
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import call_times
@@ -29,12 +30,17 @@ def test_latency_is_that_of_good_answers_and_errors_are_counted_by_kind(file: Ac
     assert 450 <= report["p50Ms"] <= 550 and 855 <= report["p95Ms"] <= 1_045
 
 
-def test_calls_that_ended_alike_are_counted_over_all_accounts(file: AccountFile) -> None:
-    assert call_times.count(file, "rate_limit", NOW) == 0
-    for account, at in (("openai:1", NOW - DAY_S - 3_600), ("openai:1", NOW), ("gemini:2", NOW)):
-        call_times.record(file, account, [("rate_limit", 5), ("ok", 5)], at)
+def test_the_counters_of_the_home_keep_what_is_older_than_a_day(file: AccountFile) -> None:
+    for account, at in (("openai:1", NOW - DAY_S - 3_600), ("openai:2", NOW), ("gemini:2", NOW)):
+        call_times.record(file, account, [("rate_limit", 5), ("ok", 90)], at)
 
-    assert call_times.count(file, "rate_limit", NOW) == 2
+    found = counters.read(file)
+    asked = {(each["provider"], each["kind"]): count for each, count in found[counters.ASKED]}
+    assert asked[("openai", "rate_limit")] == asked[("openai", "ok")] == 2
+    assert asked[("gemini", "ok")] == 1
+    assert ({"provider": "openai", "le": "0.1"}, 2.0) in found[counters.ANSWERED]
+    (seconds,) = [total for each, total in found[counters.ANSWERED_SUM] if each["provider"] == "openai"]
+    assert seconds == pytest.approx(0.18, rel=0.1)
 
 
 def test_accounts_are_apart_and_only_a_day_is_kept(file: AccountFile) -> None:
