@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memline.producers.cli.invocation import Invocation, echo, print_json
-from memline.producers.cli.options import OneOf, command, examples
+from memline.producers.bridges.public_benchmarks import FORMATS, QUESTIONS, import_benchmark
+from memline.producers.cli.invocation import Invocation, Misuse, echo, print_json, print_result
+from memline.producers.cli.options import OneOf, advise, command, examples, once_a_minute
 from memline.producers.memory import Memory
 from memline.shared.config.schema import PROVIDER_CHOICES, Experimental, ExtraPath, Settings
 from memline.shared.errors import MemlineError
@@ -23,7 +25,8 @@ from memline.shared.note_names import is_markdown
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Hit
 from memline.shared.sources.paths import MEMORY, SESSIONS
-from memline.shared.values import replace, value
+from memline.shared.values import replace, to_json, value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
@@ -39,7 +42,12 @@ UNMERGED = "all, unmerged"
 RUN_KEYS = ("path", "startLine", "endLine", "score")
 
 
-@click.group(epilog=examples("memline bench retrieval questions.jsonl ./workspaces"))
+@click.group(
+    epilog=examples(
+        "memline bench retrieval questions.jsonl ./workspaces",
+        "memline bench import locomo locomo10.json ./locomo",
+    )
+)
 def bench() -> None:
     """Measure the quality of search."""
 
@@ -47,11 +55,12 @@ def bench() -> None:
 @command(
     "memline bench retrieval questions.jsonl ./workspaces",
     "memline bench retrieval questions.jsonl ./workspaces --provider openai --json",
+    "memline bench retrieval ./locomo      # what memline bench import has written",
     parent=bench,
     json=True,
 )
-@click.argument("queries", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("root", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("queries", type=click.Path(exists=True, path_type=Path))
+@click.argument("root", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--view", type=OneOf([MEMORY, SESSIONS]), default=MEMORY, help="What is searched.")
 @click.option(
     "--provider",
@@ -65,7 +74,7 @@ def bench() -> None:
 def retrieval(
     invocation: Invocation,
     queries: Path,
-    root: Path,
+    root: Path | None,
     view: str,
     provider: str,
     run_file: Path | None,
@@ -86,17 +95,37 @@ def retrieval(
     snippet@6  of the evidence found in the first six, the share the snippets show
 
     Without a provider the second row is for the same questions with every chunk cited alone.
+
+    QUERIES may be a folder that `memline bench import` has written, without a ROOT. Its questions have the
+    published metrics too, each file counted once, and one without evidence counts as not found:
+
+    \b
+    recall@k      share of the files with evidence among the first k files
+    recall_any@k  share of the questions with any of them among the first k
+    MRR           1 / rank of the first of them, of ten
     """
+    is_published = queries.is_dir()
+    if is_published == (root is not None):
+        raise Misuse("a file of QUERIES needs a ROOT, and a folder that was imported takes none")
+    root = root or queries
+    queries = root / QUESTIONS if is_published else queries
     # The configured settings with another provider; the workspaces are those of the questions.
     settings = Invocation(options=replace(invocation.options, workspace=root)).agent()
     settings = replace(settings, memory=replace(settings.memory, provider=provider))
-    questions = read_questions(queries, root, view)
+    questions = read_questions(queries, root, view, keeps_all=is_published)
+    depth = FILES_DEPTH if is_published else DEPTH
     groups: dict[str, list[Scored]] = {"all": []}
     run: list[dict[str, Any]] = []
-    for workspace in sorted({question.workspace for question in questions}):
-        asked = [question for question in questions if question.workspace == workspace]
-        for question, answer, unmerged in _answers(settings, root / workspace, asked, view):
+    by_workspace: dict[str, list[LabelledQuestion]] = {}
+    for question in questions:
+        by_workspace.setdefault(question.workspace, []).append(question)
+    say = once_a_minute()
+    for number, (workspace, asked) in enumerate(sorted(by_workspace.items())):
+        say(f"{number} of {counted(len(by_workspace), 'workspace')} asked" * bool(number))
+        for question, answer, unmerged in _answers(settings, root / workspace, asked, view, depth):
             scored = score(question, answer.hits)
+            if is_published:
+                scored |= published_score(question, answer.hits)
             groups["all"].append(scored)
             if unmerged is not None:
                 groups.setdefault(UNMERGED, []).append(score(question, unmerged.hits))
@@ -113,16 +142,44 @@ def retrieval(
     if as_json:
         print_json({"all": report.pop("all"), "unmerged": report.pop(UNMERGED, None), "by": report})
     else:
-        _print_table(report, METRICS)
+        _print_table(report, (*PUBLISHED, "R@6", "nDCG@10") if is_published else METRICS)
+
+
+@command(
+    "memline bench import locomo locomo10.json ./locomo",
+    "memline bench import longmemeval longmemeval_s_cleaned.json ./longmemeval",
+    parent=bench,
+    name="import",
+    json=True,
+)
+@click.argument("benchmark", type=OneOf(list(FORMATS)))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("out", type=click.Path(file_okay=False, path_type=Path))
+def import_command(invocation: Invocation, benchmark: str, file: Path, out: Path, as_json: bool) -> None:
+    """Turn the file of a public benchmark into notes and questions in the new folder OUT.
+
+    LoCoMo's conversations become one workspace, a note a session; in LongMemEval each question has a
+    workspace of its own, its haystack. Nothing in the notes tells which of them hold an answer. `memline
+    bench retrieval OUT` asks the questions.
+    """
+    made = import_benchmark(benchmark, file, out)
+    words = f"{counted(made.notes, 'note')} in {counted(made.workspaces, 'workspace')}"
+    print_result(to_json(made), as_json, [f"{words}, {counted(made.questions, 'question')}: {out}"])
+    if not as_json:
+        advise(f"memline bench retrieval {shlex.quote(str(out))}")
 
 
 def _answers(
-    settings: AgentSettings, workspace: Path, questions: Sequence[LabelledQuestion], view: str
+    settings: AgentSettings,
+    workspace: Path,
+    questions: Sequence[LabelledQuestion],
+    view: str,
+    depth: int,
 ) -> Iterator[tuple[LabelledQuestion, Answer, Answer | None]]:
     """Ask the questions of one workspace over a throw-away index of its notes, or of its transcripts.
 
-    Each comes with its answer, and without a provider, which is paid for every question, with one in which no
-    hits are merged.
+    Each comes with its answer, and, unless it wants many hits or a provider is paid for it, with one in which
+    no hits are merged.
     """
     if not workspace.is_dir():
         raise MemlineError(f"there is no folder {workspace}", hint="ROOT holds a folder for every workspace")
@@ -136,6 +193,8 @@ def _answers(
             workspace=workspace,
             index_path=state_dir / "index.sqlite",
             state_dir=state_dir,
+            # What a provider costs is counted with the rest; without one nothing is left behind.
+            home=state_dir if settings.memory.provider == "none" else settings.home,
             memory=replace(
                 settings.memory,
                 sources=(view,),
@@ -150,30 +209,33 @@ def _answers(
                 reason = report.warning or "; ".join(failure["reason"] for failure in report.failures[:3])
                 raise MemlineError(f"{workspace} was not indexed: {reason}", hint=report.action)
             for question in questions:
-                request = SearchRequest(query=question.text, max_results=DEPTH)
+                request = SearchRequest(query=question.text, max_results=depth, today=question.today)
                 answer, unmerged = memory.ask(request), None
                 if answer.warning:
                     # A mean over half of the retrievers would look like a worse ranking.
                     raise MemlineError(f"{question.id}: {answer.warning}", hint=answer.action)
-                if settings.memory.provider == "none":
+                if settings.memory.provider == "none" and depth == DEPTH:
                     unmerged = memory.ask(replace(request, merge=False))
                 yield question, answer, unmerged
 
 
 def _print_table(report: dict[str, Scored], metrics: Sequence[str]) -> None:
-    width = max(map(len, report))
-    echo(f"{'':{width}} {'n':>5}" + "".join(f"{metric:>11}" for metric in metrics))
+    width, wide = max(map(len, report)), max(11, *(len(metric) + 2 for metric in metrics))
+    echo(f"{'':{width}} {'n':>5}" + "".join(f"{metric:>{wide}}" for metric in metrics))
     for name, row in report.items():
         values = "".join(
-            f"{'-':>11}" if row[metric] is None else f"{row[metric]:11.3f}" for metric in metrics
+            f"{'-':>{wide}}" if row[metric] is None else f"{row[metric]:{wide}.3f}" for metric in metrics
         )
         echo(f"{name:{width}} {row['questions']:5.0f}{values}")
 
 
-#: Hits a question is asked for.
-DEPTH = 10
+#: Hits a question is asked for, and where ten different files are wanted.
+DEPTH, FILES_DEPTH = 10, 100
 
 METRICS = ("R@3", "R@6", "R@10", "hit@6", "MRR@10", "nDCG@10", "snippet@6")
+
+#: Those of public benchmarks, as their authors define them, over files.
+PUBLISHED = ("recall@5", "recall@10", "recall_any@5", "recall_any@10", "MRR")
 
 #: Characters of an evidence line that must be readable: a longer line cannot be in a snippet whole.
 READABLE_CHARS = 200
@@ -199,10 +261,15 @@ class LabelledQuestion:
     workspace: str
     category: str
     evidence: tuple[tuple[Place, ...], ...]
+    #: ISO day on which it is asked; empty: the present one.
+    today: str = ""
 
 
-def read_questions(path: Path, root: Path, view: str) -> list[LabelledQuestion]:
-    """Read the questions of a JSONL file with the evidence of a view. Raises MemlineError for a bad line."""
+def read_questions(path: Path, root: Path, view: str, *, keeps_all: bool = False) -> list[LabelledQuestion]:
+    """Read the questions of a JSONL file with the evidence of a view. Raises MemlineError for a bad line.
+
+    `keeps_all`: also those without evidence.
+    """
     questions: list[LabelledQuestion] = []
     for number, row in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not row.strip():
@@ -214,7 +281,7 @@ def read_questions(path: Path, root: Path, view: str) -> list[LabelledQuestion]:
                 f"{path}, line {number} is not a labelled question: {type(error).__name__}: {error}",
                 hint="see the format in docs/search.md",
             ) from error
-        if question.evidence:
+        if question.evidence or keeps_all:
             questions.append(question)
     if questions:
         return questions
@@ -235,6 +302,7 @@ def _question(row: Any, root: Path, view: str) -> LabelledQuestion:
         workspace=str(row["workspace"]),
         category=str(row.get("category", "")),
         evidence=tuple(piece for piece in pieces if piece),
+        today=str(row.get("today", "")),
     )
 
 
@@ -251,9 +319,11 @@ def _lines(file: Path) -> list[str]:
     return file.read_text(encoding="utf-8").split("\n") if is_note else []
 
 
-def score(question: LabelledQuestion, hits: Sequence[Hit]) -> dict[str, float | None]:
+def score(question: LabelledQuestion, hits: Sequence[Hit]) -> Scored:
     """Compute the metrics of one question; None where one means nothing for it."""
     wanted = len(question.evidence)
+    if not wanted:
+        return dict.fromkeys(METRICS)
     #: For each piece that is covered, the rank of the first hit that does.
     ranks: list[int] = []
     shown = covered = 0
@@ -276,10 +346,26 @@ def score(question: LabelledQuestion, hits: Sequence[Hit]) -> dict[str, float | 
     }
 
 
-def mean(rows: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+def published_score(question: LabelledQuestion, hits: Sequence[Hit]) -> Scored:
+    """Compute the published metrics of one question over the files of its hits, each at its best rank.
+
+    As in the benchmark of basic-memory (recall, MRR) and that of LongMemEval (recall_any).
+    """
+    wanted = {place.path for piece in question.evidence for place in piece}
+    files = dict.fromkeys(path for hit in hits for path in (hit.path, *hit.also_in))
+    ranks = [rank for rank, path in enumerate(files, 1) if path in wanted]
+    found = {depth: sum(rank <= depth for rank in ranks) for depth in (5, 10)}
+    return {
+        **{f"recall@{depth}": found[depth] / (len(wanted) or 1) for depth in found},
+        **{f"recall_any@{depth}": float(found[depth] > 0) for depth in found},
+        "MRR": 1 / ranks[0] if found[10] else 0.0,
+    }
+
+
+def mean(rows: Sequence[Mapping[str, float | None]]) -> Scored:
     """Compute the mean of each metric over the questions it means something for; None where there is none."""
-    means: dict[str, float | None] = {}
-    for metric in METRICS:
+    means: Scored = {}
+    for metric in rows[0] if rows else METRICS:
         known = [each for row in rows if (each := row[metric]) is not None]
         means[metric] = sum(known) / len(known) if known else None
     return means

@@ -4,6 +4,9 @@ from pathlib import Path
 import pytest
 
 from memline.producers import cli
+from memline.producers.cli.bench import LabelledQuestion, Place, published_score
+from memline.shared.search.results import Hit
+from memline.shared.values import replace
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.transcripts import opening, said
 
@@ -162,3 +165,81 @@ def test_categories_command_no_terminal(
     assert cli.run(["bench", "retrieval", *labelled]) == 0
 
     assert "birds\\x1b[95m" in capsys.readouterr().out
+
+
+def test_an_imported_benchmark_has_the_published_metrics_beside_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four questions: found first, one of two files found, found second, and without evidence."""
+    talk = {
+        "conversation": {
+            "session_1": [{"speaker": "Ann", "dia_id": "D1:1", "text": "Kestrels nest in the barn."}],
+            "session_2": [{"speaker": "Ben", "dia_id": "D2:1", "text": "The barn has a new roof, the barn!"}],
+            "session_3": [{"speaker": "Cy", "dia_id": "D3:1", "text": "Tulips."}],
+        },
+        "qa": [
+            {"question": "where do kestrels nest", "evidence": ["D1:1"], "category": 4},
+            {"question": "which tulips", "evidence": ["D3:1", "D2:1"], "category": 1},
+            {"question": "barn roof", "evidence": ["D1:1"], "category": 2},
+            {"question": "where is the harbour", "evidence": [], "category": 5},
+        ],
+    }
+    file, out = tmp_path / "locomo.json", tmp_path / "out"
+    file.write_text(json.dumps([talk]))
+    assert cli.run(["bench", "import", "locomo", str(file), str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"workspaces": 1, "notes": 3, "questions": 4}
+
+    assert cli.run(["bench", "retrieval", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert cli.run(["bench", "retrieval", str(out)]) == 0
+    head = capsys.readouterr().out.splitlines()[0].split()
+
+    found = report["all"]
+    assert {name: found[name] for name in ("questions", *head[1:6])} == {
+        "questions": 4,
+        "recall@5": (1 + 0.5 + 1 + 0) / 4,
+        "recall@10": (1 + 0.5 + 1 + 0) / 4,
+        "recall_any@5": 0.75,
+        "recall_any@10": 0.75,
+        "MRR": (1 + 1 + 0.5 + 0) / 4,
+    }
+    # Ours leave out what has no evidence.
+    assert found["R@6"] == pytest.approx((1 + 0.5 + 1) / 3)
+    assert found["nDCG@10"] == pytest.approx((1 + 1 / (1 + 0.6309) + 0.6309) / 3, abs=1e-3)
+    assert (report["unmerged"], report["by"]["adversarial"]["recall@5"]) == (None, 0)
+    assert head == ["n", "recall@5", "recall@10", "recall_any@5", "recall_any@10", "MRR", "R@6", "nDCG@10"]
+
+
+def test_files_count_once_and_only_ten_of_them() -> None:
+    some = {"start_line": 1, "end_line": 1, "score": 1, "vector_score": 0, "text_score": 1}
+
+    def hits(*paths: str) -> list[Hit]:
+        return [Hit(path=path, snippet="", source="memory", **some) for path in paths]
+
+    wanted = tuple((Place(path=path, line=None),) for path in ("a", "b", "z"))
+    question = LabelledQuestion(id="q", text="x", workspace="w", category="", evidence=wanted)
+
+    first = published_score(question, hits("x", "x", "x", "x", "x", "a", "y", "b"))
+    late = published_score(question, hits(*"cdefghijkl", "z"))
+    twin = published_score(question, [replace(hits("x")[0], also_in=("a",))])
+
+    assert first == {
+        "recall@5": 2 / 3,
+        "recall@10": 2 / 3,
+        "recall_any@5": 1.0,
+        "recall_any@10": 1.0,
+        "MRR": 1 / 2,
+    }
+    assert set(late.values()) == {0.0}
+    assert twin["MRR"] == 1 / 2
+
+
+@pytest.mark.parametrize("given", [["questions.jsonl"], [".", "."]])
+def test_a_file_needs_the_folder_of_its_workspaces_and_an_import_takes_none(
+    tmp_path: Path, given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "questions.jsonl").touch()
+
+    assert cli.run(["bench", "retrieval", *(str(tmp_path / each) for each in given)]) == 2
+
+    assert "needs a ROOT" in capsys.readouterr().err
