@@ -1,4 +1,7 @@
-"""Back up the indexes of agents into a folder, and put them back, while everything runs."""
+"""Back up the indexes of agents into a folder, and put them back, while everything runs.
+
+Imported conversations go along, in a folder beside the index: the exports they came from may be gone.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from memline.producers.bridges import import_chats
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
@@ -33,6 +37,8 @@ class Saved:
     bytes: int = 0
     #: The workspace the index was made of.
     workspace: str = ""
+    #: Imported conversations, but for those that were forgotten.
+    conversations: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self)
@@ -58,6 +64,7 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
         _refuse_other_files(target)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         size = copies.copy_out(agent.index_path, target)
+        import_chats.copy(agent.index_path, target, forgets=True)
         saved.append(_summary(agent.agent, target, size))
     if not saved:
         raise IndexMissing("there is no index to back up yet", hint="memline index")
@@ -108,6 +115,7 @@ def restore(saved: Saved, agent: AgentSettings, *, clock: Clock | None = None) -
                     meta.put(connection, meta.WORKSPACE, str(agent.workspace))
                 writer.recover()
             copies.put_in_place(stage, live, index)
+    import_chats.copy(saved.path, index, forgets=False)
     # What a process that follows the files said of the index before.
     freshness.forget(agent)
     return _summary(agent.agent, index, index.stat().st_size)
@@ -132,4 +140,5 @@ def _summary(agent: str, path: Path, size: int) -> Saved:
             vectors=vectors.count_ready(connection),
             bytes=size,
             workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
+            conversations=sum(bool(file.stat().st_size) for file in import_chats.kept(path)),
         )

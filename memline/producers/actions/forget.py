@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from memline.producers.actions import forget_batches, forget_home
 from memline.producers.actions.forget_batches import LeftBehind
-from memline.producers.actions.forget_targets import Target
+from memline.producers.actions.forget_targets import Imported, Target
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError
@@ -26,6 +26,7 @@ from memline.shared.index.forgotten import Group
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.message_list import drop_with
 from memline.shared.sources.forgetting import is_long, line_hash
+from memline.shared.sources.transcripts import imported
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import to_json, value
 
@@ -136,6 +137,9 @@ def undo(agent: AgentSettings, group: Group) -> None:
     """Take one off the list; the next run reads again what it held back."""
     with closing(IndexWriter.of(agent)) as writer, writer.transaction() as (connection, _):
         forgotten.take_off(connection, group)
+    if imported.is_imported(group.path):
+        # Its empty file would keep it from being imported again.
+        imported.remove_empty(imported.file_of(agent, group.path))
 
 
 def _forget_one(
@@ -153,7 +157,8 @@ def _forget_one(
     texts = {digest for digest, _ in rows} | former_texts(connection, target.path)
     hashes.setdefault(target.path, set()).update(texts)
     needles, line_hashes = target.words(agent, rows)
-    stays = target.stays or keep_note
+    # An imported conversation is Memline's, not a note.
+    stays = target.stays or (keep_note and not isinstance(target, Imported))
     with writer.transaction() as (_, now):
         forgotten.add(connection, target.path, "text", texts, now)
         if stays:

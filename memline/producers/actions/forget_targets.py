@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -27,6 +27,7 @@ from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
 from memline.shared.sources.safe_open import open_regular
 from memline.shared.sources.tokens import grams
+from memline.shared.sources.transcripts import imported
 from memline.shared.sources.transcripts.formats import transcripts_of
 from memline.shared.values import value
 
@@ -170,11 +171,31 @@ class Gone:
         """Do nothing."""
 
 
+@value
+class Imported(Transcript):
+    """A conversation of an export. Its file is Memline's own, and stays empty: it is not imported again."""
+
+    stays: ClassVar[bool] = False
+
+    def words(self, agent: AgentSettings, chunks: Sequence[Text]) -> tuple[set[bytes], set[bytes]]:
+        """Return the bytes of its lines, as they were chunked and as they are kept."""
+        lines, _ = Transcript.words(self, agent, chunks)
+        with suppress(OSError):
+            lines |= {*filter(None, imported.file_of(agent, self.path).read_bytes().split(b"\n"))}
+        return lines, set()
+
+    def take_out(self, agent: AgentSettings) -> None:
+        """Empty its file. Raises OSError."""
+        imported.empty(imported.file_of(agent, self.path))
+
+
 Target = Lines | Transcript | Gone
 
 
 def kind_of(path: str) -> type[Lines] | type[Transcript]:
     """Tell what a path of the ledger is of; asked once, the rest are methods."""
+    if imported.is_imported(path):
+        return Imported
     return Transcript if is_transcript(path) else Lines
 
 
@@ -184,8 +205,8 @@ _CHUNKS_OF = "SELECT text_hash, text FROM chunks JOIN files ON files.id = file_i
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:
     """Resolve a path or citation (`path#L5-L7`). Raises PathNotAllowed for what is not a memory file."""
     citation = parse_citation(cited)
-    if kind_of(citation.path) is Transcript:
-        return [Transcript(path=citation.path)]
+    if (kind := kind_of(citation.path)) is not Lines:
+        return kind.holding(agent, citation.path, ())
     paths = MemoryPaths.of(agent)
     located = paths.locate(citation.path)
     path = located.path if located else citation.path
@@ -223,7 +244,8 @@ def targets_before(agent: AgentSettings, day: date) -> list[Target]:
                 "SELECT path FROM files JOIN transcripts ON file_id = files.id"
                 " WHERE last_day <> '' AND last_day < ? ORDER BY path"
             )
-            found += [Transcript(path=path) for (path,) in reader.execute(query, (day.isoformat(),))]
+            for (path,) in reader.execute(query, (day.isoformat(),)):
+                found += kind_of(path).holding(agent, path, ())
     return found
 
 
@@ -236,7 +258,8 @@ def targets_of_session(agent: AgentSettings, key: str) -> list[Target]:
     ids = {name.partition(".jsonl")[0] for name in names} | transcripts.sessions_of(key)
     ids = ids or {key.partition(".jsonl")[0]}
     files = [file.path for file in transcripts.discover().files if file.problem is None]
-    return [Transcript(path=path) for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+    named = [path for path in files if path.rpartition("/")[2].partition(".jsonl")[0] in ids]
+    return [target for path in named for target in kind_of(path).holding(agent, path, ())]
 
 
 def targets_of_query(agent: AgentSettings, query: str) -> list[Target]:

@@ -163,24 +163,39 @@ output.""",
     ),
     Call(
         name="import",
-        title="Take over notes and vectors from a file.",
+        title="Take over notes, vectors or conversations.",
         text="""\
-Take over notes and vectors of a file that memline export wrote, or the index of OpenClaw.
+Take over a file that memline export wrote, the index of OpenClaw, or the export of ChatGPT or Claude.
 
 A FILE is checked as a whole first; a damaged or foreign one changes nothing. Notes that are missing are
 written, none is overwritten. Vectors serve every text that is the same, without a request.
 
 `openclaw` takes the chunks and vectors of notes that have not changed since OpenClaw indexed them, from
-STATE_DIR or its usual one. Its files stay untouched.""",
+STATE_DIR or its usual one. Its files stay untouched.
+
+`chatgpt` and `claude` take the conversations of a zip as it was downloaded: what a person and the model wrote
+in the thread that is shown, secrets masked. To import is to allow: they are searched from then on. The zip
+may be deleted; a later one adds what is new, and what was forgotten stays forgotten.""",
         audit="import",
         parameters=(
-            argument("source", "A file, - for standard input, or openclaw.", metavar="FILE|openclaw"),
-            argument("stateDir", "Where OpenClaw has its files.", is_required=False, metavar="[STATE_DIR]"),
+            argument(
+                "source",
+                "A file, - for standard input, openclaw, chatgpt or claude.",
+                metavar="FILE|openclaw|chatgpt|claude",
+            ),
+            argument(
+                "path",
+                "Where OpenClaw has its files, or the zip of chatgpt or claude.",
+                is_required=False,
+                metavar="[STATE_DIR|ZIP]",
+            ),
         ),
         examples=(
             "memline import notes.memline",
             "memline import openclaw          # the index that OpenClaw has of the same notes",
             "memline import openclaw ~/.openclaw --agent main",
+            "memline import chatgpt ~/Downloads/chatgpt-export.zip",
+            "memline import claude ~/Downloads/claude-export.zip --json",
         ),
     ),
     Call(

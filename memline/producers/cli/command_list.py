@@ -31,7 +31,10 @@ COMMANDS = {
     "flush": ("memline.producers.cli.setup:flush", "Show which sessions are due to be written down."),
     "hook": ("memline.producers.cli.setup:hook", "Answer a hook of Claude Code."),
     "export": ("memline.producers.cli.moving:export_command", "Write notes and vectors into one file."),
-    "import": ("memline.producers.cli.moving:import_command", "Take over notes and vectors from a file."),
+    "import": (
+        "memline.producers.cli.moving:import_command",
+        "Take over notes, vectors or conversations.",
+    ),
     "forget": ("memline.producers.cli.moving:forget", "Forget lines of notes, or sessions, for good."),
     "backup": ("memline.producers.cli.moving:backup", "Copy the indexes into a folder."),
     "restore": ("memline.producers.cli.moving:restore", "Put a backup in the place of the index."),

@@ -19,7 +19,7 @@ from memline.producers.cli.moving import openclaw_lines
 from memline.producers.cli.options import OneOf, advise, command
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file, workspaces
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.config.transcript_programs import READ_IN_PLACE, TRANSCRIPT_PROGRAMS
 from memline.shared.embedders.choice import choose
 from memline.shared.embedders.local.downloads import HUB_PREFIX, configured
 from memline.shared.embedders.local.engines import ENGINES
@@ -270,15 +270,15 @@ def _ask(invocation: Invocation, settings: AgentSettings) -> None:
 
 def _mention_sessions(settings: AgentSettings, file: Path) -> None:
     """Say what past sessions of other programs there are: they are private, and read only when asked for."""
-    if "sessions" in settings.memory.sources:
+    if "sessions" in settings.memory.sources and settings.memory.transcripts:
         return
     counts = {
-        program.title: sum(
+        TRANSCRIPT_PROGRAMS[name].title: sum(
             each.problem is None
             for store in format_named(name).find(settings)
             for each in store.discover().files
         )
-        for name, program in TRANSCRIPT_PROGRAMS.items()
+        for name in READ_IN_PLACE
         if name not in settings.memory.transcripts
     }
     for title, count in counts.items():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import is_zipfile
 
 import click
 
@@ -23,6 +24,7 @@ from memline.producers.actions.forget import undo as do_undo
 from memline.producers.actions.forget_home import holding, of_path
 from memline.producers.actions.move import listed
 from memline.producers.ask import catch_up
+from memline.producers.bridges import import_chats
 from memline.producers.bridges.export import export, export_into, take_in
 from memline.producers.bridges.import_openclaw import take_over_all
 from memline.producers.calls.table import CALLS
@@ -30,7 +32,9 @@ from memline.producers.cli.invocation import Invocation, Misuse, echo, print_res
 from memline.producers.cli.options import advise, command, confirm, once_a_minute
 from memline.producers.cli.table_commands import asks, note
 from memline.shared.clock import SystemClock
+from memline.shared.config.check import nearest
 from memline.shared.config.installation import HOST_NAME
+from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
 from memline.shared.search.dates import day_of_time, parse_bound
@@ -38,6 +42,7 @@ from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.producers.bridges.export import Moved
+    from memline.producers.bridges.import_chats import TakenChats
     from memline.producers.bridges.import_openclaw import Taken
     from memline.shared.config.schema import AgentSettings
 
@@ -48,11 +53,15 @@ def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
     saved = back_up(invocation.agents(), Path(folder))
     lines = (
         f"Backed up {each.agent}: {counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
-        f" {counted(each.vectors, 'vector')}"
+        f" {counted(each.vectors, 'vector')}{_conversations(each)}"
         f" ({each.bytes / 1e6:.1f} MB) in {each.path}"
         for each in saved
     )
     print_result([each.to_json() for each in saved], as_json, lines)
+
+
+def _conversations(saved: backups.Saved) -> str:
+    return f", {counted(saved.conversations, 'imported conversation')}" if saved.conversations else ""
 
 
 @asks(CALLS["restore"])
@@ -61,7 +70,7 @@ def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int 
     found = backups.backups_at(Path(path), invocation.agents(), invocation.agent())
     for each in found:
         counts = f"{counted(each.files, 'file')}, {counted(each.chunks, 'chunk')},"
-        counts += f" {counted(each.vectors, 'vector')}"
+        counts += f" {counted(each.vectors, 'vector')}{_conversations(each)}"
         echo(f"{each.agent}: {counts} from {each.path}", err=True)
     if not confirm(CALLS["restore"].asks, is_answered=yes):
         return 1
@@ -113,13 +122,21 @@ def _is_standard_output(path: str) -> bool:
 
 
 @asks(CALLS["import"])
-def import_command(invocation: Invocation, source: str, state_dir: str | None, as_json: bool) -> None:
-    """Take over the notes and vectors of a file, or the index of OpenClaw."""
+def import_command(invocation: Invocation, source: str, path: str | None, as_json: bool) -> None:
+    """Take over the notes and vectors of a file, the index of OpenClaw, or an export of conversations."""
     say = once_a_minute()
-    if source == "openclaw":
+    given = Path(path).expanduser().absolute() if path else None
+    if source in IMPORTED:
+        if given is None:
+            raise ConfigError("name the zip as it was downloaded", hint=f"memline import {source} FILE.zip")
+        chats = import_chats.take_in(
+            invocation.agent(), source, given, on_progress=lambda done: say(counted(done, "conversation"))
+        )
+        print_result(chats.to_json(), as_json, _chat_lines(chats))
+    elif source == "openclaw":
         taken = take_over_all(
             invocation.enabled_agents(),
-            Path(state_dir).expanduser().absolute() if state_dir else None,
+            given,
             prices=invocation.settings.prices,
             on_progress=lambda done: say(counted(done, "file")),
         )
@@ -129,15 +146,36 @@ def import_command(invocation: Invocation, source: str, state_dir: str | None, a
             (line for each in taken for line in openclaw_lines(each)),
         )
     else:
-        if state_dir is not None:
-            raise ConfigError("a FILE is imported by itself", hint="memline import openclaw STATE_DIR")
         file = Path("/dev/stdin" if source == "-" else source).expanduser()
+        if given is not None:
+            near = nearest(source, ("openclaw", *IMPORTED))
+            hint = f"memline import {near or 'openclaw|chatgpt|claude'} {path}"
+            what = f"{source!r} is not openclaw, chatgpt or claude, and a FILE is imported by itself"
+            raise ConfigError(what, hint=hint)
+        if source != "-" and is_zipfile(file):
+            hint = f"memline import chatgpt {source}   (or: claude)"
+            raise ConfigError(f"{source} is a zip: say whose export it is", hint=hint)
         moved = take_in(
             invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")
         )
         print_result(moved.to_json(), as_json, _import_lines(moved))
     if not as_json:
         advise("memline index")
+
+
+def _chat_lines(taken: TakenChats) -> Iterator[str]:
+    others = {
+        "grown": taken.grown,
+        "known": taken.known,
+        "forgotten": taken.forgotten,
+        "without text": taken.empty,
+    }
+    named = ", ".join(f"{count} {what}" for what, count in others.items() if count)
+    yield (
+        f"Imported into {taken.agent}: {counted(taken.new, 'new conversation')} of {taken.program}"
+        f"{f' ({named})' if named else ''}, {counted(taken.messages, 'message')}"
+    )
+    yield f"  kept in {taken.folder}, secrets masked; the zip is not needed any more"
 
 
 def openclaw_lines(taken: Taken) -> Iterator[str]:

@@ -273,13 +273,20 @@ class ResolveContext(Block):
             )
         )
         workspace = self.workspace(agent) if needs_workspace else Setting(value=Path(), origin="")
+        index = self.index_path(agent).value
+        if workspaces.imports_folder(index).is_dir() and "sessions" not in memory.get("sources", ()):
+            # To import is to allow; what programs keep of sessions is not read for that.
+            memory["sources"] = (*memory.get("sources", schema.MemorySearch().sources), "sessions")
+            memory |= {"experimental.sessionMemory": True, "transcripts": ()}
         return schema.AgentSettings(
             agent=agent,
             workspace=workspace.value,
             workspace_origin=workspace.origin,
-            index_path=self.index_path(agent).value,
+            index_path=index,
             state_dir=self.state_dir,
-            transcript_places={name: row.place(self.env) for name, row in TRANSCRIPT_PROGRAMS.items()},
+            transcript_places={
+                name: row.place(self.env) for name, row in TRANSCRIPT_PROGRAMS.items() if row.place
+            },
             memory=build(schema.MemorySearch, memory),
             providers=self.providers,
             environment_keys=environment.provider_keys(self.env),

@@ -23,7 +23,7 @@ from memline.shared.config.installation import (
     Serve,
 )
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN_IF_NEAR, Block, Bytes, key
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.providers import PROVIDERS
 from memline.shared.values import field, value
@@ -254,7 +254,7 @@ class MemorySearch(Block):
     ignore_files: bool = key(True, doc="`.gitignore` and `.ignore` in the folders that are read count")
     experimental: Experimental = key(factory=Experimental)
     transcripts: tuple[str, ...] = key(
-        ("openclaw",), choices=tuple(TRANSCRIPT_PROGRAMS), doc="programs whose past sessions are read"
+        ("openclaw",), choices=READ_IN_PLACE, doc="programs whose past sessions are read"
     )
     provider: str = key(
         "auto", choices=PROVIDER_CHOICES, advice=_COMPATIBLE, taken=RESTART, doc="embedding provider"

@@ -19,13 +19,15 @@ from memline.shared.values import value
 
 @value
 class TranscriptProgram:
-    """A program that keeps its sessions on this machine."""
+    """A program that keeps its sessions on this machine, or whose exports are imported."""
 
     title: str
     #: The module of its format, in `shared.sources.transcripts`.
     module: str
-    #: Where its sessions are: a folder or a database.
-    place: Callable[[Environment], Path]
+    #: Where its sessions are: a folder or a database; None: they come by `memline import`.
+    place: Callable[[Environment], Path] | None = None
+    #: What `memline import` calls it.
+    imported_as: str = ""
     #: Days after which it deletes a session by itself unless its settings say otherwise; 0: never.
     retention_days: float = 0.0
     #: Its settings, from `place` on, and where in them those days are.
@@ -33,7 +35,7 @@ class TranscriptProgram:
     retention_key: tuple[str, ...] = ()
 
 
-#: By the name in `memorySearch.transcripts` and in ledger paths (`sessions/<name>/…`).
+#: By the name in ledger paths (`sessions/<name>/…`), and in `memorySearch.transcripts` where it has a place.
 TRANSCRIPT_PROGRAMS = {
     "openclaw": TranscriptProgram(title="OpenClaw", module="openclaw_files", place=environment.state_dir),
     "claude-code": TranscriptProgram(
@@ -54,7 +56,13 @@ TRANSCRIPT_PROGRAMS = {
         retention_key=("general", "sessionRetention", "maxAge"),
     ),
     "opencode": TranscriptProgram(title="opencode", module="opencode", place=environment.opencode_database),
+    "chatgpt": TranscriptProgram(title="ChatGPT", module="chatgpt", imported_as="chatgpt"),
+    "claude-ai": TranscriptProgram(title="Claude", module="claude_ai", imported_as="claude"),
 }
+
+#: Names of those whose sessions are read where they are, once that is allowed; and of exports, by command.
+READ_IN_PLACE = tuple(name for name, row in TRANSCRIPT_PROGRAMS.items() if row.place)
+IMPORTED = {row.imported_as: name for name, row in TRANSCRIPT_PROGRAMS.items() if row.imported_as}
 
 #: Days of the units of a period such as `30d`.
 _UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}

@@ -12,7 +12,7 @@ from memline.shared.config import config_file, edit, environment, workspaces
 from memline.shared.config.environment import Environment
 from memline.shared.config.load import Loaded
 from memline.shared.config.schema import AgentSettings, ExtraPath
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.config.transcript_programs import READ_IN_PLACE
 from memline.shared.errors import ConfigError
 from memline.shared.values import replace
 
@@ -53,7 +53,7 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
         kind=kind,
         workspace=json.dumps(str(workspace), ensure_ascii=False),
         extra=extra,
-        programs=", ".join(f'"{name}"' for name in TRANSCRIPT_PROGRAMS),
+        programs=", ".join(f'"{name}"' for name in READ_IN_PLACE),
     )
     config_file.write(file, text)
     return file, True

@@ -133,8 +133,13 @@ def _cleaned(text: object) -> tuple[str, int]:
     """
     if not isinstance(text, str):
         return "", 0
-    clean, secrets = redact_counted(_UNPRINTABLE.sub("", text))
+    clean, secrets = masked(text)
     return " ".join(clean.split()), secrets
+
+
+def masked(text: str) -> tuple[str, int]:
+    """Return a text without secrets and what may hide them, and how many secrets it had."""
+    return redact_counted(_UNPRINTABLE.sub("", text))
 
 
 def _first_words(text: str) -> str:
