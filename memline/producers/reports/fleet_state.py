@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from memline.shared.scheduling.budget import refusal_of, spent
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from memline.shared.sync.plan import Plan
 
 
 _STATES = ("wanted", "leased", "failed", "ready", "cancelled", "paused")
@@ -109,13 +111,19 @@ def is_stopped(state: dict[str, Any]) -> bool:
 
 
 def agent_state(
-    settings: AgentSettings, prices: Prices | None = None, *, queue: str = "", files_behind: int = 0
+    settings: AgentSettings,
+    prices: Prices | None = None,
+    *,
+    queue: str = "",
+    files_behind: int | None = 0,
+    plan: Plan | None = None,
+    codes: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Report the backlog, the open jobs and the providers of an agent, from its rows; None without an index.
 
     `providers` begins with the one that texts are sent to; others follow that are in trouble; it is empty
-    without a provider. `findings` are values: those that rows, `queue` and `files_behind` tell. Raises
-    IndexFaults.
+    without a provider. `findings` are values: those that rows, `queue`, `files_behind` and `plan` tell, with
+    `codes` those alone. Raises IndexFaults.
     """
     with reading_if_any(settings.index_path) as reader:
         if reader is None:
@@ -144,7 +152,9 @@ def agent_state(
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
             "providers": _providers(reader, settings, target.identity) if target else [],
-            "findings": of_agent(settings, index=reader, files_behind=files_behind, queue=queue),
+            "findings": of_agent(
+                settings, index=reader, plan=plan, files_behind=files_behind, queue=queue, codes=codes
+            ),
             # Whether the fleet stands still.
             "halted": is_halted(queue),
         }

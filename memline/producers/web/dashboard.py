@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
+import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
@@ -41,7 +42,6 @@ from memline.producers.web import (
     session,
 )
 from memline.producers.web.background_runs import Runs
-from memline.producers.web.findings import Findings
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
     Action,
@@ -55,6 +55,8 @@ from memline.producers.web.page import (
     require_owner,
 )
 from memline.producers.web.rendering import ROOT, Renderer, Static
+from memline.producers.web.snapshot import Snapshot
+from memline.producers.web.strip import Strip, news, strip_of
 from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
@@ -65,7 +67,7 @@ from memline.shared.sampling import sampling
 #: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-    " connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    " worker-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
@@ -126,12 +128,11 @@ class Dashboard:
         self.sessions = session.Sessions(authenticator)
         self._is_stopping = is_stopping
         agents = [tools.settings.agents[name] for name in tools.agents]
-        self.live = LiveFigures(tools.settings, agents)
+        self.live = LiveFigures(tools.settings, agents, warnings=loaded.warnings if loaded else ())
         self._site = Site(
             tools=tools,
             loaded=loaded,
             live=self.live,
-            findings=Findings(tools.settings, agents, loaded.warnings if loaded else ()),
             runs=Runs(),
             is_read_only=serve.read_only,
         )
@@ -174,6 +175,14 @@ class Dashboard:
     def _is_served(self, entry: Page | Action) -> bool:
         return self._site.has_queue or not entry.needs_queue
 
+    def _opens(self, page: Page, only: str) -> bool:
+        """Say whether a page is there for a token; `only`: the agent that it opens, empty for all."""
+        return self._is_served(page) and not (only and page.is_for_all)
+
+    def _strip(self, snapshot: Snapshot, only: str) -> Strip:
+        opened = {page.path for page in PAGES if self._opens(page, only)}
+        return strip_of(snapshot, only, has_page=opened.__contains__)
+
     def _view(self, request: Request, form: QueryParams | None = None) -> View:
         """Return the view of a browser that is logged in. Raises Redirect to the login for others."""
         access: Access | None = request.scope.get(ACCESS)
@@ -210,23 +219,27 @@ class Dashboard:
         self, page: Page, view: View, fragment: str, form_token: str, here: str, done: str
     ) -> str | None:
         """Read what the page shows and render it, or one block of it. In a thread."""
-        frame = self._frame(view, page.title, form_token, here)
+        # A part is asked for because something was just read.
+        snapshot = self.live.read() if fragment else self.live.read(0.0)
+        frame = self._frame(view, page.title, form_token, here, snapshot)
         context = {**frame, "done": done, **page.data(view)}
         if fragment:
             return self._renderer.fragment(page.template, fragment, context)
         return self._renderer.page(page.template, context)
 
     def _frame(
-        self, view: View | None, title: str, form_token: str, here: str = ROOT + "/"
+        self,
+        view: View | None,
+        title: str,
+        form_token: str,
+        here: str = ROOT + "/",
+        snapshot: Snapshot | None = None,
     ) -> dict[str, object]:
         """Return what the layout needs; without a view, where no user is logged in."""
-        pages = [
-            each
-            for each in PAGES
-            if view and each.is_in_nav and self._is_served(each) and (view.is_owner or not each.is_for_all)
-        ]
+        pages = [each for each in PAGES if view and each.is_in_nav and self._opens(each, view.access.only)]
         return {
             "title": title,
+            "strip": self._strip(snapshot, view.access.only) if view and snapshot else None,
             "nav": pages,
             "view": view,
             "form": FormFrame(token=form_token, can_act=bool(view and view.can_act), here=here),
@@ -243,9 +256,10 @@ class Dashboard:
                 require_owner(view)
             if not view.can_act:
                 raise AccessDenied("this server is read-only", hint="start memline serve without --read-only")
-            done = await self._pool.run(partial(action.run, view))
-            self._site.findings.forget()
-            self.live.forget()
+            try:
+                done = await self._pool.run(partial(action.run, view))
+            finally:
+                self.live.forget()
             target = ROOT + done.page if done.page else form.get("next", "")
             response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
             words = quote(" ".join((*done.words, *done.notes))[:_DONE_CHARS])[:3_000]
@@ -327,6 +341,7 @@ class Dashboard:
         """Yield an event whenever the state differs: the topics that changed, and the figures."""
         sent_topics: dict[str, object] = {}
         sent_figures: dict[str, str] = {}
+        sent_status: dict[str, object] = {}
         left_s = _STREAM_S
         yield "retry: 3000\n\n"
         with self.live.watching():
@@ -334,13 +349,16 @@ class Dashboard:
                 snapshot = self.live.latest
                 if snapshot is not None:
                     topics, figures = snapshot.topics(only), snapshot.figures(only)
+                    status = news(self._strip(snapshot, only), self._renderer)
                     changed = [name for name, value in topics.items() if sent_topics.get(name) != value]
-                    news = {name: text for name, text in figures.items() if sent_figures.get(name) != text}
-                    # The page was drawn a moment ago: its first event brings the figures alone.
-                    topics_changed = changed if sent_topics else []
-                    sent_topics, sent_figures = topics, figures
-                    if topics_changed or news:
-                        yield f"data: {json.dumps({'topics': topics_changed, 'figures': news})}\n\n"
+                    told = {name: text for name, text in figures.items() if sent_figures.get(name) != text}
+                    # The page was drawn a moment ago: its first event brings figures and strip alone.
+                    event = {"topics": changed if sent_topics else [], "figures": told}
+                    if status != sent_status:
+                        event["status"] = status
+                    sent_topics, sent_figures, sent_status = topics, figures, status
+                    if any(event.values()):
+                        yield f"data: {json.dumps(event)}\n\n"
                 waited_s = await self.live.next(15.0)
                 left_s -= waited_s
                 if waited_s >= 15.0:
@@ -368,7 +386,7 @@ class Dashboard:
             assert isinstance(error, MemlineError)
             status = 404 if isinstance(error, PageMissing) else status_of(error)
             what, hint = error.message, error.hint
-        return self._error_page(request, status, what, hint)
+        return await self._error_page(request, status, what, hint)
 
     def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
         """Answer at the boundary to the browser: it must not see the inside, and the log must, once."""
@@ -383,16 +401,18 @@ class Dashboard:
                 kind = type(error).__name__
                 _LOG.exception("request.failed", path=request.url.path, kind=kind)
                 what = f"The request failed unexpectedly ({kind})."
-                return self._error_page(request, 500, what, "look at the log of the server")
+                return await self._error_page(request, 500, what, "look at the log of the server")
 
         return guarded
 
-    def _error_page(self, request: Request, status: int, what: str, hint: str) -> Response:
+    async def _error_page(self, request: Request, status: int, what: str, hint: str) -> Response:
         access: Access | None = request.scope.get(ACCESS)
         view = View(site=self._site, access=access) if access else None
         form_token = session.form_token(request.cookies)
+        # Not of the pool, which may be full; and not where it may be what failed.
+        snapshot = await anyio.to_thread.run_sync(self.live.read) if view and status != 500 else None
         context: Mapping[str, object] = {
-            **self._frame(view, "Not possible", form_token),
+            **self._frame(view, "Not possible", form_token, snapshot=snapshot),
             "status": status,
             "what": what,
             "hint": hint,

@@ -1,7 +1,8 @@
 """Follow the state of all agents and of the fleet for the pages: one reader, however many browsers watch.
 
-While a browser watches, the state is read once a second, or less often where reading takes long; what an
-agent's rows say is read again only when its index or the accounts changed on disk.
+While a browser watches, rows and Redis are looked at once a second; what an agent's rows say is read again
+only when its index, the health of its provider, the processes of the home or the fleet changed, or when time
+alone may have changed it.
 """
 
 from __future__ import annotations
@@ -17,29 +18,31 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from memline.producers.reports.fleet_state import agent_state, spending
+from memline.producers.reports.fleet_state import agent_state
+from memline.producers.web.file_looks import CHEAP, WAIT_S, FileLooks, Look, guarded, not_examined
 from memline.producers.web.snapshot import AgentFigures, Snapshot
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import MemlineError, QueueError
+from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.finding import Finding
+from memline.shared.findings.diagnosis import codes_from, merged, of_agent, of_common, queue_of
+from memline.shared.findings.facts import fleet_at
+from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
-from memline.shared.queue import depth
 from memline.shared.queue.routes import commands
-from memline.shared.sync.plan import plan_of
+from memline.shared.scheduling import home_processes
+from memline.shared.scheduling.budget import spent
 from memline.shared.values import value
 
-#: Seconds between two reads while a browser watches.
+#: Seconds between two looks while a browser watches.
 READ_EVERY_S = 1.0
 
-#: Reading takes at most this part of the time, so that a large home costs a watcher no more than a small one.
+#: Looking takes at most this part of the time, so that a large home costs a watcher no more than a small one.
 READ_SHARE = 1 / 50
 
-#: The same for looking at the files of all workspaces (0.1 s for 5,000 files), and seconds between two looks.
-SCAN_SHARE = 1 / 200
-SCAN_EVERY_S = 2.0
-
-#: Seconds after which an agent's rows are read again though its index is the same: while it works (rates fall
-#: with time alone, and what is known of its provider changes in another file), and while it rests.
-STALE_S, RESTING_S = 15.0, 600.0
+#: Seconds after which an agent's rows are read again though nothing that they depend on changed: while it
+#: works or something is wrong (rates fall and waits end with time alone), and while it rests. The part of the
+#: time that this may take.
+STALE_S, RESTING_S, STALE_SHARE = 5.0, 60.0, 1 / 500
 
 #: Seconds of processor time above which an agent's rows are read beside the pages, which show the last ones:
 #: counting a million wanted texts takes 0.2 s. Reading them takes at most this part of the time.
@@ -48,30 +51,44 @@ SLOW_S, SLOW_SHARE = 0.05, 1 / 20
 #: Seconds after which one who waits without a watcher looks whether the server stops.
 IDLE_S = 15.0
 
-#: Browsers that may watch at a time.
+#: Streams at a time; the tabs of a browser share one.
 MAX_WATCHERS = 64
+
+_HEALTH = (
+    "SELECT account, model, mode, state, reason, action, failures, retry_at, since, probe_at, updated_at"
+    " FROM health"
+)
 
 
 @value
 class _KnownState:
     """What the rows of an agent said."""
 
-    #: What its files were on disk before.
+    #: What they depend on, as it was before.
     mark: object
     #: Monotonic.
     read_at: float
     #: Processor time.
     cost_s: float
     state: dict[str, Any] | None
+    findings: tuple[Finding, ...]
+    #: Why its index cannot be read; empty when it can.
+    error: str = ""
 
 
 class LiveFigures:
     """Reads the state, and tells those who watch."""
 
-    def __init__(self, settings: Settings, agents: Sequence[AgentSettings]) -> None:
+    def __init__(
+        self, settings: Settings, agents: Sequence[AgentSettings], *, warnings: Sequence[str] = ()
+    ) -> None:
+        """`warnings`: those of loading the configuration."""
         self._settings = settings
         self._agents = tuple(agents)
-        self._expected = tuple(role for role in commands(list(agents), with_api=False) if role != "watch")
+        self._warnings = tuple(warnings)
+        self._queue = queue_of(settings)
+        self._expected: tuple[str, ...] = ()
+        self._expected_at = -1e9
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._read_at = 0.0
@@ -79,10 +96,9 @@ class LiveFigures:
         self._states: dict[str, _KnownState] = {}
         #: Agents whose rows are being read beside the pages.
         self._reading: set[str] = set()
-        #: Agent -> when its workspace was looked at (monotonic), the seconds that took, and the files behind.
-        self._scans: dict[str, tuple[float, float, int]] = {}
-        #: Seconds that looking at all workspaces takes.
-        self._scan_s = 0.0
+        self._looks = FileLooks(settings, agents)
+        #: Open as long as this is.
+        self._accounts = AccountFile(settings.account_path)
         self._watchers = 0
         self._changed = anyio.Event()
         self._woken = anyio.Event()
@@ -90,6 +106,7 @@ class LiveFigures:
 
     def read(self, max_age_s: float = READ_EVERY_S) -> Snapshot:
         """Return the state, read anew when the last one is older; blocks for 2 ms and up."""
+        self._looks.begin(WAIT_S if self._looks.is_first else 0.0)
         with self._lock:
             if self._snapshot is None or time.monotonic() - self._read_at > max_age_s:
                 # Of this thread: on a busy machine a read takes long and costs no more.
@@ -101,21 +118,24 @@ class LiveFigures:
 
     async def run(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
         """Read while there are watchers, until cancelled."""
-        while True:
-            if is_stopping():
-                self._tell()
-            elif self._watchers:
-                try:
-                    await anyio.to_thread.run_sync(partial(self.read, READ_EVERY_S / 2))
-                except Exception as error:  # A reader that ends would leave all pages standing still.
-                    self._log.exception("live.failed", kind=type(error).__name__)
-                else:
+        try:
+            while True:
+                if is_stopping():
                     self._tell()
-            if self._watchers:
-                await anyio.sleep(max(READ_EVERY_S, self._cost_s / READ_SHARE))
-                continue
-            with anyio.move_on_after(IDLE_S):
-                await self._woken.wait()
+                elif self._watchers:
+                    try:
+                        await anyio.to_thread.run_sync(partial(self.read, READ_EVERY_S / 2))
+                    except Exception as error:  # A reader that ends would leave all pages standing still.
+                        self._log.exception("live.failed", kind=type(error).__name__)
+                    else:
+                        self._tell()
+                if self._watchers:
+                    await anyio.sleep(max(READ_EVERY_S, self._cost_s / READ_SHARE))
+                    continue
+                with anyio.move_on_after(IDLE_S):
+                    await self._woken.wait()
+        finally:
+            self._accounts.close()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -144,87 +164,140 @@ class LiveFigures:
             await self._changed.wait()
         return time.monotonic() - began
 
+    def forget(self) -> None:
+        """Let the next page read all anew: an action has changed something."""
+        self._states.clear()
+        self._looks.forget()
+        self._read_at = 0.0
+
     def _tell(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
 
     def _read(self) -> Snapshot:
-        fleet, fleet_error = None, ""
-        if self._settings.queue.url:
-            try:
-                fleet = depth.read(self._settings.queue.address)
-            except QueueError as error:
-                fleet_error = error.message
+        fleet, fleet_error, now = None, "", time.time()
+        if self._queue:
+            self._expect_roles()
+            answer = fleet_at(self._queue)
+            if isinstance(answer, QueueError):
+                fleet_error = answer.message
+            else:
+                fleet = answer
+        common = partial(
+            of_common,
+            self._settings,
+            self._agents,
+            self._warnings,
+            roles=self._expected,
+            file=self._accounts,
+            codes=codes_from(disk=False),
+        )
+        found = {"": merged(guarded(common), self._looks.common)}
+        roles = tuple(worker.queues for worker in fleet.workers) if fleet else fleet_error
+        shared = self._health(), self._processes(), roles
+        looks = {each.agent: self._looks.of(each) for each in self._agents}
+        agents = {}
+        for settings in self._agents:
+            look, known = looks[settings.agent], self._state(settings, looks[settings.agent], shared)
+            waiting = known.state["filesWaiting"] if known.state else 0
+            agents[settings.agent] = AgentFigures(
+                agent=settings.agent,
+                state=known.state,
+                files_behind=max(look.files_behind, waiting),
+                error=known.error,
+            )
+            found[settings.agent] = merged(known.findings, look.findings, look.examined)
         return Snapshot(
-            at=time.time(),
-            agents={each.agent: self._agent(each) for each in self._agents},
+            at=now,
+            agents=agents,
             fleet=fleet,
             fleet_error=fleet_error,
             expected=self._expected,
-            spending=spending(self._settings),
-            has_queue=bool(self._settings.queue.url),
+            spending=spent(self._accounts, self._settings.limits, now),
+            has_queue=bool(self._queue),
+            findings=found,
+            files_at=min((look.at for look in looks.values()), default=0.0),
         )
 
-    def _agent(self, settings: AgentSettings) -> AgentFigures:
-        try:
-            state = self._state(settings)
-            behind = self._files_behind(settings)
-        except MemlineError as error:
-            return AgentFigures(agent=settings.agent, state=None, files_behind=0, error=error.message)
-        waiting = state["filesWaiting"] if state else 0
-        return AgentFigures(agent=settings.agent, state=state, files_behind=max(behind, waiting))
+    def _expect_roles(self) -> None:
+        """Name the roles that the configuration needs; an open batch, of which an index tells, needs one."""
+        if time.monotonic() - self._expected_at > RESTING_S:
+            needed = commands(list(self._agents), with_api=False)
+            self._expected = tuple(role for role in needed if role != "watch")
+            self._expected_at = time.monotonic()
 
-    def _state(self, settings: AgentSettings) -> dict[str, Any] | None:
+    def _health(self) -> object:
+        """Return what is known of all provider accounts: agents share them."""
+        with suppress(IndexFault), self._accounts.reading() as connection:
+            return connection.execute(_HEALTH).fetchall() if connection else None
+        return None
+
+    def _processes(self) -> object:
+        with suppress(IndexFault):
+            return [(each.kind, each.agents, each.is_alive) for each in home_processes.listed(self._accounts)]
+        return None
+
+    def _state(self, settings: AgentSettings, look: Look, shared: object) -> _KnownState:
+        """Return what an agent's rows say, read again where that may differ."""
         now = time.monotonic()
-        mark = [_mark(f"{settings.index_path}{end}") for end in ("", "-wal")]
+        files = [_mark(f"{settings.index_path}{end}") for end in ("", "-wal")]
+        mark = files, settings.workspace.is_dir(), look.roots, shared
         known = self._states.get(settings.agent)
         if known is None:
-            return self._read_state(settings, mark)
-        counts = known.state["vectors"] if known.state else {}
-        is_at_work = known.state and (
-            known.state["jobs"] or known.state["vectorsPerSecond"] or counts["wanted"] or counts["leased"]
-        )
-        if known.mark == mark and now - known.read_at < (STALE_S if is_at_work else RESTING_S):
-            return known.state
+            return self._read_state(settings, look, mark)
+        state, trouble = known.state, [each for each in known.findings if each.is_trouble]
+        is_at_work = known.error or trouble or (state and is_busy(state))
+        pause_s = max(STALE_S if is_at_work else RESTING_S, len(self._agents) * known.cost_s / STALE_SHARE)
+        if known.mark == mark and now - known.read_at < pause_s:
+            return known
         if known.cost_s <= SLOW_S:
-            return self._read_state(settings, mark)
+            return self._read_state(settings, look, mark)
         if now - known.read_at > known.cost_s / SLOW_SHARE and settings.agent not in self._reading:
             self._reading.add(settings.agent)
-            threading.Thread(target=self._read_beside, args=(settings, mark), daemon=True).start()
-        return known.state
+            args = (settings, look, mark)
+            threading.Thread(target=self._read_beside, args=args, name="slow rows", daemon=True).start()
+        return known
 
-    def _read_state(self, settings: AgentSettings, mark: object) -> dict[str, Any] | None:
+    def _read_state(self, settings: AgentSettings, look: Look, mark: object) -> _KnownState:
         began_s = time.thread_time()
-        state = agent_state(settings, self._settings.prices)
-        cost_s = time.thread_time() - began_s
-        self._states[settings.agent] = _KnownState(
-            mark=mark, read_at=time.monotonic(), cost_s=cost_s, state=state
-        )
-        return state
-
-    def _read_beside(self, settings: AgentSettings, mark: object) -> None:
+        state, error, codes = None, "", codes_from(disk=False) | CHEAP
+        find = partial(of_agent, settings, plan=look.plan, queue=self._queue, codes=codes)
         try:
-            self._read_state(settings, mark)
-        except MemlineError:
-            # The next page reads it, and shows what is wrong.
-            self._states.pop(settings.agent, None)
+            state = agent_state(
+                settings,
+                self._settings.prices,
+                queue=self._queue,
+                files_behind=None,
+                plan=look.plan,
+                codes=codes,
+            )
+            found = find() if state is None else state["findings"]
+        except IndexFault as fault:
+            error, found = fault.message, find(fault=fault)
+        except MemlineError as trouble:
+            error, found = trouble.message, (not_examined(trouble),)
+        known = _KnownState(
+            mark=mark,
+            read_at=time.monotonic(),
+            cost_s=time.thread_time() - began_s,
+            state=state,
+            findings=found,
+            error=error,
+        )
+        self._states[settings.agent] = known
+        return known
+
+    def _read_beside(self, settings: AgentSettings, look: Look, mark: object) -> None:
+        try:
+            self._read_state(settings, look, mark)
         finally:
             self._reading.discard(settings.agent)
 
-    def forget(self) -> None:
-        """Let the next page read all anew: an action has changed something."""
-        self._states.clear()
 
-    def _files_behind(self, settings: AgentSettings) -> int:
-        looked_at, cost_s, count = self._scans.get(settings.agent, (-1e9, 0.0, 0))
-        began = time.monotonic()
-        if settings.memory.enabled and began - looked_at >= max(SCAN_EVERY_S, self._scan_s / SCAN_SHARE):
-            began_s = time.thread_time()
-            count = plan_of(settings).changes.count
-            took_s = time.thread_time() - began_s
-            self._scan_s += took_s - cost_s
-            self._scans[settings.agent] = (began, took_s, count)
-        return count
+def is_busy(state: dict[str, Any]) -> bool:
+    """Tell by the state of an agent whether something of it is under way, or waits."""
+    counts = state["vectors"]
+    return bool(state["jobs"] or state["vectorsPerSecond"] or counts["wanted"] or counts["leased"])
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:

@@ -36,7 +36,8 @@ def _overview(view: View) -> Data:
         "has_queue": view.is_owner and snapshot.has_queue,
         "findings": [each for each in told if each.level != OK],
         "fine": [each.what for each in told if each.level == OK],
-        "found": view.site.findings.get(),
+        "at": snapshot.at,
+        "files_at": snapshot.files_at,
         "charts": charts(view, snapshot, SPANS["hour"], only, _FIRST_CHARTS),
     }
 

@@ -17,12 +17,10 @@ from memline.producers.web.rendering import path_of
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.finding import Finding
-from memline.shared.findings.diagnosis import merged
 from memline.shared.values import field, replace, value
 
 if TYPE_CHECKING:
     from memline.producers.web.background_runs import Runs
-    from memline.producers.web.findings import Findings
     from memline.producers.web.live import LiveFigures
     from memline.shared.config.load import Loaded
 
@@ -51,7 +49,6 @@ class Site:
     #: Where each value of the configuration comes from; None for a server that was made of settings alone.
     loaded: Loaded | None
     live: LiveFigures
-    findings: Findings
     runs: Runs
     is_read_only: bool
 
@@ -98,11 +95,9 @@ class View:
 
     def told(self, *pages: str) -> tuple[Finding, ...]:
         """Return the findings of these pages, or of all, and what is well; their commands work as typed."""
-        found = self.site.findings.get()
-        names = [settings.agent for settings in self.agents]
-        return merged(
+        return tuple(
             replace(each, action=self.site.tools.hint(each.agent or "", each.action))
-            for each in (found.of(names, with_installation=self.is_owner) if found else ())
+            for each in self.site.live.read().told(self.access.only)
             if not pages or each.page in pages
         )
 

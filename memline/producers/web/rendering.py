@@ -18,6 +18,7 @@ from markupsafe import Markup
 from memline.producers.calls.rows import Call
 from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import DASHBOARD
+from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.visible_text import one_line, visible
 from memline.shared.words import counted, span
 
@@ -25,6 +26,9 @@ from memline.shared.words import counted, span
 ROOT = DASHBOARD.rstrip("/")
 
 _HERE = Path(__file__).parent
+
+#: The icon of a tab by the worst level.
+_ICONS = {PROBLEM: "icon-problem.svg", WARNING: "icon-warning.svg"}
 
 _MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -115,6 +119,7 @@ class Renderer:
     """Renders templates; thread-safe."""
 
     def __init__(self, static: Static) -> None:
+        self._static = static
         self._environment = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
             autoescape=True,
@@ -129,8 +134,19 @@ class Renderer:
         self._environment.globals.update(
             root=ROOT, static=static.address, calls=CALLS, path_of=path_of, command_of=command_of
         )
+        self._environment.globals["icon"] = self.icon
         # As a global, so that a block that is rendered alone has the macros too.
-        self._environment.globals["ui"] = self._environment.get_template("ui.html").module
+        for name, file in (("ui", "ui.html"), ("state_strip", "strip.html")):
+            self._environment.globals[name] = self._environment.get_template(file).module
+
+    def icon(self, level: str) -> str:
+        """Return the address of the icon of a tab by the worst level."""
+        return self._static.address(_ICONS.get(level, "icon.svg"))
+
+    def macro(self, template: str, name: str, value: object) -> str:
+        """Render one macro of a template with one value."""
+        macros: Any = self._environment.get_template(template).module
+        return str(getattr(macros, name)(value))
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
         """Render a whole page."""

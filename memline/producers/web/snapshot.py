@@ -8,10 +8,31 @@ from typing import TYPE_CHECKING, Any
 from memline.producers.reports.fleet_state import eta_s, is_stopped
 from memline.producers.web.rendering import age, money, number
 from memline.shared.figures.points import EVERY_S
+from memline.shared.finding import OK, Finding
+from memline.shared.findings.diagnosis import merged
 from memline.shared.values import value
 
 if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
+
+
+#: Findings while which no text that waits is embedded, and what is said instead of rate and ETA.
+_HELD = {
+    "redis_unreachable": "Redis does not answer",
+    "provider_without_key": "the provider has no key",
+    "provider_unusable": "the provider cannot be used",
+    "paused": "paused",
+    "ceiling_reached": "the ceiling is reached",
+    "breaker_open": "the provider stopped",
+    "agent_moving": "the agent moves",
+    "role_missing": "a role is missing",
+    "job_paused": "their job is paused",
+    "rate_limited": "the provider asked to wait",
+    "waiting_in_batch": "in a batch",
+}
+
+#: Those among them that are notes.
+_WAITS = ("rate_limited", "waiting_in_batch")
 
 
 @value
@@ -53,6 +74,10 @@ class Snapshot:
     expected: tuple[str, ...]
     spending: dict[str, Any]
     has_queue: bool
+    #: Agent -> what is wrong, and what is well; under the empty name what is of the installation.
+    findings: Mapping[str, tuple[Finding, ...]]
+    #: When all files were compared with the index, seconds since the epoch; 0: not yet.
+    files_at: float
 
     @property
     def oldest_s(self) -> float:
@@ -61,6 +86,16 @@ class Snapshot:
 
     def of(self, only: str) -> list[AgentFigures]:
         return [each for each in self.agents.values() if only in ("", each.agent)]
+
+    def told(self, only: str) -> tuple[Finding, ...]:
+        """Return what is wrong, most urgent first, and what is well."""
+        names = ("", *self.agents) if not only else (only,)
+        unique = {
+            (each.code, each.agent, each.subject, each.what): each
+            for name in names
+            for each in self.findings.get(name, ())
+        }
+        return merged(unique.values())
 
     def figures(self, only: str) -> dict[str, str]:
         """Return the numbers that pages show live, as they are shown."""
@@ -74,7 +109,7 @@ class Snapshot:
             "wanted": number(counts["wanted"] + counts["leased"]),
             "rate": number(rate),
             "eta": "–" if eta is None else age(eta),
-            "pace": _pace(sum(each.pending for each in agents), rate, eta),
+            "pace": self._pace(only, counts, rate, eta),
             "failed": number(counts["failed"]),
         }
         if only:
@@ -83,6 +118,29 @@ class Snapshot:
         if self.has_queue:
             figures |= self._fleet_figures()
         return figures
+
+    def _pace(self, only: str, counts: Mapping[str, int], rate: float, eta: float | None) -> str:
+        """Say how fast vectors come and when all that are wanted are there, or what they wait for."""
+        pending = counts["wanted"] + counts["leased"]
+        if not pending:
+            states = [each.state for each in self.of(only) if each.state]
+            if not any(state["vectors"]["ready"] for state in states):
+                return "no vector is there yet"
+            return "the others are there" if counts["failed"] else "all are there"
+        codes = {each.code for each in self.told(only) if each.is_trouble or each.code in _WAITS}
+        if held := next((words for code, words in _HELD.items() if code in codes), ""):
+            return held
+        if eta is None:
+            return "none came in the last minute"
+        return f"{number(rate)} a second, ETA {age(eta)}"
+
+    @property
+    def roles_missing(self) -> tuple[str, ...]:
+        """The roles that the configuration needs and no worker has; none while Redis does not answer."""
+        if self.fleet is None:
+            return ()
+        expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
+        return tuple(dict.fromkeys(queue.role for queue in expected if not self.fleet.is_served(queue)))
 
     def _fleet_figures(self) -> dict[str, str]:
         if self.fleet is None:
@@ -106,6 +164,8 @@ class Snapshot:
         topics: dict[str, object] = {
             "agents": [(each.agent, each.error, each.files_behind, each.state) for each in agents],
             "jobs": [state["jobs"] for state in states if state],
+            # Not what is well: it has counts and versions, and is read when the page is opened.
+            "findings": [(each.code, each.agent, each.what) for each in self.told(only) if each.level != OK],
             # For the charts, and for what depends on the time alone.
             "points": int(self.at // EVERY_S),
         }
@@ -117,12 +177,3 @@ class Snapshot:
             workers = self.fleet.workers if self.fleet else ()
             topics["workers"] = [(each.id, each.threads_of, round(each.busy_s)) for each in workers]
         return topics
-
-
-def _pace(pending: int, rate: float, eta: float | None) -> str:
-    """Say how fast vectors come, and when all that are wanted are there."""
-    if not pending:
-        return "all are there"
-    return (
-        f"{number(rate)} a second, ready in {age(eta)}" if eta is not None else "none came in the last minute"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MOST_NAMED = 3
 
 _fleets: dict[str, tuple[float, Fleet | QueueError]] = {}
+_clients: dict[str, Any] = {}
 
 
 def fleet_at(url: str) -> Fleet | QueueError:
@@ -43,10 +44,12 @@ def fleet_at(url: str) -> Fleet | QueueError:
     asked, fleet = _fleets.get(url, (-GOOD_FOR_S, None))
     if fleet is None or time.monotonic() - asked >= GOOD_FOR_S:
         # 90 ms of imports, most of them redis, which only a fleet pays.
-        from memline.shared.queue import depth
+        from memline.shared.queue import depth, redis_client
 
         try:
-            fleet = depth.read(url)
+            if url not in _clients:
+                _clients[url] = redis_client.client(url, looks=True)
+            fleet = depth.read(url, _clients[url])
         except QueueError as error:
             fleet = error
         _fleets[url] = (time.monotonic(), fleet)
@@ -280,12 +283,12 @@ class FleetFacts:
 
     @cached_property
     def fleet(self) -> Fleet | None:
-        return None if not self.queue or self.error is not None else self._answer  # type: ignore[return-value]
+        return None if isinstance(self._answer, QueueError) else self._answer
 
     @cached_property
     def error(self) -> QueueError | None:
-        """Why Redis does not answer."""
-        return self._answer if isinstance(self._answer, QueueError) else None
+        """Why Redis does not answer, or takes no messages."""
+        return self._answer if isinstance(self._answer, QueueError) else getattr(self._answer, "error", None)
 
     @cached_property
     def _answer(self) -> Fleet | QueueError | None:

@@ -76,6 +76,7 @@ def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
     "numpy {lack}; long-lived processes search vectors slowly",
     subject="host",
     means="Vectors are compared by sqlite-vec alone, which is right and slower.",
+    from_disk=True,
 )
 def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     # Without both, the row below says what that means.
@@ -89,6 +90,7 @@ def numpy_missing(facts: FleetFacts) -> Iterator[Seen]:
     subject="host",
     means="Vectors are compared by numpy alone, which is right and, in one-shot commands, slower. Without"
     " numpy no vector is searched.",
+    from_disk=True,
 )
 def sqlite_vec_missing(facts: FleetFacts) -> Iterator[Seen]:
     if error := _vec_error():

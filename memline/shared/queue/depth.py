@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import redis
 
+from memline.shared.errors import QueueError
 from memline.shared.queue import hosts, redis_client
 from memline.shared.queue.heartbeat import (
     BUCKET_S,
@@ -77,6 +78,8 @@ class Fleet:
     used_memory: int
     #: Why a worker ended by itself of late; empty when none did.
     worker_failure: str = ""
+    #: Why messages are refused, or may be lost, though Redis answers.
+    error: QueueError | None = None
 
     def is_served(self, queue: QueueDepth) -> bool:
         """Say whether a worker that is alive takes messages from this queue."""
@@ -86,15 +89,27 @@ class Fleet:
         )
 
 
-def read(url: str) -> Fleet:
-    """Read the state of all queues. Raises QueueError when Redis cannot be asked."""
+def read(url: str, kept: redis.Redis | None = None) -> Fleet:
+    """Read the state of all queues. Raises QueueError when Redis cannot be asked.
+
+    `kept`: a client of who looks again and again, which spares the connection: half of what a look costs.
+    """
+    if kept is not None:
+        with redis_client.translated(url):
+            return _read(kept, url)
     with redis_client.connected(url) as client:
-        return Fleet(
-            queues=tuple(_depths(client)),
-            workers=tuple(live_workers(client)),
-            worker_failure=last_failure(client),
-            used_memory=int(client.info("memory")["used_memory"]),
-        )
+        return _read(client, url)
+
+
+def _read(client: redis.Redis, url: str) -> Fleet:
+    memory: Any = client.info("memory")
+    return Fleet(
+        queues=tuple(_depths(client)),
+        workers=tuple(live_workers(client)),
+        worker_failure=last_failure(client),
+        used_memory=int(memory["used_memory"]),
+        error=redis_client.trouble(client, memory, url),
+    )
 
 
 def rates(url: str) -> dict[str, list[int]]:
@@ -112,40 +127,43 @@ def rates(url: str) -> dict[str, list[int]]:
 
 def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
     """Read the queues of all index hosts; those from before they had names only while they hold something."""
-    hosts_known = hosts.known(client)
-    for queue in hosts.queues(client, QUEUES):
-        depth = _depth(client, queue)
-        is_left = not depth.host and not depth.is_shared and hosts_known != [""]
-        if not is_left or depth.waiting or depth.in_flight or depth.delayed or depth.dead:
-            yield depth
-
-
-def _depth(client: redis.Redis, queue: str) -> QueueDepth:
-    base = key(client, queue)
+    hosts_known, names = hosts.known(client), hosts.queues(client, QUEUES)
     now = redis_client.now(client)
     last = int(now) // BUCKET_S
     pipe = client.pipeline(transaction=False)
-    pipe.llen(base)
-    pipe.hlen(f"{base}.msgs")
-    pipe.zcard(f"{base}.delayed")
-    pipe.zcard(f"{base}.XQ")
-    pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
-    pipe.mget([done_key(client, queue, last - back) for back in range(60 // BUCKET_S)])
-    waiting, stored, delayed, dead, ids, done = pipe.execute()
+    for queue in names:
+        base = key(client, queue)
+        pipe.llen(base)
+        pipe.hlen(f"{base}.msgs")
+        pipe.zcard(f"{base}.delayed")
+        pipe.zcard(f"{base}.XQ")
+        pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
+        pipe.mget([done_key(client, queue, last - back) for back in range(60 // BUCKET_S)])
+    found = pipe.execute()
+    for queue, place in zip(names, range(0, len(found), 6), strict=True):
+        waiting, stored, delayed, dead, ids, done = found[place : place + 6]
+        role, host = hosts.split(queue)
+        is_left = not host and not hosts.is_shared(role) and hosts_known != [""]
+        if is_left and not (stored or dead or waiting or delayed):
+            continue
+        yield QueueDepth(
+            name=queue,
+            role=role,
+            host=host,
+            waiting=waiting,
+            in_flight=max(0, stored - waiting - delayed),
+            delayed=delayed,
+            dead=dead,
+            oldest_s=round(_oldest_s(client, queue, ids, now), 1),
+            rate_per_minute=float(sum(int(count or 0) for count in done)),
+        )
+
+
+def _oldest_s(client: redis.Redis, queue: str, ids: list[bytes], now: float) -> float:
+    """Return the age of the oldest of these messages; 0 without any."""
     ages = [0.0]
-    data: Any = client.hmget(f"{base}.msgs", ids) if ids else ()
+    data: Any = client.hmget(f"{key(client, queue)}.msgs", ids) if ids else ()
     for content in data:
         with suppress(msgspec.DecodeError, KeyError, TypeError):
             ages.append(now - msgspec.msgpack.decode(content or b"")["message_timestamp"] / 1000)
-    role, host = hosts.split(queue)
-    return QueueDepth(
-        name=queue,
-        role=role,
-        host=host,
-        waiting=waiting,
-        in_flight=max(0, stored - waiting - delayed),
-        delayed=delayed,
-        dead=dead,
-        oldest_s=round(max(ages), 1),
-        rate_per_minute=float(sum(int(count or 0) for count in done)),
-    )
+    return max(ages)

@@ -25,6 +25,9 @@ NAMESPACE = "memline"
 #: Seconds a command may take. A healthy Redis answers in a millisecond; a Redis that saves, in a few.
 SOCKET_TIMEOUT_S = 5.0
 
+#: The same for one who only looks, and says what he sees: he waits once, and for less than a page may be old.
+LOOK_TIMEOUT_S = 1.0
+
 #: Seconds longer than it may block that a blocking read waits for its answer; redis-py's own time limit of
 #: 5 s cut blocking reads short.
 BLOCK_MARGIN_S = 5.0
@@ -51,10 +54,11 @@ _UNSUPPORTED = {
 }
 
 
-def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redis.Redis:
+def client(url: str, *, block_s: float | None = None, protocol: int = 3, looks: bool = False) -> redis.Redis:
     """Make a client for `url`, whose fragment names the fleet and index host (`QueueSettings.address`).
 
     With `block_s` it is for reads that block so many seconds at most. `protocol` is that of Redis: 2 or 3.
+    `looks`: for one who only looks.
     """
     import redis
 
@@ -65,15 +69,19 @@ def client(url: str, *, block_s: float | None = None, protocol: int = 3) -> redi
         raise QueueError(
             f"queue.url {mask_url(url)}: {path!r} is not a valid database number", hint=_DATABASE
         )
+    timeout_s = LOOK_TIMEOUT_S if looks else SOCKET_TIMEOUT_S
+    again = (redis.ConnectionError,) if looks else (redis.ConnectionError, redis.TimeoutError, TimeoutError)
     try:
         return redis.Redis.from_url(
             url,
-            socket_timeout=SOCKET_TIMEOUT_S if block_s is None else block_s + BLOCK_MARGIN_S,
-            socket_connect_timeout=SOCKET_TIMEOUT_S,
+            socket_timeout=timeout_s if block_s is None else block_s + BLOCK_MARGIN_S,
+            socket_connect_timeout=timeout_s,
             # A restart of Redis closes idle connections: the next command finds out and tries once more.
             # Longer troubles are the business of a `RetryPolicy`.
             retry=redis.retry.Retry(
-                redis.backoff.ExponentialWithJitterBackoff(cap=0.2, base=0.02), retries=2
+                redis.backoff.ExponentialWithJitterBackoff(cap=0.2, base=0.02),
+                retries=2,
+                supported_errors=again,
             ),
             health_check_interval=30,
             protocol=protocol,
@@ -96,15 +104,29 @@ def check(url: str) -> None:
         if (mode := about.get("redis_mode")) in _UNSUPPORTED:
             problem, hint = _UNSUPPORTED[mode]
             raise QueueError(f"{mask_url(url).partition('#')[0]} {problem}", hint=hint)
-        memory: dict[str, Any] = server.info("memory")
-        policy = str(memory.get("maxmemory_policy", "noeviction"))
-        if policy != "noeviction" and int(memory.get("maxmemory", 0)):
-            raise QueueError(
-                f"{mask_url(url).partition('#')[0]} evicts keys when memory is short"
-                f" (maxmemory-policy {policy}), so messages would be lost silently",
-                hint="redis-cli config set maxmemory-policy noeviction",
-            )
+        if error := trouble(server, server.info("memory"), url):
+            raise error
+
+
+def trouble(server: redis.Redis, memory: Any, url: str) -> QueueError | None:
+    """Say why a server that answers drops messages, or refuses them; `memory`: that section of its INFO.
+
+    Raises redis errors of the connection.
+    """
+    import redis
+
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if policy != "noeviction" and int(memory.get("maxmemory", 0)):
+        return QueueError(
+            f"{mask_url(url).partition('#')[0]} evicts keys when memory is short"
+            f" (maxmemory-policy {policy}), so messages would be lost silently",
+            hint="redis-cli config set maxmemory-policy noeviction",
+        )
+    try:
         check_writable(server)
+    except redis.ResponseError as error:
+        return translate(error, url)
+    return None
 
 
 def check_writable(server: redis.Redis) -> None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from memline.producers.web import live
 from memline.producers.web.live import LiveFigures
+from memline.shared.config.schema import AgentSettings
 from memline.shared.index_writer import IndexWriter
 from tests.integration.web.conftest import configure
 from tests.support.index_rows import MODEL_A, file_row
@@ -19,9 +21,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     read: list[str] = []
     original = live.agent_state
 
-    def counted(settings: object, prices: object) -> object:
-        read.append(settings.agent)  # type: ignore[attr-defined]
-        return original(settings, prices)  # type: ignore[arg-type]
+    def counted(settings: AgentSettings, *args: Any, **options: Any) -> object:
+        read.append(settings.agent)
+        return original(settings, *args, **options)
 
     monkeypatch.setattr(live, "agent_state", counted)
     yield read

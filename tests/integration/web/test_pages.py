@@ -164,7 +164,7 @@ def test_a_part_of_a_page_is_given_alone(browser: Browser) -> None:
 def test_static_files_are_kept_for_good_and_change_their_address(browser: Browser) -> None:
     names = re.findall(r'"(/ui/static/[^"]+)"', browser.get("/").text)
 
-    assert len(names) == 4
+    assert len(names) == 5
     for name in names:
         answer = browser.client.get(name)
         assert answer.status_code == 200 and "immutable" in answer.headers["cache-control"]

@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.cli import run
 from memline.producers.reports import breakers
-from memline.producers.web.findings import Findings
+from memline.producers.web import file_looks, live
+from memline.producers.web.live import LiveFigures
 from memline.shared.errors import IndexFault
 from memline.shared.finding import COMMAND, NONE, NOTE, OK, PROBLEM, SENTENCE, WARNING, Finding, worst
 from memline.shared.findings import table
@@ -22,9 +24,10 @@ from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.index import jobs, ledger, meta
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.staleness import DiskState
+from memline.shared.sync.plan import make_plan
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 from tests.unit.findings.conftest import found, one, writing
 from tests.unit.findings.test_states import (
     OF_AGENT,
@@ -250,7 +253,8 @@ def test_the_dashboard_and_an_answer_overlook_nothing_that_a_status_finds(
     """One looks at the disk less often than at rows, the other first takes a cheap look at the rows."""
     state(place, monkeypatch)
     expected = {each.code for each in found(place)}
-    shown = Findings(place.settings, [place.agent]).get(wait_s=120)
+    monkeypatch.setattr(live, "WAIT_S", 120.0)
+    shown = LiveFigures(place.settings, [place.agent]).read().findings["main"]
     if not place.index_path.exists():
         want_texts(place, 0)
     from_disk = {row.code for row in rows(AGENT) if row.from_disk}
@@ -261,33 +265,36 @@ def test_the_dashboard_and_an_answer_overlook_nothing_that_a_status_finds(
         except IndexFault as error:
             answered = of_error(place.agent, error)
 
-    assert shown is not None
     assert code in expected
-    assert {each.code for each in shown.by_agent["main"] if each.level != OK} == expected
+    assert {each.code for each in shown if each.level != OK} == expected
     assert told <= {each.code for each in answered}
 
 
-def test_the_overview_says_how_old_findings_are_while_a_look_takes_long(
+def test_what_rows_say_is_told_while_a_look_at_the_files_takes_long(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(live, "WAIT_S", 120.0)
+    want_texts(place)
     looked, go_on = threading.Event(), threading.Event()
-    findings = Findings(place.settings, [place.agent])
-    first = findings.get(wait_s=120)
+    figures = LiveFigures(place.settings, [place.agent])
+    first = figures.read()
 
-    def examine_slowly(*_: object, **__: object) -> list[Finding]:
+    def plan_slowly(*args: Any, **options: Any) -> Any:
         looked.set()
         assert go_on.wait(120)
-        return []
+        return make_plan(*args, **options)
 
-    monkeypatch.setattr("memline.producers.web.findings.examine_agent", examine_slowly)
-    findings.forget()
-    during = findings.get(wait_s=0)
+    monkeypatch.setattr(file_looks, "make_plan", plan_slowly)
+    figures.forget()
+    breakers.pause(place.agent)
+    during = figures.read(0)
     assert looked.wait(120)
     go_on.set()
-    after = findings.get(wait_s=120)
+    until(lambda: figures.read(0).files_at > first.files_at, "the look at the files")
 
-    assert first is not None and during is first
-    assert after is not None and after.rows_at >= after.files_at > first.rows_at >= first.files_at
+    assert "paused" not in {each.code for each in first.told("")}
+    assert "paused" in {each.code for each in during.told("")}
+    assert during.at > during.files_at == first.files_at > 0
 
 
 def test_each_row_says_what_it_means_in_plain_words() -> None:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[3]
 def place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A workspace of a fleet: its Redis is not asked here."""
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
-    monkeypatch.setattr(depth, "read", lambda _url: FLEET)
+    monkeypatch.setattr(depth, "read", lambda *_: FLEET)
     place.configure(**remote("http://127.0.0.1:9/v1"))
     return place
 
@@ -118,7 +118,7 @@ def test_queues_and_workers_of_each_index_host_have_its_label(
     one, two = (replace(worker(host, "store", threads=1), index_host=host) for host in ("one", "two"))
     queues = (queue("store", host="one", waiting=3), queue("embed"), queue("store", host="two"))
     workers = (one, two, replace(two, id="three"), replace(worker("e", "embed", threads=4), index_host="one"))
-    monkeypatch.setattr(depth, "read", lambda _: Fleet(queues=queues, workers=workers, used_memory=1))
+    monkeypatch.setattr(depth, "read", lambda *_: Fleet(queues=queues, workers=workers, used_memory=1))
 
     found = scraped(place)
 
@@ -200,7 +200,7 @@ def test_without_an_index_there_is_nothing_wrong(place: Place) -> None:
 
 
 def test_an_unreachable_redis_hides_no_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_url: str) -> Fleet:
+    def refuse(*_: object) -> Fleet:
         raise QueueError("Redis cannot be reached")
 
     monkeypatch.setattr(depth, "read", refuse)

@@ -4,7 +4,8 @@
 
 const page = document.body;
 const waiting = new Set();
-let stream = null;
+// What ends the connection to the stream; null without one.
+let leave = null;
 
 function isBusy(part) {
   // What a user is about to choose, type or read stays.
@@ -16,7 +17,8 @@ function isBusy(part) {
 async function swap(part) {
   const name = part.dataset.fragment;
   part.isOld = true;
-  if (waiting.has(name) || isBusy(part)) return;
+  // A hidden tab asks for nothing.
+  if (document.hidden || waiting.has(name) || isBusy(part)) return;
   waiting.add(name);
   try {
     const answer = await fetch(location.href, {headers: {'Memline-Fragment': name}, credentials: 'same-origin'});
@@ -35,28 +37,70 @@ async function swap(part) {
   }
 }
 
-function follow() {
-  if (stream || document.hidden || !page.dataset.events) return;
-  stream = new EventSource(page.dataset.events);
+function refresh(topics = []) {
+  for (const part of document.querySelectorAll('[data-fragment]')) {
+    const mine = (part.dataset.topics || '').split(' ');
+    if (part.isOld || topics.some(topic => mine.includes(topic))) swap(part);
+  }
+}
+
+function showStatus(status) {
+  const strip = document.getElementById('status');
+  if (!strip) return;
+  const [counts, rest] = [strip.querySelector('[role=status]'), strip.querySelector('[data-rest]')];
+  const isRead = rest.contains(document.activeElement) && document.activeElement.dataset.code;
+  const isOpened = Boolean(rest.querySelector('details[open]'));
+  strip.dataset.problems = status.problems;
+  strip.dataset.warnings = status.warnings;
+  // Read aloud when it changes, so only then.
+  if (strip.counts !== status.counts) counts.innerHTML = strip.counts = status.counts;
+  if (strip.rest !== status.rest) {
+    rest.innerHTML = strip.rest = status.rest;
+    const details = rest.querySelector('details');
+    if (details) details.open = isOpened;
+    if (isRead) rest.querySelector(`[data-code="${isRead}"]`)?.focus();
+  }
+  document.title = (status.words ? `${status.words} · ` : '') + page.dataset.title;
+  const icon = document.querySelector('link[rel=icon]');
+  if (icon.getAttribute('href') !== status.icon) icon.href = status.icon;
+}
+
+function take({isOpen, topics, figures, status}) {
   const mark = document.querySelector('[data-live]');
-  stream.onopen = () => { mark.hidden = false; };
-  stream.onerror = () => { mark.hidden = true; };
-  stream.onmessage = event => {
-    const {topics, figures} = JSON.parse(event.data);
-    for (const shown of document.querySelectorAll('[data-figure]')) {
-      const text = figures[shown.dataset.figure];
-      if (text !== undefined && shown.textContent !== text) shown.textContent = text;
-    }
-    for (const part of document.querySelectorAll('[data-fragment]')) {
-      const mine = (part.dataset.topics || '').split(' ');
-      if (part.isOld || topics.some(topic => mine.includes(topic))) swap(part);
-    }
-  };
+  if (isOpen !== undefined) {
+    mark.hidden = false;
+    mark.textContent = isOpen ? 'live' : 'not live';
+    mark.classList.toggle('lost', !isOpen);
+  }
+  if (status) showStatus(status);
+  for (const shown of figures ? document.querySelectorAll('[data-figure]') : []) {
+    const text = figures[shown.dataset.figure];
+    if (text !== undefined && shown.textContent !== text) shown.textContent = text;
+  }
+  if (topics) refresh(topics);
+}
+
+function follow() {
+  if (leave || !page.dataset.events) return;
+  if (window.SharedWorker) {
+    const {port} = new SharedWorker(page.dataset.shared, {name: page.dataset.events});
+    port.onmessage = event => take(event.data);
+    // The state of a page is at most this much older than the page.
+    port.postMessage({drawn: performance.timeOrigin - 2000});
+    leave = () => { port.postMessage({bye: true}); port.close(); };
+  } else if (!document.hidden) {
+    // A stream of its own, while it is looked at: a browser has few connections.
+    const stream = new EventSource(page.dataset.events);
+    stream.onopen = () => take({isOpen: true});
+    stream.onerror = () => take({isOpen: false});
+    stream.onmessage = event => take(JSON.parse(event.data));
+    leave = () => stream.close();
+  }
 }
 
 function rest() {
-  if (stream) stream.close();
-  stream = null;
+  if (leave) leave();
+  leave = null;
 }
 
 function prepare(part) {
@@ -64,7 +108,9 @@ function prepare(part) {
   for (const button of part.querySelectorAll('[data-copy]')) button.hidden = false;
 }
 
-document.addEventListener('visibilitychange', () => document.hidden ? rest() : follow());
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) { follow(); refresh(); } else if (!window.SharedWorker) rest();
+});
 addEventListener('pagehide', rest);
 addEventListener('pageshow', follow);
 document.addEventListener('click', async event => {

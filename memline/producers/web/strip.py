@@ -1,0 +1,103 @@
+"""The status strip of every page: what is wrong, each with the page that shows it, and what is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from urllib.parse import urlencode
+
+from memline.producers.web.rendering import ROOT, Renderer, money
+from memline.producers.web.snapshot import Snapshot
+from memline.shared.finding import PROBLEM, WARNING, Finding
+from memline.shared.values import value
+from memline.shared.words import counted
+
+#: Pages of findings whose subject is named in the address of its own page.
+_OF_ONE = {"jobs": "jobs", "batches": "batches"}
+
+#: Pages of findings that are of one agent.
+_OF_AGENT = ("files", "sessions")
+
+
+@value
+class Link:
+    """A finding, and the address of the page that shows its cause and has its button."""
+
+    finding: Finding
+    href: str
+
+
+@value
+class Strip:
+    """What the strip says, for a token that opens one agent or all."""
+
+    problems: int
+    warnings: int
+    #: Most urgent first; none is a note.
+    links: tuple[Link, ...]
+    #: What is under way, what was spent, and whether the fleet is whole: sentences without a full stop.
+    facts: tuple[str, ...]
+
+    @property
+    def counts(self) -> str:
+        """The counts in words, as the title of a tab has them; empty when nothing is wrong."""
+        if self.problems:
+            return counted(self.problems, "problem")
+        return counted(self.warnings, "warning") if self.warnings else ""
+
+    @property
+    def level(self) -> str:
+        """The worst level; empty when nothing is wrong."""
+        return PROBLEM if self.problems else WARNING if self.warnings else ""
+
+
+def strip_of(snapshot: Snapshot, only: str, *, has_page: Callable[[str], bool]) -> Strip:
+    """Make the strip. `only`: as in `Snapshot`; `has_page`: whether a page opens for the token."""
+    found = [each for each in snapshot.told(only) if each.is_trouble]
+    kinds = {(each.code, each.agent, each.subject): each.level for each in reversed(found)}
+    return Strip(
+        problems=sum(level == PROBLEM for level in kinds.values()),
+        warnings=sum(level == WARNING for level in kinds.values()),
+        links=tuple(Link(finding=each, href=address(each, has_page)) for each in found),
+        facts=tuple(_facts(snapshot, only)),
+    )
+
+
+def address(found: Finding, has_page: Callable[[str], bool]) -> str:
+    """Return the address of the page that shows the cause of a finding and what ends it."""
+    page = found.page
+    if page == "overview" or not has_page(f"/{page}"):
+        return f"{ROOT}/#{found.code}"
+    if page in _OF_ONE and found.subject:
+        return f"{ROOT}/{page}/{found.subject}"
+    if page in _OF_AGENT and found.agent:
+        return f"{ROOT}/{page}?{urlencode({'agent': found.agent})}"
+    return f"{ROOT}/{page}#{found.code}"
+
+
+def news(strip: Strip, renderer: Renderer) -> dict[str, object]:
+    """Return what the script of a page shows of the strip, in the title of the tab and as its icon."""
+    return {
+        "problems": strip.problems,
+        "warnings": strip.warnings,
+        "words": strip.counts,
+        "icon": renderer.icon(strip.level),
+        "counts": renderer.macro("strip.html", "counts", strip),
+        "rest": renderer.macro("strip.html", "rest", strip),
+    }
+
+
+def _facts(snapshot: Snapshot, only: str) -> Iterable[str]:
+    figures = snapshot.figures(only)
+    yield figures["pace"]
+    if only:
+        return
+    today, ceiling = snapshot.spending["today"]["cost"], snapshot.spending["limits"]["maxCostPerDay"]
+    yield f"{money(today)} spent today" + (f" of {money(ceiling)}" if ceiling else "")
+    if not snapshot.has_queue:
+        return
+    if snapshot.fleet is None:
+        yield "Redis does not answer"
+        return
+    missing = snapshot.roles_missing
+    yield "Redis answers"
+    yield f"roles missing: {', '.join(missing)}" if missing else "no role is missing"

@@ -1,0 +1,126 @@
+"""The status strip of every page: what is wrong now, each with the page that shows it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from memline.producers.runs.index_run import bring_up_to_date
+from memline.producers.web.dashboard import PAGES
+from memline.producers.web.snapshot import Snapshot
+from memline.producers.web.strip import strip_of
+from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
+from memline.shared.queue import redis_client
+from tests.integration.web.conftest import Opener
+from tests.integration.web.test_pages import events
+from tests.support.browser import Browser
+from tests.support.redis_server import RedisServer
+from tests.support.workspace import Place
+
+#: In the head of the page, before its content.
+STRIP = re.compile(
+    r'<div id="status" data-problems="(\d+)" data-warnings="(\d+)">(.*?)</div>\s*</div>.*<main', re.S
+)
+
+
+def strip(browser: Browser, path: str) -> tuple[int, int, list[tuple[str, str]]]:
+    """Return how many problems and warnings a page says, and the code and address of each finding."""
+    found = STRIP.search(browser.get(path).text)
+    assert found, path
+    links = re.findall(r'data-code="(\w+)" href="([^"]+)"', found[3])
+    return int(found[1]), int(found[2]), links
+
+
+def spoil(place: Place, agent: str) -> None:
+    """Have a note that is not text in the index of an agent."""
+    place.write(f"../{agent}/memory/spoilt.md", b"\xff\xfe\x00")
+    settings = place.settings
+    bring_up_to_date(settings, settings.agents[agent])
+
+
+def test_every_page_has_the_strip_and_each_finding_leads_to_a_page(owner: Browser, notes: Place) -> None:
+    spoil(notes, "work")
+    notes.folder.joinpath("main").rename(notes.folder / "moved")
+
+    for page in PAGES:
+        if "{" in page.path or page.needs_queue or page.path in ("/file", "/note"):
+            continue
+        problems, warnings, links = strip(owner, page.path)
+        assert {"file_failed", "workspace_missing"} <= {code for code, _ in links}, page.path
+        assert problems and warnings
+        for _, href in links:
+            assert owner.client.get(href).status_code == 200, href
+    assert 'rel="icon" href="/ui/static' in owner.get("/").text
+    assert re.search(r"<title>\d+ (problem|warning)s? · Files · Memline</title>", owner.get("/files").text)
+
+
+def test_a_token_of_one_agent_sees_what_is_of_its_agent(
+    owner: Browser, worker: Browser, notes: Place
+) -> None:
+    spoil(notes, "main")
+
+    assert "file_failed" in {code for code, _ in strip(owner, "/")[2]}
+    assert "file_failed" not in {code for code, _ in strip(worker, "/")[2]}
+    assert all(worker.client.get(href).status_code == 200 for _, href in strip(worker, "/")[2])
+
+
+def test_a_page_that_is_open_is_told_what_a_row_says(browser: Browser, notes: Place) -> None:
+    said = events(browser)
+    first = next(each for each in said if "status" in each)
+    assert 'data-code="file_failed"' not in first["status"]["rest"]
+
+    spoil(notes, "main")
+    told = next(each for each in said if 'data-code="file_failed"' in each.get("status", {}).get("rest", ""))
+
+    assert "findings" in told["topics"] and told["status"]["warnings"] > first["status"]["warnings"]
+    assert told["status"]["words"].endswith(("problem", "warning", "problems", "warnings"))
+
+
+def test_a_redis_that_is_killed_is_told_and_so_is_its_return(opened: Opener, tmp_path: Path) -> None:
+    with RedisServer(tmp_path / "redis") as redis:
+        said = events(opened(blocks={"queue": {"url": redis.url}}))
+        is_told = (
+            'data-code="redis_unreachable"' in each["status"]["rest"] for each in said if "status" in each
+        )
+        assert next(is_told) is False
+
+        redis.kill()
+        assert next(each for each in is_told if each)
+        redis.start()
+        assert next(not each for each in is_told if not each)
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"), [("maxmemory-policy", "redis_evicting"), ("maxmemory", "redis_full")]
+)
+def test_a_redis_that_loses_or_refuses_messages_is_told(
+    opened: Opener, tmp_path: Path, setting: str, code: str
+) -> None:
+    with RedisServer(tmp_path / "redis") as redis:
+        client = redis_client.client(redis.url)
+        client.config_set("maxmemory", "1" if setting == "maxmemory" else "100mb")
+        if setting == "maxmemory-policy":
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        browser = opened(blocks={"queue": {"url": redis.url}})
+
+        links = strip(browser, "/queues")[2]
+
+    assert code in {each for each, _ in links} and "redis_unreachable" not in {each for each, _ in links}
+
+
+def test_the_strip_counts_a_thing_once_and_no_note() -> None:
+    def finding(code: str, level: str, what: str = "words") -> Finding:
+        return Finding(code=code, level=level, what=what, agent="main", page="overview")
+
+    found = (
+        finding("a", PROBLEM), finding("a", PROBLEM, "other words"), finding("b", WARNING), finding("c", NOTE)
+    )  # fmt: skip
+    snapshot = Snapshot(
+        at=0.0, agents={}, fleet=None, fleet_error="", expected=(), spending={}, has_queue=False,
+        findings={"main": found}, files_at=0.0,
+    )  # fmt: skip
+
+    made = strip_of(snapshot, "main", has_page=lambda _: False)
+
+    assert (made.problems, made.warnings, made.counts, made.level) == (1, 1, "1 problem", PROBLEM)
+    assert [each.href for each in made.links] == ["/ui/#a", "/ui/#a", "/ui/#b"]
