@@ -148,12 +148,13 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
     else:
         file = Path("/dev/stdin" if source == "-" else source).expanduser()
         if given is not None:
-            near = nearest(source, ("openclaw", *IMPORTED))
-            hint = f"memline import {near or 'openclaw|chatgpt|claude'} {path}"
-            what = f"{source!r} is not openclaw, chatgpt or claude, and a FILE is imported by itself"
+            known = ("openclaw", *IMPORTED)
+            hint = f"memline import {nearest(source, known) or '|'.join(known)} {path}"
+            what = f"{source!r} is not one of {', '.join(known)}, and a FILE is imported by itself"
             raise ConfigError(what, hint=hint)
         if source != "-" and is_zipfile(file):
-            hint = f"memline import chatgpt {source}   (or: claude)"
+            first, *others = IMPORTED
+            hint = f"memline import {first} {source}   (or: {', '.join(others)})"
             raise ConfigError(f"{source} is a zip: say whose export it is", hint=hint)
         moved = take_in(
             invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")

@@ -17,7 +17,10 @@ from functools import lru_cache
 from typing import Any
 
 from memline.shared.config.schema import AgentSettings
-from memline.shared.sources.transcripts.opening import Line, Span, open_file
+from memline.shared.sources.discover import DiscoveredFile, discovered, status_of
+from memline.shared.sources.paths import FileLocation, is_transcript_name, printable
+from memline.shared.sources.transcripts.compressed import ENDING, first_line, is_there, open_compressed
+from memline.shared.sources.transcripts.opening import Line, OpenTranscript, Span, open_file
 from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
     TranscriptFolders,
@@ -27,6 +30,7 @@ from memline.shared.sources.transcripts.stores import (
     is_held_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
+from memline.shared.values import replace
 
 NAME = "codex"
 
@@ -42,12 +46,39 @@ _COUNTED = re.compile(_RELEVANT + rb'|"thread_rolled_back"')
 _REQUEST = "## My request for Codex:"
 
 
+class _Sessions(TranscriptFolder):
+    """The sessions of a day, or the archived ones. A compressed one keeps the name that it had before."""
+
+    def locate(self, path: str) -> FileLocation | None:
+        found = super().locate(path.removesuffix(ENDING))
+        return found and replace(found, absolute=is_there(found.absolute))
+
+    def open(self, path: str) -> OpenTranscript:
+        located = self.locate(path)
+        if located is None or not located.absolute.endswith(ENDING):
+            return super().open(path)
+        return open_compressed(self.anchor, os.path.relpath(located.absolute, self.anchor))
+
+    def _discovered(self, entry: os.DirEntry[str]) -> DiscoveredFile | None:
+        name = entry.name.removesuffix(ENDING)
+        if name == entry.name:
+            return super()._discovered(entry)
+        belongs = self._belongs is not None and self._belongs(entry.path.removesuffix(ENDING))
+        if not is_transcript_name(name) or os.path.lexists(entry.path.removesuffix(ENDING)) or not belongs:
+            return None
+        status = status_of(entry)
+        return discovered(printable(self.prefix + name), entry.path, status) if status else None
+
+
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    belongs = is_held_in(os.path.abspath(settings.workspace), _place_of)
+    is_held_here = is_held_in(os.path.abspath(settings.workspace), _place_of)
+
+    def belongs(absolute: str) -> bool:
+        return is_held_here(is_there(absolute))
 
     def places(root: str) -> list[TranscriptFolder]:
         found = [day for day in _folders(root) if day.count(os.sep) == _DAY_DEPTH or day == _ARCHIVED]
-        return [TranscriptFolder(root, each, prefix=f"sessions/{NAME}/", belongs=belongs) for each in found]
+        return [_Sessions(root, each, prefix=f"sessions/{NAME}/", belongs=belongs) for each in found]
 
     def between(root: str) -> list[str]:
         return [root, *(os.path.join(root, each) for each in _folders(root))]
@@ -84,8 +115,12 @@ def _numbered(root: str, folder: str) -> list[str]:
 def _place_of(absolute: str, _inode: int) -> str:
     """Return the folder in which a session was held. Raises ValueError for what is no session of a person."""
     folder, name = os.path.split(absolute)
-    with open_file(folder, name).file as file:
-        meta = _payload(parse(file.readline(_LOOK_BYTES)) or {}, "session_meta")
+    if absolute.endswith(ENDING):
+        line = first_line(folder, name, _LOOK_BYTES)
+    else:
+        with open_file(folder, name).file as file:
+            line = file.readline(_LOOK_BYTES)
+    meta = _payload(parse(line) or {}, "session_meta")
     place = meta.get("cwd")
     if not isinstance(place, str) or not place.startswith("/"):
         raise ValueError("it does not say where it was held")

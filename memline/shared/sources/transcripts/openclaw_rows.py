@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.sources.outcomes import FAILED, Problem
 from memline.shared.sources.paths import is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
+from memline.shared.sources.transcripts.compressed import unpacked
 from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sqlite import library, open_foreign
 from memline.shared.values import value
@@ -197,15 +198,7 @@ class _Lines(io.RawIOBase):
 def _decompressed(data: object, length: int) -> bytes:
     if not isinstance(data, bytes) or not 0 <= length <= _MAX_DECOMPRESSED:
         return b""
-    import zstandard  # for rows that are compressed only
-
-    try:
-        # A stream, since a frame may promise any size.
-        unpacker = zstandard.ZstdDecompressor(max_window_size=2 * _MAX_DECOMPRESSED)
-        with unpacker.stream_reader(data) as stream:
-            return stream.read(length + 1)
-    except zstandard.ZstdError:
-        return b""
+    return unpacked(data, length + 1, window=2 * _MAX_DECOMPRESSED)
 
 
 def _length(columns: set[str]) -> str:

@@ -31,6 +31,8 @@ class OpenTranscript:
     size: int
     mtime_ns: int
     ctime_ns: int
+    #: Bytes on the disk, which a scan compares, where those that are read are others.
+    stored: int | None = None
 
 
 def open_file(root: str, relative: str) -> OpenTranscript:

@@ -186,7 +186,7 @@ class _Reader:
             digest=self._base,
             progress=progress,
             is_last=is_last,
-            size=self._opened.size,
+            size=self._opened.size if self._opened.stored is None else self._opened.stored,
             mtime_ns=self._opened.mtime_ns,
             ctime_ns=self._opened.ctime_ns,
         )

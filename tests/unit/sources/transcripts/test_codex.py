@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from memline.shared.sources.transcripts.stores import TranscriptStore
 from tests.support.transcripts import names_in, read_session, said_in, store_of
@@ -186,3 +187,55 @@ def test_without_its_folder_nothing_is_taken_for_removed(tmp_path: Path) -> None
 
     assert found.is_unlisted(f"sessions/codex/{NAME}.jsonl")
     assert "sessions of Codex not readable" in found.issues[0]
+
+
+def compressed(file: Path, *, keep: bool = False) -> Path:
+    """Do what Codex does to a rollout after a while."""
+    packed = file.with_name(f"{file.name}.zst")
+    packed.write_bytes(zstandard.compress(file.read_bytes()))
+    if not keep:
+        file.unlink()
+    return packed
+
+
+def test_a_compressed_session_keeps_its_path_its_lines_and_its_words(home: Path) -> None:
+    output = line("response_item", {"type": "function_call_output", "output": "word " * 800_000})
+    file = session(home, meta(), typed("which dinghy?"), output, answered("the red one"))
+    before = read_session(store(home), "codex", NAME)
+
+    packed = compressed(file)
+    after = read_session(store(home), "codex", NAME, known=before)
+
+    (seen,) = store(home).discover().files
+    assert (seen.path, seen.absolute) == (f"sessions/codex/{NAME}.jsonl", str(packed))
+    # Nothing of it is read again, and a scan finds what the ledger has.
+    assert (after.base, after.digest, after.progress) == (before.digest, before.digest, before.progress)
+    assert after.size == seen.size == packed.stat().st_size < 10_000
+    assert said_in(store(home), "codex", NAME) == ["User: which dinghy?", "Assistant: the red one"]
+
+
+def test_a_turn_that_was_rolled_back_is_not_found_in_a_compressed_session(home: Path) -> None:
+    compressed(session(home, meta(), typed("kept"), typed("taken back"), rolled_back(1), typed("more")))
+
+    assert said_in(store(home), "codex", NAME) == ["User: kept", "User: more"]
+
+
+def test_a_plain_session_counts_before_its_compressed_one(home: Path) -> None:
+    file = session(home, meta(), typed("the plain one"))
+    compressed(file, keep=True)
+    file.write_text(meta() + typed("the plain one, gone on"))
+
+    assert names_in(store(home)) == [NAME]
+    assert said_in(store(home), "codex", NAME) == ["User: the plain one, gone on"]
+
+
+def test_a_compressed_session_of_another_folder_or_a_damaged_one_is_not_read(home: Path) -> None:
+    compressed(session(home, meta("/w/other"), typed("hm"), name="rollout-other"))
+    compressed(session(home, meta(), typed("hm"), name="rollout-bad")).write_bytes(b"this is not Zstandard")
+    words = "".join(typed(f"{number} and {number * number}") for number in range(9_000))
+    cut = compressed(session(home, meta(), words, name="rollout-cut"))
+    data = cut.read_bytes()
+    cut.write_bytes(data[:-2_000] + bytes(2_000))
+
+    assert names_in(store(home)) == ["rollout-cut"]
+    assert read_session(store(home), "codex", "rollout-cut").outcome == "not_text"
