@@ -18,7 +18,7 @@ ADDRESSES += [
     "/ui/search?q=invoices+cents&explain=1",
     "/ui/search?q=%3Cscript%3Ewindow.owned%3D1%3C/script%3E",
 ]
-ADDRESSES += ["/ui/charts", "/ui/charts?span=month"]
+ADDRESSES += ["/ui/charts", "/ui/charts?span=month", "/ui/searches"]
 ADDRESSES += ["/ui/note?path=MEMORY.md&from=5&lines=2", f"/ui/note?path=memory/{quote(HOSTILE_NAME)}"]
 
 #: Minutes, so that a loaded machine fails none.

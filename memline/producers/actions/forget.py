@@ -103,7 +103,7 @@ def forget(
         with writer.session() as (connection, _):
             erase.erase(connection)
         at_provider = forget_batches.end(agent, writer, clock)
-    erase.drop_account_errors(agent.account_path)
+    erase.drop_account_errors(agent.account_path, agent.agent)
     long_needles = {each for each in needles if len(each) >= forget_home.MIN_NEEDLE or each in found}
     files, out_of_reach = forget_home.clean(agent, hashes, long_needles, found)
     if queue_address and needles:

@@ -79,6 +79,9 @@ _READ_FOR: ContextVar[Any] = ContextVar("read_for", default=None)
 #: The caller of a request: over HTTP its token and its headers name it.
 CallerOf = Callable[[Any], Caller]
 
+#: What is told of a call, with its request and its arguments.
+Tell = Callable[[Any, dict[str, Any]], None]
+
 
 class MemoryTool(Tool):
     """A tool that answers with a call of `MemoryTools`, in a thread so that no other call waits for it."""
@@ -86,6 +89,7 @@ class MemoryTool(Tool):
     caller_of: CallerOf = Field(exclude=True)
     pool: Pool = Field(exclude=True)
     tally: Tally = Field(exclude=True)
+    tell: Tell = Field(exclude=True)
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -95,6 +99,7 @@ class MemoryTool(Tool):
         """Return the answer, as JSON in a text and as structured content; an error is words for the model."""
         try:
             caller = self.caller_of(context.request_context.request)
+            self.tell(context.request_context.request, arguments)
             answer = await self.pool.run(partial(self.fn, replace(caller, face=MCP), arguments))
         except MemlineError as error:
             text = _error_text(error.message, error.hint)
@@ -145,7 +150,9 @@ class MemoryServer(MCPServer[Any]):
             _READ_FOR.reset(token)
 
 
-def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[Any]:
+def server(
+    tools: MemoryTools, caller_of: CallerOf, *, pool: Pool, tell: Tell = lambda _request, _arguments: None
+) -> MCPServer[Any]:
     """Make an MCP server of these tools; memory_append is among them when some agent may write."""
     writes = any(tools.memory(agent).settings.memory.append.enabled for agent in tools.agents)
     calls = [call for call in MEMORY_CALLS if call.tool and (writes or not call.audit)]
@@ -156,7 +163,7 @@ def server(tools: MemoryTools, caller_of: CallerOf, *, pool: Pool) -> MCPServer[
         description="Long-term memory of an agent, with citations",
         instructions=INSTRUCTIONS,
         version=own_version(),
-        tools=[_tool(call, schemas[call.answer], tools, caller_of, pool) for call in calls],
+        tools=[_tool(call, schemas[call.answer], tools, caller_of, pool, tell) for call in calls],
         log_level="WARNING",
         subscriptions=False,
     )
@@ -382,7 +389,7 @@ def _lowlevel(made: MCPServer[Any]) -> Server[Any]:
 
 
 def _tool(
-    call: Call, answer: dict[str, Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool
+    call: Call, answer: dict[str, Any], tools: MemoryTools, caller_of: CallerOf, pool: Pool, tell: Tell
 ) -> MemoryTool:
     return MemoryTool(
         fn=getattr(tools, call.name),
@@ -403,6 +410,7 @@ def _tool(
         caller_of=caller_of,
         pool=pool,
         tally=tools.tally,
+        tell=tell,
     )
 
 

@@ -33,6 +33,7 @@ from memline.producers.http.table_routes import TableRoutes, read_arguments
 from memline.shared.config.installation import Serve
 from memline.shared.errors import MemlineError
 from memline.shared.figures.counters import REFUSED
+from memline.shared.figures.kept_questions import MOST_CHARS
 from memline.shared.logs import Log
 from memline.shared.version import own_version
 
@@ -84,7 +85,8 @@ class Api:
         authenticator = Authenticator(serve, default_agent=default_agent, on_refused=refused)
         self._pages = dashboard(tools, serve, authenticator, self._pool)
         self._is_stopping = is_stopping
-        made = server(tools, _caller_of, pool=self._pool)
+        self._logs_questions = serve.log_questions
+        made = server(tools, _caller_of, pool=self._pool, tell=self._tell)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
             *(self._route(call) for call in MEMORY_CALLS if call.http),
@@ -140,9 +142,15 @@ class Api:
             example = '{"query": "what to find"}'
             arguments = await read_arguments(request, call.takes_json, example=example)
             caller = _caller(request, arguments)
+            self._tell(request, arguments)
             return JsonResponse(await self._pool.run(partial(method, caller, arguments)))
 
         return Route(call.path, answer, methods=list(call.methods))
+
+    def _tell(self, request: Request, arguments: Mapping[str, Any]) -> None:
+        """Have the line of a request say its question, where that is asked for."""
+        if self._logs_questions and "query" in arguments:
+            note(request.scope, question=str(arguments["query"])[:MOST_CHARS])
 
     async def _overview(self, request: Request) -> Response:
         """Answer with the state of every agent that the token opens; the token for all sees the queues."""

@@ -224,19 +224,25 @@ def money_chart(view: View, now: float) -> Chart:
     )
 
 
+def span_of(view: View) -> tuple[str, Span]:
+    """Return the span that a page is asked for. Raises BadRequest."""
+    name = view.query.get("span", "hour")
+    if name not in SPANS:
+        raise BadRequest(f"{name[:20]!r} is not a valid span", hint=f"span is one of: {', '.join(SPANS)}")
+    return name, SPANS[name]
+
+
 def _show(view: View) -> Data:
-    span = view.query.get("span", "hour")
-    if span not in SPANS:
-        raise BadRequest(f"{span[:20]!r} is not a valid span", hint=f"span is one of: {', '.join(SPANS)}")
+    name, span = span_of(view)
     chosen = view.query.get("agent", "")
     agent = view.agent(chosen).agent if chosen or view.access.only else ""
     snapshot = view.site.live.read()
     return {
         "names": [settings.agent for settings in view.agents],
         "chosen": agent,
-        "span": span,
+        "span": name,
         "spans": SPAN_NAMES,
-        "charts": charts(view, snapshot, SPANS[span], agent),
+        "charts": charts(view, snapshot, span, agent),
         "money": money_chart(view, time.time()) if view.is_owner and not agent else None,
     }
 

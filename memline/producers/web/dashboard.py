@@ -39,6 +39,7 @@ from memline.producers.web import (
     overview_page,
     queues_page,
     search_page,
+    searches_page,
     session,
 )
 from memline.producers.web.background_runs import Runs
@@ -99,6 +100,7 @@ MODULES = (
     queues_page,
     jobs_page,
     charts_page,
+    searches_page,
 )
 
 PAGES: tuple[Page, ...] = tuple(page for module in MODULES for page in module.PAGES)

@@ -166,6 +166,7 @@ class Serve(Block):
     max_body_bytes: int = key(65_536, low=1_024, high=16_777_216, doc="size of a request at most")
     timeout_seconds: int = key(30, low=1, high=3_600, doc="time limit of a request")
     read_only: bool = key(False, doc="whether the dashboard refuses every action")
+    log_questions: bool = key(False, doc="whether the text of questions is logged and kept for 30 days")
 
 
 @value

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from memline.shared.errors import ConfigError, IndexFault
+from memline.shared.figures.kept_questions import Asked, keep
 from memline.shared.index.accounts import AccountFile
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Answered(Protocol):
     def hits(self) -> Sequence[object]: ...
     @property
     def stale(self) -> bool: ...
+    @property
+    def missing(self) -> Sequence[str]: ...
 
 
 A = TypeVar("A", bound=Answered)
@@ -90,16 +93,18 @@ class Tally:
         """Write what is left; what is counted later is written later."""
         self.write()
 
-    def search(self, agent: str, face: str, ask: Callable[[], A]) -> A:
+    def search(self, agent: str, face: str, ask: Callable[[], A], *, question: str = "") -> A:
         """Ask a question of an agent's memory, and count it with its outcome, its mode and its seconds.
 
-        One that is asked in a wrong way (ConfigError) is not counted.
+        One that is asked in a wrong way (ConfigError) is not counted. `question`: its text, where it is to be
+        kept; empty: not.
         """
         began = time.perf_counter()
         mode, outcome = "hybrid", "error"
+        missing: Sequence[str] = ()
         try:
             answer = ask()
-            mode, outcome = answer.mode, outcome_of(answer)
+            mode, outcome, missing = answer.mode, outcome_of(answer), answer.missing
         except ConfigError:
             outcome = ""
             raise
@@ -109,7 +114,23 @@ class Tally:
                 self.add(SEARCHES, agent=agent, face=face, mode=mode, outcome=outcome)
                 self.add(SECONDS, agent=agent, le=bucket_of(took_s))
                 self.add(SECONDS_SUM, took_s, agent=agent)
+            if outcome and question:
+                asked = Asked(
+                    at=time.time(),
+                    agent=agent,
+                    face=face,
+                    outcome=outcome,
+                    ms=round(took_s * 1_000, 1),
+                    question=question,
+                    missing=tuple(missing),
+                )
+                self._keep(asked)
         return answer
+
+    def _keep(self, asked: Asked) -> None:
+        # At once, so that none is written after `forget`.
+        with suppress(IndexFault), closing(AccountFile(self._path)) as file, file.writing() as connection:
+            keep(connection, asked)
 
 
 def write(connection: Connection, counts: Iterable[tuple[str, Mapping[str, str], float]]) -> None:

@@ -121,3 +121,15 @@ CREATE TABLE IF NOT EXISTS sampler (
     at REAL NOT NULL,
     totals TEXT NOT NULL
 ) STRICT;
+
+-- Questions of the last 30 days, only where `serve.logQuestions` is on (shared/figures/kept_questions.py); `missing`:
+-- their words that stand nowhere, in JSON.
+CREATE TABLE IF NOT EXISTS questions (
+    at REAL NOT NULL,
+    agent TEXT NOT NULL,
+    face TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    ms REAL NOT NULL,
+    question TEXT NOT NULL,
+    missing TEXT NOT NULL
+) STRICT;
