@@ -40,7 +40,7 @@ _MERGED_PAGES = 500
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 #: Indexes of the documents, and their columns: by stems, and the words as typed.
-_FULL_TEXT = {"chunks_fts": "text, heading, path, grams", "forms_fts": "text, heading, path"}
+FULL_TEXT = {"chunks_fts": "text, heading, path, grams", "forms_fts": "text, heading, path"}
 
 _DOCUMENTS_OF = (
     "FROM chunk_documents"
@@ -189,7 +189,7 @@ def add_full_text(connection: Connection, chunk_ids: Sequence[int]) -> None:
     if not chunk_ids:
         return
     ids = json.dumps(chunk_ids)
-    for table, columns in _FULL_TEXT.items():
+    for table, columns in FULL_TEXT.items():
         connection.execute(
             f"INSERT INTO {table} (rowid, {columns}) SELECT id, {columns} FROM chunk_documents"
             " WHERE id IN (SELECT value FROM json_each(?))",
@@ -214,7 +214,7 @@ def remove_full_text(connection: Connection, file_id: int, first: int, stop: int
     `first` is the ordinal of the first of them, `stop` the one after the last.
     """
     # External content: FTS5 must be told the old values before they are gone.
-    for table, columns in _FULL_TEXT.items():
+    for table, columns in FULL_TEXT.items():
         connection.execute(
             f"INSERT INTO {table} ({table}, rowid, {columns}) SELECT 'delete', id, {columns} {_DOCUMENTS_OF}",
             (file_id, first, stop),
@@ -223,13 +223,13 @@ def remove_full_text(connection: Connection, file_id: int, first: int, stop: int
 
 def merge_full_text(connection: Connection) -> None:
     """Merge all segments of full text: deleted words stay in them until then."""
-    for table in (*_FULL_TEXT, "names_fts"):
+    for table in (*FULL_TEXT, "names_fts"):
         connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
 
 
 def merge_full_text_in_slices(connection: Connection) -> None:
     """Do the same in short transactions, so that a live edit never waits long."""
-    for table in (*_FULL_TEXT, "names_fts"):
+    for table in (*FULL_TEXT, "names_fts"):
         # The first begins a merge of all segments, the others go on; FTS5 changes no more when it is done.
         pages, done = -_MERGED_PAGES, False
         while not done:

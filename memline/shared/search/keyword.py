@@ -3,8 +3,7 @@
 The retriever is an OR of the terms: one absent word must not hide every note. Each term is looked up alone,
 the rarest first, so that it is known which chunk holds what. Over the terms t of the question
 
-    own  =  S weight(t) idf(t) fit(t, chunk)  x  (1 + 0.3 near)
-    sum  =  lift(own)  +  0.7 S weight(t) idf'(t) fit(t, name)  +  0.1 top full
+    sum  =  (S weight(t) idf(t) fit(t, chunk)  +  0.7 S weight(t) idf'(t) fit(t, name))  x  (1 + 0.3 near)
 
     fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
     idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
@@ -14,12 +13,11 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
             for what shares a stem alone, an irregular form, a synonym, a piece or beginning that stands in
             for what is nowhere
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
-    lift    to the best chunk that holds a part of the same terms and no other: more words are never behind
-    full    1 where every term is held with weight 1; top is the best sum of the question
 
-Then three rules, each of which puts some chunks before others. What holds an id that one file alone has comes
-before what lacks it; what holds such a word, before what lacks it and has two others at most; what holds
-everything, before what lacks a word and is not of a page that the question names nearly best.
+Then four rules, each of which puts some chunks before others. What holds the terms of another chunk and one
+more comes before it, where its name holds those of the other's name. What holds an id that one file alone
+has comes before what lacks it; what holds such a word, before what lacks it and has two others at most; what
+holds everything, before what lacks a word and is not of a page that the question names nearly best.
 docs/search.md has what each part is worth.
 """
 
@@ -28,11 +26,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
 from memline.shared.search.query import Question, Term, any_of, as_typed
-from memline.shared.search.sums import Holders, Sums, strongest
+from memline.shared.search.sums import Sums, strongest
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.search.ways import Lookup, Ways, idf_of, needle_of, together
 from memline.shared.values import field, value
@@ -46,16 +45,13 @@ MAX_TERMS = 24
 #: What the name of a file weighs beside a chunk of it; 1/2 and 1 found less.
 NAME_WEIGHT = 0.7
 
-#: What words that stand together add, and for how many of the best chunks.
-NEAR, NEAR_CHUNKS = 0.3, 40
-
-#: What holds everything is lifted by this share of the best sum.
-FULL_LIFT = 0.1
+#: What words that stand together add, and for how many of the best chunks: 40 measured the same.
+NEAR, NEAR_CHUNKS = 0.3, 20
 
 #: Part of the score of the best name from which on a page may stand before what holds everything.
 NEARLY_BEST = 0.8
 
-#: Part of its own score by which a chunk is above those that it is lifted over.
+#: Part of its own sum by which a chunk is above those that it is lifted over.
 ABOVE = 0.01
 
 #: The other words beside which a word that one file alone has comes first, and chunks that may hold it.
@@ -72,9 +68,9 @@ SCORED = 400
 #: Files that a question names best whose chunks are candidates, and how many of each.
 NAMED, NAMED_CHUNKS = 20, 50
 
-#: Best hits for which chunks with more of the words are looked for where not all were scored, if they hold so
-#: few, and how many chunks: a list of as many is right. What holds more words is among the scored.
-CHECKED, FEW_WORDS, MORE_WORDS = 10, 3, 50
+#: Best hits for which chunks with more of the words are looked for, how many for each set of words, and how
+#: many words such a set has at most.
+CHECKED, MORE_WORDS, FEW_WORDS = 20, 20, 4
 
 #: Best chunks with the tokens of an id that are read to see whether it is spelled so.
 SPELLED = 2_000
@@ -149,6 +145,21 @@ class _KeywordSearch:
         self._limit = limit
         #: The chunks that every term has scored; None for all that hold one.
         self._scored: Collection[int] | None = None
+        #: The terms that are searched, the rarest first.
+        self._lookups: list[Lookup] = []
+        #: What they say of chunks, and for how many of them it knows all chunks that hold them.
+        self._found = Sums()
+        self._whole = 0
+        #: The ids that a chunk has as they are spelled.
+        self._spelled: set[str] = set()
+        #: Of chunks that may be hits: the sum of the terms, and for each term the weight by which it is held.
+        self._own: dict[int, float] = {}
+        self._held: list[dict[int, float]] = []
+        #: By file: what the terms say of its name, and which it holds.
+        self._names: dict[int, float] = {}
+        self._in_names: dict[int, int] = {}
+        #: Sets of terms of which all chunks that hold them and another one are known.
+        self._complete: list[set[str]] = []
 
     def run(self, terms: Sequence[Term]) -> KeywordHits:
         total = self._postings.rows(self._connection, CHUNKS)
@@ -172,38 +183,45 @@ class _KeywordSearch:
                 rarity[term.label] = idf
         mass = math.fsum(idfs) or 1.0
         # The rarest first; sorting keeps the order of the question among equals.
-        chosen = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
-        sums = self._sums(CHUNKS, chosen)
-        for lookup, holders in zip(chosen, sums.held(()), strict=True):
-            if lookup.term.literal and 1.0 not in holders.values():
-                missing.append(lookup.term)
-        is_all = len(chosen) == len(lookups) and not missing
-        hits = self._ranked(chosen, sums, mass, is_all=is_all)
+        self._lookups = sorted(lookups, key=lambda lookup: lookup.df)[:MAX_TERMS]
+        self._held = [{} for _ in self._lookups]
+        self._found = self._sums(CHUNKS)
+        self._score_names()
+        spelled = [each.term for each in self._lookups if each.term.literal]
+        missing += (term for term in spelled if term.label not in self._spelled)
+        is_all = len(self._lookups) == len(lookups) and not missing
+        self._take(self._pool())
+        self._take(self._with_more_words(strongest(CHECKED, self._own, self._sums_of_pages())))
+        hits = self._ranked(mass, is_all=is_all)
+        # Behind those that were lifted.
+        if more := self._with_more_words([hit.chunk_id for hit in hits[:CHECKED]]):
+            self._take(more)
+            hits = self._ranked(mass, is_all=is_all)
         top = max((hit.strength for hit in hits), default=0.0)
-        kept = {id(lookup.term) for lookup in chosen}
+        kept = {id(lookup.term) for lookup in self._lookups}
         return KeywordHits(
             hits=hits[: self._limit],
             quality=top / (top + mass),
-            match=any_of(dict.fromkeys(way.match for lookup in chosen for way in lookup.ways)),
+            match=any_of(dict.fromkeys(way.match for lookup in self._lookups for way in lookup.ways)),
             terms=tuple(term for term in terms if id(term) in kept),
             missing=as_typed(missing, terms),
             rarity=rarity,
         )
 
-    def _sums(self, table: Table, lookups: Sequence[Lookup], among: list[int] | None = None) -> Sums:
+    def _sums(self, table: Table, among: list[int] | None = None) -> Sums:
         """Sum up what the terms say of each row, the rarest first; `among`: of these alone."""
         total = self._postings.rows(self._connection, table)
         is_chunks = table is CHUNKS
         sums = Sums() if among is not None else self._postings.sums(self._connection, table)
         rows_read = 0
-        for lookup in lookups:
+        for lookup in self._lookups:
             if among is None and rows_read > FOUND_ENOUGH:
                 # Once: what is scored only gains by it, so that the best stay the best.
                 among = sorted(sums.strongest(SCORED))
                 if is_chunks:
                     self._scored = among
             is_id = lookup.term.literal is not None
-            sums.begin(is_whole=is_id or lookup.df <= ALONE_CHUNKS)
+            sums.begin()
             # No other form counts more than the word itself.
             least = lookup.df if is_chunks else 0
             # Forms first, the term itself last: the greater weight stays.
@@ -226,9 +244,10 @@ class _KeywordSearch:
                 else:
                     fits = self._fits(table, way.match, typed, among)
                 if is_id and is_chunks:
-                    fits = self._spelled(lookup.term, dict(fits))
+                    fits = self._as_spelled(lookup.term, dict(fits))
                 worth = way.weight * idf_of(total, max(df, least))
                 rows_read += sums.add(fits, worth, way.weight, is_signed=bool(typed) or is_id)
+            self._whole += is_chunks and self._scored is None
         return sums
 
     def _fits(self, table: Table, match: str, typed: str, among: list[int] | None, best: int = 0) -> Fits:
@@ -241,7 +260,7 @@ class _KeywordSearch:
         fits = dict(self._fits(table, match, typed, None, max(SCORED, self._limit)))
         return (fits | dict(self._fits(table, match, typed, found)) if found else fits).items()
 
-    def _spelled(self, term: Term, fits: dict[int, float]) -> Fits:
+    def _as_spelled(self, term: Term, fits: dict[int, float]) -> Fits:
         """Yield the fits of an id, negative where its tokens stand in a row and it is not spelled so."""
         assert term.literal is not None
         needle = term.label.strip("./~v") if term.label.isascii() else ""
@@ -249,59 +268,76 @@ class _KeywordSearch:
             _SPELLINGS, (json_ids(nlargest(SPELLED, fits, key=fits.__getitem__)), needle)
         )
         exact = {row[0] for row in rows if any(map(term.literal.search, row[1:]))}
+        if exact:
+            self._spelled.add(term.label)
         return ((row, fit if row in exact else -fit) for row, fit in fits.items())
 
-    def _ranked(
-        self, lookups: Sequence[Lookup], found: Sums, mass: float, *, is_all: bool
-    ) -> list[KeywordHit]:
-        """Make hits of the best chunks, best first; `is_all`: nothing but `lookups` was asked for."""
-        names = self._names(lookups)
+    def _score_names(self) -> None:
+        """Score the files whose names hold a term, each by the best of its name documents."""
+        found = self._sums(NAMES)
+        best = found.strongest(SCORED)
+        sums, held = found.of(best), found.held(best)
+        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
+            self._names[file_id] = max(NAME_WEIGHT * sums[row], self._names.get(file_id, 0.0))
+            mask = sum(1 << number for number, holders in enumerate(held) if row in holders)
+            self._in_names[file_id] = mask | self._in_names.get(file_id, 0)
+
+    def _pool(self) -> set[int]:
+        """Choose the chunks that may be among the best."""
+        found = self._found
         pool = set(found.strongest(self._limit))
-        # What may be lifted is not among the best by its sum alone.
-        for number, lookup in enumerate(lookups):
+        # What a rule puts before others is not among the best by its sum alone.
+        for number, lookup in enumerate(self._lookups):
             if lookup.df <= ALONE_CHUNKS or lookup.term.is_exact:
                 pool.update(found.strongest(self._limit, number))
-        if names:
-            best = nlargest(NAMED, names, key=lambda file_id: (names[file_id], -file_id))
+        if self._names:
+            best = nlargest(NAMED, self._names, key=lambda file_id: (self._names[file_id], -file_id))
             rows = self._connection.execute(_OF_NAMED, (NAMED_CHUNKS, json_ids(best))).fetchall()
             has_term = found.of([row for row, _ in rows])
             pool.update(row for row, ordinal in rows if row in has_term or not ordinal)
-        own, held = found.of(pool), found.held(pool)
-        if self._scored is not None:
-            ranked = sorted(pool, key=lambda chunk_id: (-own.get(chunk_id, 0.0), chunk_id))[:CHECKED]
-            pool |= self._with_more_words(ranked, lookups, held)
-            again = self._sums(CHUNKS, lookups, sorted(pool.difference(self._scored)))
-            own |= again.of(pool)
-            held = [{**mine, **added} for mine, added in zip(held, again.held(pool), strict=True)]
-        own = {chunk_id: own.get(chunk_id, 0.0) for chunk_id in sorted(pool)}
-        file_of = self._postings.files_of(self._connection, own)
-        named = {each: NAME_WEIGHT * names.get(file_of[each], 0.0) for each in own}
-        near = strongest(NEAR_CHUNKS, own, {each: score + named[each] for each, score in own.items()})
-        for chunk_id, share in self._near(near, lookups, mass):
-            own[chunk_id] += NEAR * share * (own[chunk_id] + named[chunk_id])
+        return pool
+
+    def _take(self, rows: set[int]) -> None:
+        """Add chunks that may be hits, and ask the common terms about those that they have not scored."""
+        rest = set() if self._scored is None else rows.difference(self._scored)
+        sums, more = self._found.of(rows), self._found.held(rows)
+        if rest:
+            again = self._sums(CHUNKS, sorted(rest))
+            sums |= again.of(rest)
+            more = [mine | added for mine, added in zip(more, again.held(rest), strict=True)]
+        self._own |= dict.fromkeys(rows, 0.0) | sums
+        for mine, added in zip(self._held, more, strict=True):
+            mine |= added
+
+    def _sums_of_pages(self) -> dict[int, float]:
+        """Return what the terms say of the chunks and of the names of their files, in the order of ids."""
+        file_of = self._postings.files_of(self._connection, self._own)
+        return {each: self._own[each] + self._names.get(file_of[each], 0.0) for each in sorted(self._own)}
+
+    def _ranked(self, mass: float, *, is_all: bool) -> list[KeywordHit]:
+        """Make hits of the chunks, best first; `is_all`: nothing but the terms searched was asked for."""
+        lookups, sums = self._lookups, self._sums_of_pages()
+        file_of = self._postings.files_of(self._connection, sums)
+        for each, share in self._near(strongest(NEAR_CHUNKS, sums, sums), mass):
+            sums[each] *= 1 + NEAR * share
         # Many chunks hold the same terms in the same ways.
-        ways = list(zip(*(map(holders.get, own) for holders in held), strict=True)) or [()] * len(own)
+        ways = list(zip(*(map(holders.get, sums) for holders in self._held), strict=True))
         covers = {way: _cover_of(way, lookups, mass) for way in set(ways)}
-        cover = {chunk_id: covers[way] for chunk_id, way in zip(own, ways, strict=True)}
-        _lift(own, {chunk_id: parts for chunk_id, (_, parts, _) in cover.items()})
-        sums = {each: score + named[each] for each, score in own.items()}
-        masks = {chunk_id: mask for chunk_id, (mask, _, _) in cover.items()}
-        words, ids = _alone(lookups, held, file_of)
+        cover = {each: covers[way] for each, way in zip(sums, ways, strict=True)}
+        _lift(sums, {each: (*cover[each][:2], self._in_names.get(file_of[each], 0)) for each in sums})
+        masks = {each: mask for each, (mask, _, _) in cover.items()}
+        words, ids = _alone(lookups, self._held, file_of)
         lacking = [each for each in sums if not masks[each] & (words | ids)]
-        _put_before(
-            sums,
-            [each for each in sums if masks[each] & words],
-            [each for each in lacking if masks[each].bit_count() <= LOUD_WORDS],
-        )
-        _put_before(sums, [each for each in sums if masks[each] & ids], lacking)
+        few = [sums[each] for each in lacking if masks[each].bit_count() <= LOUD_WORDS]
+        _put_above(sums, [each for each in sums if masks[each] & words], few)
+        _put_above(sums, [each for each in sums if masks[each] & ids], map(sums.__getitem__, lacking))
         # A day in words is a hint: a note that says it otherwise holds everything all the same.
         asked = sum(1 << number for number, lookup in enumerate(lookups) if lookup.term.is_asked)
         full = {each for each in sums if is_all and masks[each] & asked == asked}
-        top = max(sums.values(), default=0.0)
-        for each in full:
-            sums[each] += FULL_LIFT * top
+        named = {each: self._names.get(file_of[each], 0.0) for each in sums}
         best_name = NEARLY_BEST * max(named.values(), default=0.0)
-        _put_before(sums, full, [each for each in sums if each not in full and named[each] < best_name])
+        lesser = [each for each in sums if each not in full and named[each] < best_name]
+        _put_above(sums, full, map(sums.__getitem__, lesser))
         hits = [
             KeywordHit(
                 chunk_id=each,
@@ -314,42 +350,31 @@ class _KeywordSearch:
         ]
         return sorted(hits, key=lambda hit: (-hit.strength, hit.chunk_id))
 
-    def _names(self, lookups: Sequence[Lookup]) -> dict[int, float]:
-        """Score the files whose names hold a term, each by the best of its name documents."""
-        found = self._sums(NAMES, lookups)
-        best = found.strongest(SCORED)
-        sums = found.of(best)
-        names: dict[int, float] = {}
-        for row, file_id in self._connection.execute(_FILES_OF_NAMES, (json_ids(best),)):
-            names[file_id] = max(sums[row], names.get(file_id, 0.0))
-        return names
-
-    def _with_more_words(
-        self, chunk_ids: Sequence[int], lookups: Sequence[Lookup], held: Sequence[Holders]
-    ) -> set[int]:
-        """Find chunks with the terms that one of these chunks holds, and another one."""
+    def _with_more_words(self, chunk_ids: Sequence[int]) -> set[int]:
+        """Find chunks, beside those that are known, that hold the terms of one of these and another one."""
         found: set[int] = set()
-        matches = [lookup.ways[0].match for lookup in lookups]
-        for mask in {tuple(chunk_id in holders for holders in held) for chunk_id in chunk_ids}:
-            inside = [f"({match})" for match, is_held in zip(matches, mask, strict=True) if is_held]
-            others = [match for match, is_held in zip(matches, mask, strict=True) if not is_held]
-            if others and 0 < len(inside) <= FEW_WORDS:
-                match = " AND ".join([*inside, f"({any_of(others)})"])
-                rows = self._postings.read(
-                    self._connection, CHUNKS, match, files=self._files, best=MORE_WORDS
-                )
-                found.update(row for row, _ in rows)
-        return found
+        matches = [any_of(way.match for way in each.ways if way.weight == 1.0) for each in self._lookups]
+        #: Whether all chunks with a term are known.
+        known = [len(self._held[number]) == self._found.count(number) for number in range(self._whole)]
+        masks = {tuple(holders.get(each) == 1.0 for holders in self._held) for each in chunk_ids}
+        for mask in sorted((mask for mask in masks if 0 < sum(mask) <= FEW_WORDS), key=sum):
+            held = {f"({match})" for match in compress(matches, mask)}
+            others = [match for match, is_held in zip(matches, mask, strict=True) if match and not is_held]
+            if others and not any(compress(known, mask)) and not any(each <= held for each in self._complete):
+                match = " AND ".join([*sorted(held), f"({any_of(others)})"])
+                rows = self._postings.some(self._connection, match, self._files, MORE_WORDS)
+                found.update(rows)
+                if len(rows) < MORE_WORDS:
+                    self._complete.append(held)
+        return found.difference(self._own)
 
-    def _near(
-        self, chunk_ids: Collection[int], lookups: Sequence[Lookup], mass: float
-    ) -> Iterable[tuple[int, float]]:
+    def _near(self, chunk_ids: Collection[int], mass: float) -> Iterable[tuple[int, float]]:
         """Yield of chunks which share of the idf of the question stands together in them at best."""
-        if len(lookups) < 2:
+        if len(self._lookups) < 2:
             return
         needles = [
             (needle_of(way.match), number, way.weight * lookup.idf / mass)
-            for number, lookup in enumerate(lookups)
+            for number, lookup in enumerate(self._lookups)
             for way in lookup.ways
         ]
         for chunk_id, text in self._connection.execute(_TEXTS, (json_ids(chunk_ids),)):
@@ -374,26 +399,37 @@ def _cover_of(way: Sequence[float | None], lookups: Sequence[Lookup], mass: floa
     return mask, parts | mask, min(1.0, coverage)
 
 
-def _lift(own: dict[int, float], parts: Mapping[int, int]) -> None:
-    """Lift chunks over the best that holds a part of what they hold."""
-    members: dict[int, list[int]] = {}
-    for chunk_id, part in parts.items():
-        members.setdefault(part, []).append(chunk_id)
-    tops: dict[int, int] = {}
-    for part in sorted(members, key=int.bit_count):
-        _put_before(own, members[part], [top for other, top in tops.items() if other & part == other])
-        tops[part] = max(members[part], key=own.__getitem__)
+def _lift(sums: dict[int, float], held: Mapping[int, tuple[int, int, int]]) -> None:
+    """Put what holds more terms before what holds a part of them.
+
+    `held`: the terms with weight 1, all, and those that the name holds, of which the other's is a part too.
+    """
+    members: dict[tuple[int, int, int], list[int]] = {}
+    for chunk_id, each in held.items():
+        members.setdefault(each, []).append(chunk_id)
+    #: With the best sum of each.
+    tops: list[tuple[int, int, int, float]] = []
+    for each in sorted(members, key=lambda each: [bits.bit_count() for bits in each]):
+        whole, parts, name = each
+        less = [
+            top
+            for fewer, others, shorter, top in tops
+            if fewer & ~whole == 0 == shorter & ~name and (fewer != whole or others & ~parts == 0)
+        ]
+        _put_above(sums, members[each], less)
+        tops.append((*each, max(map(sums.__getitem__, members[each]))))
 
 
-def _put_before(sums: dict[int, float], some: Collection[int], others: Collection[int]) -> None:
-    """Lift `some` over the best of `others`, and keep their order."""
-    if some and others:
-        best = max(map(sums.__getitem__, others))
-        for each in some:
-            sums[each] = max(sums[each], best + ABOVE * sums[each])
+def _put_above(sums: dict[int, float], some: Iterable[int], others: Iterable[float]) -> None:
+    """Lift `some` over the greatest of the sums `others`, and keep their order."""
+    best = max(others, default=0.0)
+    for each in some:
+        sums[each] = max(sums[each], best + ABOVE * sums[each])
 
 
-def _alone(lookups: Sequence[Lookup], held: Sequence[Holders], file_of: Mapping[int, int]) -> tuple[int, int]:
+def _alone(
+    lookups: Sequence[Lookup], held: Sequence[Mapping[int, float]], file_of: Mapping[int, int]
+) -> tuple[int, int]:
     """Return the sets of words and of ids that one file alone has."""
     words = ids = 0
     for number, (holders, lookup) in enumerate(zip(held, lookups, strict=True)):

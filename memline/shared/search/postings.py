@@ -46,6 +46,10 @@ _MOST = 2.2
 #: Of a word whose stem others share, how many times as many rows are read as are wanted.
 SPARE = 2
 
+#: Rows of an expression of several phrases that are looked at.
+SOME = 100
+
+_IN_FILES = " AND +rowid IN ({} (SELECT value FROM json_each(?)))"
 _OF_CHUNKS = "SELECT id, file_id FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -208,11 +212,11 @@ class Postings:
         among: Iterable[int] | None = None,
         best: int = 0,
     ) -> list[tuple[int, float]]:
-        """Ask FTS5, and keep nothing; of an expression of several phrases the fits mean nothing."""
+        """Ask FTS5, and keep nothing."""
         where, values = "", []
         # The plus sign: the words first, then the filter; the other way round each row is a query of its own.
         if files is not None:
-            where, values = f" AND +rowid IN ({table.of_files} (SELECT value FROM json_each(?)))", [files]
+            where, values = _IN_FILES.format(table.of_files), [files]
         if among is not None:
             where += " AND +rowid IN (SELECT value FROM json_each(?))"
             values.append(json_ids(among))
@@ -232,6 +236,15 @@ class Postings:
         statement = f"SELECT rowid FROM {table.typed} WHERE {table.typed} MATCH ?{where}"
         exact = {row for (row,) in connection.execute(statement, (typed, *values))}
         return [(row, bm25 * scale if row in exact else -bm25 * scale) for row, bm25 in rows]
+
+    def some(self, connection: Connection, match: str, files: str | None, count: int) -> list[int]:
+        """Return the best of the first SOME chunks for an expression."""
+        where, values = (_IN_FILES.format(CHUNKS.of_files), [files]) if files is not None else ("", [])
+        found = (
+            f"SELECT rowid, bm25(chunks_fts) AS fit FROM chunks_fts WHERE chunks_fts MATCH ?{where} LIMIT ?"
+        )
+        statement = f"SELECT rowid FROM ({found}) ORDER BY fit LIMIT ?"
+        return [row for (row,) in connection.execute(statement, (match, *values, SOME, count))]
 
     def _forget(self) -> None:
         #: By table and phrase; the empty phrase for all rows.

@@ -16,10 +16,10 @@ from memline.shared.sources.folding import name_key
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-# A dated note may carry a title behind its day.
+# A dated note may carry a title behind its day: `.` follows `-`.
 _NAMED = (
     "SELECT file_id, path, key FROM names JOIN files ON files.id = file_id"
-    " WHERE key IN (?1, ?2) OR key GLOB ?3 || '-*' AND ?3 <> ''"
+    " WHERE key IN (?1, ?2) OR ?3 <> '' AND key > ?3 || '-' AND key < ?3 || '.'"
 )
 _CHUNKS_OF = (
     "SELECT id, file_id FROM chunks WHERE file_id IN (SELECT value FROM json_each(?))"

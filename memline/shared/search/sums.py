@@ -5,14 +5,11 @@ Here in dictionaries; `array_sums` does the same in arrays, for a process that h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from heapq import nlargest
 
 #: What counts less than the word itself; 1/4 and 1/2 found less.
 FORM_WEIGHT = 1 / 3
-
-#: Weights of a term by the rows that hold it.
-Holders = Mapping[int, float]
 
 
 class Sums:
@@ -22,8 +19,8 @@ class Sums:
         self._sums: dict[int, float] = {}
         self._held: list[dict[int, float]] = []
 
-    def begin(self, *, is_whole: bool) -> None:
-        """Go on to the next term. `is_whole`: all rows that hold it are asked for."""
+    def begin(self) -> None:
+        """Go on to the next term."""
         self._held.append({})
 
     def add(self, fits: Iterable[tuple[int, float]], worth: float, weight: float, *, is_signed: bool) -> int:
@@ -57,13 +54,17 @@ class Sums:
         """Return the best rows, the first ones among equals; `number`: of those that hold this term."""
         return strongest(count, self._sums if number is None else self._held[number], self._sums)
 
+    def count(self, number: int) -> int:
+        """Count the rows that hold a term."""
+        return len(self._held[number])
+
     def of(self, rows: Collection[int]) -> dict[int, float]:
         """Return the sums of those of `rows` that hold a term."""
         return {row: self._sums[row] for row in rows if row in self._sums}
 
-    def held(self, rows: Collection[int]) -> Sequence[Holders]:
-        """Return for each term those of `rows` that hold it, or all."""
-        return self._held
+    def held(self, rows: Collection[int]) -> list[dict[int, float]]:
+        """Return for each term the weights of those of `rows` that hold it."""
+        return [{row: holders[row] for row in rows if row in holders} for holders in self._held]
 
 
 def strongest(count: int, rows: Collection[int], sums: Mapping[int, float]) -> list[int]:

@@ -454,26 +454,56 @@ def test_what_holds_more_of_the_words_is_never_behind(
     notes: Notes, index: SearchIndex, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(count)
-    asked = ["kestrel", "lantern", "harbour", "quokka"]
-    texts: dict[str, list[str]] = {}
+    asked = ["kestrel", "lantern", "harbour", "car"]
+    texts: dict[str, set[str]] = {}
     for number in range(count):
-        words = chance.choices([*asked, "bread", "butter", "walk"], k=chance.choice((2, 4, 30)))
-        texts[f"memory/{number}.md"] = [*words, f"n{number}"]
-        notes.add(f"memory/{number}.md", " ".join(texts[f"memory/{number}.md"]))
+        # A synonym of one of the words does not make up for another.
+        words = chance.choices([*asked, "vehicle", "bread", "butter", "walk"], k=chance.choice((2, 4, 30)))
+        title = chance.choice(("note", "lantern", "a lantern and everything else"))
+        path = f"memory/{title} {number}.md"
+        texts[path] = {*words, *title.split()}
+        notes.add(path, " ".join(words))
     monkeypatch.setattr(keyword, "SCORED", 60)
 
     for size in (1, 2, 3, 4):
         question = " ".join(chance.sample(asked, size))
         hits = retrieve(index, SearchRequest(query=question, max_results=20), Query()).hits
-        held = [set(question.split()) & set(texts[hit.path]) for hit in hits]
-        assert all(not (first < later) for at, first in enumerate(held) for later in held[at:])
+        held = [set(question.split()) & texts[hit.path] for hit in hits]
+        # Where their names match alike: "lantern" is in both or in neither.
+        alike = [("lantern" in question) and "lantern" in hit.path for hit in hits]
+        assert not [
+            (hits[first].path, hits[later].path)
+            for first in range(len(hits))
+            for later in range(first, len(hits))
+            if held[first] < held[later] and alike[first] <= alike[later]
+        ]
         # Nor is what holds more left out.
         more = [
-            set(question.split()) & set(words)
+            (set(question.split()) & words, ("lantern" in question) and "lantern" in path)
             for path, words in texts.items()
             if path not in {hit.path for hit in hits}
         ]
-        assert all(not (first < other) for first in held for other in more)
+        assert not [
+            (first, other)
+            for first, name in zip(held, alike, strict=True)
+            for other, others_name in more
+            if first < other and name <= others_name
+        ]
+
+
+def test_chunks_with_more_of_the_words_are_looked_for_beyond_the_best(
+    notes: Notes, index: SearchIndex
+) -> None:
+    # Three hundred short notes with two of the words, and long ones that hold the third as well.
+    for number in range(300):
+        notes.add(f"memory/a{number}.md", f"kestrel kestrel lantern lantern n{number}")
+    for number in range(300):
+        notes.add(f"memory/b{number}.md", f"harbour harbour harbour n{number}")
+    filler = " ".join(f"word{number}" for number in range(60))
+    for number in range(12):
+        notes.add(f"memory/c{number}.md", f"{filler} kestrel {filler} lantern harbour n{number}")
+
+    assert [path[:8] for path in paths(index, "kestrel lantern harbour")] == ["memory/c"] * 10
 
 
 def test_the_page_with_the_title_comes_before_pages_that_repeat_its_words(
