@@ -32,11 +32,11 @@ _OF_ONE = {"are": "is", "were": "was", "have": "has"}
 
 
 def counted(count: int, noun: str, verb: str = "") -> str:
-    """Write a count with its noun: `1 file`, `2 files`, `3 batches`, with `verb` also `1 text waits`.
+    """Write a count with its noun: `1 file`, `2,000 files`, `3 batches`, with `verb` also `1 text waits`.
 
     The verb is given in its form behind several things: are, were, have, wait.
     """
-    words = f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('ch') else 's'}"
+    words = f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("ch") else "s")
     if not verb:
         return words
     return f"{words} {_OF_ONE.get(verb, f'{verb}s') if count == 1 else verb}"

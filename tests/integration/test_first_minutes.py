@@ -271,3 +271,30 @@ def test_the_file_that_configures_the_workspace_is_changed(shell: Shell, tmp_pat
     assert os.stat(file).st_mode & 0o777 == 0o644
     assert shell("remove", str(wiki)).status == 0
     assert shell("search", "wombat", "--json").json["totalResults"] == 0
+
+
+def test_init_counts_alike_and_shows_an_answer_as_a_search_does(shell: Shell, tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(60))
+    folder = make(
+        tmp_path / "notes",
+        {"a.md": "## --no-verify skips hooks\n\nOnce.", "b.md": f"# The valve below\n\n{words}", "c.md": ""},
+    )
+    (folder / "link.md").symlink_to("a.md")
+
+    ran = shell("init", str(folder), "--yes")
+    answer = shell("search", "The valve below", "--max-results", "2").stdout
+
+    assert "a folder of Markdown: 3 Markdown files.\n" in ran.stdout
+    assert "Indexed 3 files, 2 chunks, in " in ran.stdout
+    assert f"Not read: 1 symlink (memline --workspace {folder} status --verbose).\n" in ran.stdout
+    assert "$ memline search 'The valve below'\n" in ran.stdout
+    shown = ran.stdout.partition("$ memline search")[2].partition("\n")[2].partition("\n\n")[0]
+    assert shown and answer.startswith(f"{shown}\n")
+
+
+def test_a_sample_question_never_begins_like_an_option(shell: Shell, tmp_path: Path) -> None:
+    folder = make(tmp_path / "notes", {"a.md": "# --no-verify\n\nSkips hooks."})
+
+    ran = shell("init", str(folder), "--yes")
+
+    assert "$ memline search no-verify\n" in ran.stdout and "a.md#L1" in ran.stdout

@@ -254,7 +254,7 @@ def test_the_list_shows_what_is_configured_and_how_large_sessions_are(
 
     assert "main: off, no model and no command is configured for it" in off.stdout
     assert refused.status == 2 and "memoryFlush.model" in refused.stderr
-    assert f"{SESSION}  1234 of 6000 tokens · stored (memory/" in shown
+    assert f"{SESSION}  1,234 of 6,000 tokens · stored (memory/" in shown
     assert listed[0]["sessions"][0]["tokens"] == 1_234 and listed[0]["enabled"]
 
 

@@ -127,6 +127,7 @@ def test_other_programs_get_json_lines_paths_and_places(place: Place) -> None:
     (place_of_hit,) = (line for line in places if line.startswith(f"{file}:"))
     assert place_of_hit.startswith(f"{file}:11:7:- the wombat timeout went from 200 ms")
     assert place.call("search", "wombat", "--json", "--format", "files").status == 2
+    assert place.call("search", "wombat", "--null").status == 2
 
 
 def test_nothing_found_is_nothing_for_other_programs(place: Place) -> None:
@@ -170,3 +171,32 @@ def test_progress_fits_its_terminal(place: Place, width: int) -> None:
     # Bars are whole: name, count and time left.
     assert any(re.search(r"main files .*\d+/\d+ .*left", row) for row in rows), rows
     assert any(re.search(r"main vectors .*\d+/\d+ .*left", row) for row in rows), rows
+
+
+def test_paths_of_any_name_go_to_another_program(place: Place) -> None:
+    names = ["memory/a b.md", 'memory/it\'s "quoted".md', "memory/two\nlines.md"]
+    for name in names:
+        place.write(name, f"The numbat of {name} sleeps.\n")
+    place.index()
+
+    found = place.run("search", "numbat", "--format", "files", "--null").stdout
+
+    assert found.endswith("\0") and sorted(found.split("\0")[:-1]) == sorted(
+        str(place.workspace / name) for name in names
+    )
+
+
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_findings_are_wrapped_to_the_terminal_and_not_for_a_pipe(place: Place, command: str) -> None:
+    place.write("docs/a.md", "x")
+    line = "beside MEMORY.md and memory/ 1 Markdown file is not read: docs/a.md"
+
+    whole = place.run(command).stdout
+    with on_terminal(*place.arguments(command), columns=50) as terminal:
+        assert terminal.end() == 0
+    rows = plain(terminal.shown).splitlines()
+
+    assert line in whole
+    assert line in " ".join(row.strip().removeprefix("note ") for row in rows)
+    # A path that is longer than the terminal is left whole where it is a part of a command.
+    assert all(len(row) <= 50 or "--workspace " in row for row in rows)

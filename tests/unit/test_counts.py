@@ -8,6 +8,7 @@ from memline.shared.words import counted, span
     [
         (0, "file", "", "0 files"),
         (1, "file", "", "1 file"),
+        (2_000, "file", "", "2,000 files"),
         (3, "batch", "are", "3 batches are"),
         (1, "batch", "are", "1 batch is"),
         (1, "vector", "were", "1 vector was"),

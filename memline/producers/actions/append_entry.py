@@ -12,6 +12,7 @@ from memline.shared.search.agent_view import Chat
 from memline.shared.sources import append as notes
 from memline.shared.sources.paths import LONG_TERM
 from memline.shared.values import to_json, value
+from memline.shared.words import counted
 
 #: A note that an agent writes grows no larger than this.
 MAX_NOTE_BYTES = 1_048_576
@@ -67,7 +68,7 @@ def append(
     for name, argument, limit in (("text", text, max_chars), ("heading", heading, MAX_HEADING_CHARS)):
         if len(argument) > limit:
             raise BadRequest(
-                f"{name} has {len(argument)} characters, {limit} are allowed",
+                f"{name} has {counted(len(argument), 'character')}, {limit:,} are allowed",
                 hint="say it shorter, or in several entries",
             )
     if notes.is_empty(text):

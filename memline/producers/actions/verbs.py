@@ -87,7 +87,9 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
     for settings in asker.agents:
         made = reindex_job.start(settings, asker.queue_url, force=force, by=asker.by)
         started.append(made)
-        resumed = f", {made['takenUp']} cancelled texts are wanted again" if made["takenUp"] else ""
+        resumed = (
+            f", {counted(made['takenUp'], 'cancelled text', 'are')} wanted again" if made["takenUp"] else ""
+        )
         lines.append(f"{made['agentId']}: job {made['id']} reads {counted(made['files'], 'file')}{resumed}.")
         lines.append(f"  memline reindex --status {made['id']} says how far it is.")
         if made["warning"]:
@@ -109,7 +111,7 @@ def cancel_batch(asker: Asker, batch: str) -> Done:
         kept = counted(job.batch.stored, "vector", "are")
         words = (
             f"{token} will be cancelled: {kept} kept, and what the provider has finished; the others of its"
-            f" {job.texts_left} texts are sent in requests.",
+            f" {counted(job.texts_left, 'text', 'are')} sent in requests.",
             *(() if asker.queue_url else ("A running `memline up` does it; else: memline index",)),
         )
     else:

@@ -121,6 +121,7 @@ a warning that says why: try other words, fewer filters, or report the warning."
             choices=("text", "json", "jsonl", "files", "vimgrep"),
             faces=COMMAND,
         ),
+        flag("null", "With --format files: end each path with NUL, for xargs -0.", faces=COMMAND),
     ),
     examples=(
         "memline search 'why did we choose redis'",
@@ -128,7 +129,7 @@ a warning that says why: try other words, fewer filters, or report the warning."
         "memline search 'deploy' --max-results 3 --json",
         "memline search 'deploy' --linked-from 'Deploy plan'",
         "memline search 'deploy' --full --explain",
-        "memline search 'deploy' --format files | xargs less",
+        "memline search 'deploy' --format files --null | xargs -0 less",
         "vim -q <(memline search 'deploy' --format vimgrep)",
     ),
 )

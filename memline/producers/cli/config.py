@@ -26,6 +26,7 @@ from memline.shared.embedders.local.downloads import engine_report
 from memline.shared.errors import ConfigError
 from memline.shared.providers import LISTED, OWN, price_of
 from memline.shared.values import asdict
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,19 +42,24 @@ def config() -> None:
 @command(
     "memline config show",
     "memline config show --agent work --json",
-    "memline --workspace ~/notes config show",
+    "memline --workspace ~/notes config show --changed",
     parent=config,
     json=True,
 )
-def show(invocation: Invocation, as_json: bool) -> None:
+@click.option("--changed", is_flag=True, help="Only what is set, and not left to its default.")
+def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
     """Print every value with its origin, secrets hidden."""
     loaded = invocation.loaded
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
-    by_agent = {
-        agent: shown_for_agent(loaded, agent) | _engine(loaded, agent) | _price(loaded, agent)
-        for agent in loaded.agent_ids()
-    }
+    by_agent = {agent: shown_for_agent(loaded, agent) for agent in loaded.agent_ids()}
+    if changed:
+        for_all = _set(for_all)
+        by_agent = {agent: _set(mine) for agent, mine in by_agent.items()}
+    else:
+        by_agent = {
+            agent: mine | _engine(loaded, agent) | _price(loaded, agent) for agent, mine in by_agent.items()
+        }
     if as_json:
         shown = {agent: {key: asdict(each) for key, each in mine.items()} for agent, mine in by_agent.items()}
         return print_json(
@@ -69,6 +75,12 @@ def show(invocation: Invocation, as_json: bool) -> None:
     for agent, settings in by_agent.items():
         echo(f"\nagent {agent}{' (default)' * (agent == default)}")
         _print_table(settings, path)
+
+
+def _set(settings: dict[str, Setting]) -> dict[str, Setting]:
+    return {
+        key: each for key, each in settings.items() if each.origin != "default" and each.value != "(not set)"
+    }
 
 
 @command("memline config path", 'cat "$(memline config path)"', parent=config, name="path")
@@ -95,7 +107,7 @@ def check(invocation: Invocation, as_json: bool) -> int:
     loaded = examine(invocation.options)
     file, keys = loaded.settings.path, len(keys_of_file(loaded))
     problems = [{"problem": each.message, "action": each.hint} for each in loaded.problems]
-    lines = [f"{file}: {keys} keys" if file else "no configuration file"]
+    lines = [f"{file}: {counted(keys, 'key')}" if file else "no configuration file"]
     lines += [f"warning: {warning}" for warning in loaded.warnings]
     lines += [f"problem: {each['problem']}\n    Try: {each['action']}" for each in problems]
     lines += [] if problems else ["No problems."]
@@ -138,6 +150,9 @@ def _print_table(settings: dict[str, Setting], path: Path | None) -> None:
         key: each.value if isinstance(each.value, str) and each.value else json.dumps(each.value)
         for key, each in settings.items()
     }
+    if not texts:
+        echo("  nothing is set")
+        return
     key_width = max(map(len, texts))
     value_width = min(40, max(map(len, texts.values())))
     for key, text in texts.items():

@@ -13,6 +13,7 @@ from typing import Any
 from memline.producers.cli import terminal
 from memline.producers.cli.invocation import json_line
 from memline.shared.search.results import pattern_of
+from memline.shared.sources.markdown import without_anchor
 from memline.shared.visible_text import in_name, one_line, visible
 from memline.shared.words import counted
 
@@ -63,15 +64,18 @@ def explained(hit: dict[str, Any]) -> Iterator[str]:
     yield from (f"{_INDENT}{row}" for row in terminal.wrapped(visible(text), room))
 
 
-def for_programs(hits: Sequence[dict[str, Any]], form: str, workspace: Path) -> Iterator[str]:
+def for_programs(
+    hits: Sequence[dict[str, Any]], form: str, workspace: Path, *, is_raw: bool
+) -> Iterator[str]:
     """Yield the hits in a form for other programs: jsonl, files or vimgrep.
 
-    Paths are absolute where the file is there, so that they work in every folder.
+    Paths are absolute where the file is there, so that they work in every folder. `is_raw`: each ends with
+    NUL, so that nothing in it is to be written out but for a terminal.
     """
     if form == "jsonl":
         yield from map(json_line, hits)
         return
-    shown = one_line if sys.stdout.isatty() else in_name
+    shown = one_line if sys.stdout.isatty() else str if is_raw else in_name
     names = {hit["path"]: _absolute(hit["path"], workspace) for hit in hits}
     if form == "files":
         yield from dict.fromkeys(map(shown, names.values()))
@@ -104,7 +108,11 @@ def _body(snippet: str, heading: str) -> list[str]:
     """Return the lines with text; without front matter and headings that are shown, unless that is all."""
     lines = [line for line in _FRONT_MATTER.sub("", snippet).splitlines() if line.strip()]
     trail = set(heading.split(" > "))
-    rest = [line for line in lines if not ((match := _HEADING.fullmatch(line)) and match[1] in trail)]
+    rest = [
+        line
+        for line in lines
+        if not ((match := _HEADING.fullmatch(line)) and without_anchor(match[1]) in trail)
+    ]
     return rest or lines or snippet.splitlines()
 
 

@@ -13,8 +13,9 @@ import click
 
 from memline.producers.bridges import import_openclaw
 from memline.producers.bridges.clients import CLIENTS
+from memline.producers.cli.hits import rows_of
 from memline.producers.cli.index import index_agents
-from memline.producers.cli.invocation import Invocation, echo
+from memline.producers.cli.invocation import Invocation, echo, put
 from memline.producers.cli.moving import openclaw_lines
 from memline.producers.cli.options import OneOf, advise, command
 from memline.producers.memory import Memory
@@ -25,9 +26,10 @@ from memline.shared.embedders.local.downloads import HUB_PREFIX, configured
 from memline.shared.embedders.local.engines import ENGINES
 from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.findings.diagnosis import of_agent
-from memline.shared.index import driver
+from memline.shared.index import driver, ledger
 from memline.shared.providers import LOCAL
 from memline.shared.sources.discover import markdown_below
+from memline.shared.sources.outcomes import EMPTY, INDEXED
 from memline.shared.sources.paths import LONG_TERM, OPENCLAW_FILES
 from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sync.plan import plan_of
@@ -35,6 +37,7 @@ from memline.shared.values import replace, value
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
+    from memline.producers.backends import IndexReport
     from memline.shared.config.schema import AgentSettings
     from memline.shared.embedders.local.engines import Engine
     from memline.shared.sync.plan import Plan
@@ -99,9 +102,8 @@ def init(
     settings = invocation.agent()
     _take_over_openclaw(invocation, settings, yes=yes)
     (report,) = index_agents(invocation.settings, [settings])
-    notes, chunks = report.files["seen"], report.chunks
-    counts = f"{notes} file{'s' * (notes != 1)}, {chunks} chunk{'s' * (chunks != 1)}"
-    echo(f"Indexed {counts}, in {report.seconds:.1f} s.")
+    for line in _indexed(settings, report):
+        echo(line)
     if report.warning:
         echo(report.warning, err=True)
     if report.action:
@@ -128,7 +130,7 @@ def add(invocation: Invocation, folder: str) -> None:
         return
     plan = _plan(Invocation(options=invocation.options).agent())
     added = len(plan.changes.added)
-    echo(f"Added {target} ({file}): {added} file{'s' * (added != 1)} to index.")
+    echo(f"Added {target} ({file}): {counted(added, 'file')} to index.")
     advise(_command(settings, "index"))
 
 
@@ -152,7 +154,7 @@ def _folder(text: str, *, file_too: bool = False) -> Path:
 
 def _much(folder: Path, count: int) -> str:
     """Say why a folder is hardly meant as a whole; empty when it may be."""
-    files = f"{count:,} Markdown file{'s' * (count != 1)}"
+    files = counted(count, "Markdown file")
     home = Path(os.path.realpath(environment.user_home(os.environ)))
     if home.is_relative_to(os.path.realpath(folder)):
         is_home = "is" if workspaces.is_same(home, folder) else "holds"
@@ -178,7 +180,7 @@ def _plan(settings: AgentSettings) -> Plan:
 def _described(settings: AgentSettings, plan: Plan, kind: str) -> Iterator[str]:
     """Say what the folder is, what of it is read, and what embeds it."""
     found = plan.total_files
-    yield f"{settings.workspace} is {kind}: {found} Markdown file{'s' * (found != 1)}."
+    yield f"{settings.workspace} is {kind}: {counted(found, 'Markdown file')}."
     reasons = sorted({reason for _, reason in plan.discovery.left_out})
     if reasons:
         yield f"Left out by {', '.join(reasons)}: {len(plan.discovery.left_out)}."
@@ -252,20 +254,38 @@ def _take_over_openclaw(invocation: Invocation, settings: AgentSettings, *, yes:
         advise("memline import openclaw")
 
 
+def _indexed(settings: AgentSettings, report: IndexReport) -> Iterator[str]:
+    """Say how many files were read, and what of the others became."""
+    with driver.reading(settings.index_path) as reader:
+        outcomes = ledger.outcome_counts(reader)
+    read = outcomes.pop(INDEXED, 0) + outcomes.pop(EMPTY, 0)
+    chunks = counted(report.chunks, "chunk")
+    yield f"Indexed {counted(read, 'file')}, {chunks}, in {report.seconds:.1f} s."
+    if outcomes:
+        others = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in outcomes.items())
+        yield f"Not read: {others} ({_command(settings, 'status', '--verbose')})."
+
+
 def _ask(invocation: Invocation, settings: AgentSettings) -> None:
     """Ask one question that the notes can answer: the heading of a chunk."""
     with driver.reading(settings.index_path) as reader:
-        row = reader.execute(
-            "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 1"
-        ).fetchone()
-    if row is None:
+        rows = reader.execute(
+            "SELECT heading, text FROM chunks ORDER BY length(heading) BETWEEN 8 AND 60 DESC, id LIMIT 50"
+        ).fetchall()
+    questions = [heading.rpartition(" > ")[2] or " ".join(text.split()[:6]) for heading, text in rows]
+    # What begins like an option is asked for behind `--`.
+    question = next((each for each in questions if not each.startswith("-")), "")
+    question = question or next(filter(None, (each.lstrip("- ") for each in questions)), "")
+    if not question:
         return
-    question = row[0].rpartition(" > ")[2] or " ".join(row[1].split()[:6])
     echo(f"\n$ memline search {shlex.quote(question)}")
     with Memory.of(invocation.settings, settings) as memory:
-        for hit in memory.search(question, max_results=2).hits:
-            line = next((line for line in hit.snippet.splitlines() if line.strip()), "")
-            echo(f"  {hit.citation}  {line.strip()[:100]}")
+        answer = memory.search(question, max_results=2)
+    for hit in answer.hits:
+        has_vectors = answer.mode != "keyword"
+        shown = hit.to_json()
+        for row in rows_of(shown, with_vectors=has_vectors, full=False, workspace=settings.workspace):
+            put(row)
 
 
 def _mention_sessions(settings: AgentSettings, file: Path) -> None:
@@ -283,7 +303,7 @@ def _mention_sessions(settings: AgentSettings, file: Path) -> None:
     }
     for title, count in counts.items():
         if count:
-            sessions = f"{count} past session{'s' * (count != 1)} of {title}"
+            sessions = f"{counted(count, 'past session')} of {title}"
             echo(f"\n{sessions} in this folder can be searched, too: {file} says how.")
 
 

@@ -82,15 +82,15 @@ class Invocation:
         )
 
 
-def put(text: str, *, err: bool = False) -> None:
+def put(text: str, *, err: bool = False, end: str = "\n") -> None:
     """Print a line as it is, at once; what the encoding of the stream lacks is escaped."""
     stream = sys.stderr if err else sys.stdout
     try:
-        stream.write(text + "\n")
+        stream.write(text + end)
     except UnicodeEncodeError:
         # As click does it: ASCII says that no locale is set up, and then readers are on UTF-8.
         encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
-        stream.buffer.write((text + "\n").encode(encoding, "backslashreplace"))
+        stream.buffer.write((text + end).encode(encoding, "backslashreplace"))
     stream.flush()
 
 

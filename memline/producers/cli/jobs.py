@@ -63,7 +63,8 @@ def _cells(job: dict[str, Any], now: float) -> tuple[str, ...]:
 def show_job(invocation: Invocation, job: str, as_json: bool) -> None:
     """Print what is known of a job. Raises JobUnknown."""
     found = perform(CALLS["jobs show"], asker(invocation), job=job).value
-    rates = f"{found['filesPerSecond']:.0f} files, {found['textsPerSecond']:.0f} texts a second"
+    files, texts = (counted(round(found[f"{each}sPerSecond"]), each) for each in ("file", "text"))
+    rates = f"{files}, {texts} a second"
     rows = {
         "Job": found["id"],
         "Agent": found["agentId"],

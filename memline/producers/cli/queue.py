@@ -177,12 +177,12 @@ def providers(invocation: Invocation, as_json: bool) -> None:
     lines = []
     for each in found:
         day, minute = each["lastDay"], each["minute"]
-        line = f"{each['account']} ({each['agentId']}): {day['calls']} calls in a day"
+        line = f"{each['account']} ({each['agentId']}): {counted(day['calls'], 'call')} in a day"
         if day["p50Ms"] is not None:
             line += f", p50 {day['p50Ms']} ms, p95 {day['p95Ms']} ms"
         line += "".join(f", {count} {kind}" for kind, count in day["errors"].items())
         if minute["maxRequests"]:
-            line += f", {minute['requests']} of {minute['maxRequests']} requests a minute"
+            line += f", {minute['requests']} of {counted(minute['maxRequests'], 'request')} a minute"
         lines += [
             line,
             *(f"    {mode['mode']}: {mode['reason']}" for mode in each["modes"] if mode["reason"]),

@@ -17,6 +17,7 @@ def search(
     session_key: str | None,
     full: bool,
     format: str | None,
+    null: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -26,6 +27,8 @@ def search(
     form = format or ("json" if as_json else "text")
     if as_json and form != "json":
         raise Misuse(f"--json and --format {form} exclude each other")
+    if null and form != "files":
+        raise Misuse("--null goes with --format files")
     settings = invocation.agent()
     if not settings.memory.enabled:
         if form == "json":
@@ -62,18 +65,18 @@ def search(
     else:
         invocation.name_workspace(settings)
         # An agent gets whole snippets.
-        _print(answer, form, settings.workspace, full=full or chat is not None)
+        _print(answer, form, settings.workspace, full=full or chat is not None, null=null)
 
 
-def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool) -> None:
+def _print(answer: dict[str, Any], form: str, workspace: Path, *, full: bool, null: bool) -> None:
     """Print the hits on standard output, and on standard error what may be missing."""
     from memline.producers.cli import hits
 
     has_vectors = answer["mode"] != "keyword"
     if form != "text":
         # What goes into another program is not coloured, and a file name with a control character no name.
-        for line in hits.for_programs(answer["results"], form, workspace):
-            put(line)
+        for line in hits.for_programs(answer["results"], form, workspace, is_raw=null):
+            put(line, end="\0" if null else "\n")
     else:
         for hit in answer["results"]:
             for line in hits.rows_of(hit, with_vectors=has_vectors, full=full, workspace=workspace):

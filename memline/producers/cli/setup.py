@@ -21,6 +21,7 @@ from memline.producers.reports.session_list import SET_UP, flushes
 from memline.shared.config import config_file, environment
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError, MemlineError, NoWorkspace
+from memline.shared.words import counted
 
 
 @command(
@@ -171,9 +172,10 @@ def flush(invocation: Invocation, session: str | None, as_json: bool) -> int | N
     for agent in report:
         echo(f"{agent['agentId']}: {'on' if agent['enabled'] else f'off, {SET_UP}'}")
         for row in agent["sessions"]:
-            of = f" of {row['threshold']}" if row["threshold"] else ""
+            tokens = counted(row["threshold"] or row["tokens"], "token")
+            tokens = f"{row['tokens']:,} of {tokens}" if row["threshold"] else tokens
             last = f" · {row['outcome']} ({row['reason']})" if row["outcome"] else ""
-            echo(f"  {row['session']}  {row['tokens']}{of} tokens{last}")
+            echo(f"  {row['session']}  {tokens}{last}")
         if not agent["sessions"]:
             echo("  no session has been measured yet: memline up (or watch) does that")
     return 0

@@ -16,7 +16,7 @@ from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
 from memline.producers.reports.status import left_out_files
 from memline.shared.errors import MemlineError
-from memline.shared.finding import PROBLEM, Finding
+from memline.shared.finding import COMMAND, PROBLEM, Finding
 from memline.shared.findings.diagnosis import queue_of
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
@@ -57,16 +57,23 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
 
 
 def told(
-    found: Sequence[dict[str, Any]], *, names_agents: bool = False, is_coloured: bool = False
+    found: Sequence[dict[str, Any]],
+    *,
+    names_agents: bool = False,
+    is_coloured: bool = False,
+    indent: str = "",
 ) -> Iterator[str]:
     """Yield the lines of findings, given as JSON: a mark and the words, and below them what to do."""
     for each in found:
         mark, color = _MARKS[each["level"]]
         agent = f"agent {each['agent']}: " if names_agents and each["agent"] else ""
-        mark = f"{mark:<5}"
-        yield f"{terminal.style(mark, fg=color) if is_coloured else mark}{visible(agent + each['what'])}"
+        mark = f"{indent}{mark:<5}"
+        first, *rest = terminal.below(mark, visible(agent + each["what"]))
+        yield terminal.style(mark, fg=color) + first[len(mark) :] if is_coloured else first
+        yield from rest
         if each["action"]:
-            yield f"     try: {visible(each['action'])}"
+            is_command = each.get("actionKind") == COMMAND
+            yield from terminal.below(f"{indent}     try: ", visible(each["action"]), is_command=is_command)
 
 
 def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_json: bool) -> int | None:
@@ -91,16 +98,16 @@ def status(invocation: Invocation, deep: bool, index: bool, verbose: bool, as_js
 def _lines(report: dict[str, Any], typed: Typed) -> Iterator[str]:
     yield f"Memory search ({report['agentId']})"
     found = [each | {"action": typed(each["action"])} for each in report["findings"]]
-    yield from (f"  {line}" for line in told(found))
+    yield from told(found, indent="  ")
     for label, text in _rows(report):
         if text:
-            yield f"  {label + ':' if label else '':<13}{text}"
-    for each in report["scan"]["leftOut"] if "files" in report else ():
-        yield f"    {'left out':<10} {each['path']}  {each['reason']}"
-    for path in report.get("beside", ()):
-        yield f"    {'beside':<10} {path}"
-    for file in report.get("files", ()):
-        yield f"    {file['outcome']:<10} {file['path']}  {file['reason']}"
+            yield from terminal.below(f"  {label + ':' if label else '':<13}", text)
+    if "files" in report:
+        left_out = ({"outcome": "left out", **each} for each in report["scan"]["leftOut"])
+        beside = ({"outcome": "beside", "path": path, "reason": ""} for path in report["beside"])
+        for file in (*left_out, *beside, *report["files"]):
+            text = f"{file['path']}  {file['reason']}".rstrip()
+            yield from terminal.below(f"    {file['outcome']:<10} ", text)
     yield ""
 
 

@@ -44,6 +44,27 @@ def width() -> int:
     return max(_MIN_WIDTH, shutil.get_terminal_size((PIPE_WIDTH, 24)).columns)
 
 
+def below(head: str, text: str, *, is_command: bool = False) -> Iterator[str]:
+    r"""Yield `head` and a text that is wrapped to the terminal below where it begins.
+
+    A command can be copied all the same: `\` ends its rows. For a pipe it is one row, which can be searched.
+    """
+    room, indent = width() - columns(head), " " * columns(head)
+    if not sys.stdout.isatty() or columns(text) <= room:
+        yield head + text
+        return
+    is_whole = all(columns(word) <= room - 2 for word in text.split())
+    if is_command and ("'" in text or not is_whole):
+        # A row would end in the middle of a word.
+        yield head + text
+        return
+    *rows, last = wrapped(text, room - 2 if is_command else room)
+    for row in rows:
+        yield f"{head}{row} \\" if is_command else head + row
+        head = indent
+    yield head + last
+
+
 def link(text: str, file: Path, *, line: int = 0) -> str:
     """Make a text a link to a file, as terminals read it."""
     return f"\x1b]8;;{file.as_uri()}{f'#L{line}' if line else ''}\x1b\\{text}\x1b]8;;\x1b\\"

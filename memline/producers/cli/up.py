@@ -22,7 +22,8 @@ from memline.workers import lifecycle
 def up(invocation: Invocation) -> None:
     """Run everything in one process, no server needed: follow the files, chunk, embed, store.
 
-    Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work.
+    Searches of other processes see changes at once. SIGINT and SIGTERM end it after the running work. A
+    second one for the same folder follows nothing until the first has ended, and then takes its place.
     """
     write_log()
     agents = invocation.enabled_agents()

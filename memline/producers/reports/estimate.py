@@ -23,6 +23,7 @@ from memline.shared.sources.tokens import estimate_tokens
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.sync.read_file import FileReader
 from memline.shared.values import asdict, replace, to_json, value
+from memline.shared.words import counted
 
 REQUESTS, BATCH = "requests", "batch"
 
@@ -54,18 +55,17 @@ class Mode:
 
     def words(self, price: Price | None) -> str:
         """Say calls, cost and time on one line."""
-        noun, plural = ("request", "s") if self.mode == REQUESTS else ("batch", "es")
+        calls = counted(self.calls, "request" if self.mode == REQUESTS else "batch")
         money = "no price known" if price is None else price.words(self.cost)
         if self.seconds is None:
             time = ""
         elif self.mode == BATCH:
-            time = f", within {self.seconds / 3600:.0f} hours each"
+            time = f", within {counted(round(self.seconds / 3600), 'hour')} each"
         else:
-            minutes = self.seconds / 60
-            span = f"{self.seconds:.0f} seconds" if minutes < 2 else f"{minutes:.0f} minutes"
-            time = f", {span} at least at the limits that are set"
-        counted = f" that count as {self.counted}" if self.counted > self.calls else ""
-        return f"by {self.calls} {noun}{'' if self.calls == 1 else plural}{counted}: {money}{time}"
+            unit, size = ("second", 1) if self.seconds < 120 else ("minute", 60)
+            time = f", {counted(round(self.seconds / size), unit)} at least at the limits that are set"
+        as_many = f" that count as {self.counted}" if self.counted > self.calls else ""
+        return f"by {calls}{as_many}: {money}{time}"
 
 
 @value

@@ -19,6 +19,7 @@ from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import refusal_of, spent
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -82,7 +83,7 @@ def spent_words(report: dict[str, Any]) -> str:
         return ""
 
     def amount(counts: dict[str, Any]) -> str:
-        tokens = f"{counts['unpricedTokens']:,} tokens without a price"
+        tokens = f"{counted(counts['unpricedTokens'], 'token')} without a price"
         parts = [f"${counts['cost']:,.4f}"] * (counts["cost"] > 0 or not counts["unpricedTokens"])
         return " and ".join([*parts, *[tokens] * (counts["unpricedTokens"] > 0)])
 

@@ -118,7 +118,7 @@ class JobReport:
         if self.texts_expected and self.texts_expected > texts:
             more = f" of about {self.texts_expected} in all"
         line = f"{self.files_done} of {counted(self.files, 'file')} read, " if self.files else ""
-        line += f"{self.texts_done} of {texts} texts embedded{more}"
+        line += f"{self.texts_done} of {counted(texts, 'text')} embedded{more}"
         line += f", {self.texts_failed} failed" if self.texts_failed else ""
         if self.state == jobs.RUNNING and self.eta_s is not None:
             line += f", {self.texts_per_second:.0f} a second, about {span(self.eta_s)} left"

@@ -15,6 +15,7 @@ from memline.producers.runs.index_run import prepare
 from memline.producers.watching.flush_sessions import FlushProducer
 from memline.producers.watching.follow import TICK_S, Follower
 from memline.producers.watching.loop_errors import LoopErrors
+from memline.producers.watching.sole_follower import SoleFollower
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.live import Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings, Settings
@@ -172,26 +173,30 @@ def watch(
     """
     broker.on_redis(settings.queue.address)
     errors, liveness = LoopErrors(), liveness or Liveness()
-    while not stop.is_set():
-        flushes = FlushProducer(agents, errors=errors)
-        changed: Changed | None = None
-        with (
-            QmdUpdates(agents) as qmd,
-            Follower(agents, errors=errors, on_change=qmd.changed) as follow,
-        ):
-            follow.log_modes()
-            liveness.ready()
-            while changed is None and not stop.wait(TICK_S):
-                liveness.alive()
-                follow.tick()
-                flushes.tick()
-                qmd.tick()
-                changed = watch.look() if watch is not None else None
-        if changed is not None and changed.restart:
-            return changed
-        if changed is not None:
-            Log("settings").info("settings.taken", keys=changed.words)
-            agents = [changed.settings.agents[each.agent] for each in agents]
+    with SoleFollower() as sole:
+        while not stop.is_set():
+            ours, others = sole.shared(agents)
+            flushes = FlushProducer(ours, errors=errors)
+            changed: Changed | None = None
+            with (
+                QmdUpdates(ours) as qmd,
+                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
+            ):
+                follow.log_modes()
+                for words in others:
+                    Log("follow").warning("files.left_to_another", words=words)
+                liveness.ready()
+                while changed is None and not stop.wait(TICK_S) and not sole.may_follow_more:
+                    liveness.alive()
+                    follow.tick()
+                    flushes.tick()
+                    qmd.tick()
+                    changed = watch.look() if watch is not None else None
+            if changed is not None and changed.restart:
+                return changed
+            if changed is not None:
+                Log("settings").info("settings.taken", keys=changed.words)
+                agents = [changed.settings.agents[each.agent] for each in agents]
     liveness.stopping()
     return None
 
@@ -243,26 +248,30 @@ def _run(
         reason = f" ({choice.reason})" if choice.reason else ""
         provider = f"{choice.provider} {choice.model}".strip()
         on_note(f"memline: agent {agent.agent} embeds with {provider}{reason}")
-    flushes = FlushProducer(agents, errors=errors)
-    queues = (*INDEXING, *("flush",) * flushes.is_needed)
-    with InProcessWorkers(settings, queues=queues, long_lived=True, watch=watch) as workers:
+    needs_flush = FlushProducer(agents, errors=errors).is_needed
+    queues = (*INDEXING, *("flush",) * needs_flush)
+    with (
+        InProcessWorkers(settings, queues=queues, long_lived=True, watch=watch) as workers,
+        SoleFollower() as sole,
+    ):
         while workers.restart is None and not stop.is_set():
             if workers.settings is not settings:
                 settings = workers.settings
                 agents = [settings.agents[each.agent] for each in agents]
-                flushes = FlushProducer(agents, errors=errors)
                 on_note("memline: the settings changed, and are taken")
+            ours, others = sole.shared(agents)
+            flushes = FlushProducer(ours, errors=errors)
             with (
-                QmdUpdates(agents) as qmd,
-                Follower(agents, errors=errors, on_change=qmd.changed) as follow,
+                QmdUpdates(ours) as qmd,
+                Follower(ours, errors=errors, on_change=qmd.changed) as follow,
             ):
-                for line in follow.describe():
+                for line in (*follow.describe(), *others):
                     on_note(line)
-                for agent in agents:
+                for agent in ours:
                     workers.wake(agent.agent)
-                told = [ChangeLines(agent, on_note) for agent in agents]
+                told = [ChangeLines(agent, on_note) for agent in ours]
                 liveness.ready()
-                while not stop.wait(TICK_S):
+                while not stop.wait(TICK_S) and not sole.may_follow_more:
                     liveness.alive()
                     follow.tick()
                     flushes.tick()

@@ -13,6 +13,7 @@ from memline.shared.config.check import Issues
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, given, leaves
 from memline.shared.config.schema import Chunking, Hybrid
+from memline.shared.words import counted
 
 
 def merge(layers: Iterable[Mapping[str, Setting]]) -> dict[str, Setting]:
@@ -79,7 +80,8 @@ def adjust(settings: Mapping[str, Setting], issues: Issues) -> dict[str, Setting
         origin = overlap_origin or tokens_origin
         adjusted["chunking.overlap"] = Setting(value=tokens - 1, origin=origin)
         issues.warn(
-            f"{origin}: the overlap of {overlap} does not fit into {tokens} tokens, {tokens - 1} is used"
+            f"{origin}: the overlap of {overlap} does not fit into {counted(tokens, 'token')},"
+            f" {tokens - 1} is used"
         )
     defaults = {
         "query.hybrid.vectorWeight": Hybrid().vector_weight,

@@ -15,6 +15,7 @@ from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
 from memline.shared.providers import GEMINI_PROMPTS
+from memline.shared.words import counted
 
 #: The prompts that Google documents for searching with gemini-embedding-2.
 TEXT_PROMPT = "title: none | text: "
@@ -37,7 +38,9 @@ class GeminiEmbedder(RemoteEmbedder):
         if not isinstance(embeddings, list):
             raise ProviderBrokenAnswer("`embeddings` is not a list")
         if len(embeddings) != len(texts):
-            raise ProviderBrokenAnswer(f"it has {len(embeddings)} vectors for {len(texts)} texts")
+            raise ProviderBrokenAnswer(
+                f"it has {counted(len(embeddings), 'vector')} for {counted(len(texts), 'text')}"
+            )
         return [values_of(embedding) for embedding in embeddings]
 
 

@@ -13,6 +13,7 @@ from memline.shared.embedders.protocol import Identity
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer
+from memline.shared.words import counted
 
 
 class OpenAIEmbedder(RemoteEmbedder):
@@ -78,7 +79,7 @@ def _rows(answer: Any, count: int) -> list[Values]:
     if not isinstance(data, list):
         raise ProviderBrokenAnswer("there is no list `data` in the answer")
     if len(data) != count:
-        raise ProviderBrokenAnswer(f"it has {len(data)} vectors for {count} texts")
+        raise ProviderBrokenAnswer(f"it has {counted(len(data), 'vector')} for {counted(count, 'text')}")
     rows: list[Values | None] = [None] * count
     numbered = any(isinstance(item, dict) and item.get("index") is not None for item in data)
     for position, item in enumerate(data):

@@ -28,6 +28,7 @@ from memline.shared.errors import (
     ProviderTooBig,
 )
 from memline.shared.values import field, value
+from memline.shared.words import counted
 
 #: Bad texts that one request may hold and still be cut down to each of them.
 MAX_BAD_TEXTS = 8
@@ -135,7 +136,9 @@ def embed(
             sent_at = clock.now()
             answer = timed.embed(texts[first:end])
             if len(answer) != end - first:
-                raise ProviderBrokenAnswer(f"{len(answer)} vectors for {end - first} texts")
+                raise ProviderBrokenAnswer(
+                    f"{counted(len(answer), 'vector')} for {counted(end - first, 'text')}"
+                )
         except (ProviderLater, ProviderStop) as stop:
             # Of a gateway that gave up waiting the server behind it may have done its work.
             is_paid = stop.maybe_paid or stop.status == 504
@@ -225,7 +228,7 @@ class _State:
         """End the calls with one that works later or never; returns the error of what was not embedded."""
         rows = end - first
         if isinstance(stop, ProviderTimeout) or stop.status in _TIMEOUT_STATUSES:
-            rest = ProviderSplit(f"{stop.message}, for {rows} texts", retry_after_s=0)
+            rest = ProviderSplit(f"{stop.message}, for {counted(rows, 'text')}", retry_after_s=0)
             if rows > 1:
                 self.slow_rows = rows // 2
                 return rest

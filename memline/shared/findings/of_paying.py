@@ -201,7 +201,7 @@ def model_differs(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     NOTE,
-    "the model changes to {model}: {texts} to embed, {tokens} tokens{price}",
+    "the model changes to {model}: {texts} to embed, {tokens}{price}",
     action="memline jobs   (pause or cancel it there)",
     page="jobs",
     means="The settings name another model. All texts are embedded with it, as a job; the vectors of the"
@@ -219,7 +219,7 @@ def model_changing(facts: Facts) -> Iterator[Seen]:
             yield seen(
                 model=job.what,
                 texts=counted(waiting.texts, "text"),
-                tokens=f"{waiting.tokens:,}",
+                tokens=counted(waiting.tokens, "token"),
                 price=cost,
                 subject=job.token,
             )

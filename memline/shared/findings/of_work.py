@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from memline.shared.flush.state import SessionState
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
 @finding(
     PROBLEM,
     "nothing moved for {minutes} min; {vectors} wait",
@@ -49,7 +45,7 @@ def text_refused(facts: Facts) -> Iterator[Seen]:
         more = f" and {facts.backlog.failed - 1} more" if facts.backlog.failed > 1 else ""
         file = path or "a text that no file has any more"
         yield seen(
-            count=_many(facts.backlog.failed, "text"),
+            count=counted(facts.backlog.failed, "text"),
             reason=reason,
             file=f"{file}{more}",
             action=f"change what the provider refuses in {path}, or leave it to its words" if path else "",
@@ -97,7 +93,7 @@ def files_behind(facts: Facts) -> Iterator[Seen]:
 )
 def vectors_behind(facts: Facts) -> Iterator[Seen]:
     if facts.waiting and not facts.is_stopped and not facts.has_embedder and not facts.model.reason:
-        yield seen(vectors=f"{_many(facts.waiting, 'vector')} {'is' if facts.waiting == 1 else 'are'}")
+        yield seen(vectors=f"{counted(facts.waiting, 'vector')} {'is' if facts.waiting == 1 else 'are'}")
 
 
 @finding(
@@ -125,7 +121,7 @@ def file_failed(facts: Facts) -> Iterator[Seen]:
     if failed := facts.failed_files:
         named = "; ".join(f"{path}: {reason}" for path, reason in failed[:MOST_NAMED])
         more = " …" if len(failed) > MOST_NAMED else ""
-        yield seen(files=_many(len(failed), "file"), first=named + more, subject=failed[0][0])
+        yield seen(files=counted(len(failed), "file"), first=named + more, subject=failed[0][0])
 
 
 @finding(
@@ -192,7 +188,7 @@ def embedding_under_way(facts: Facts) -> Iterator[Seen]:
         cooldown_s = facts.requests.retry_at - facts.now
         if cooldown_s > 0:
             rate = f"; {facts.requests.reason}; goes on in {cooldown_s:.0f} s"
-        yield seen(vectors=_many(facts.waiting, "vector"), rate=rate)
+        yield seen(vectors=counted(facts.waiting, "vector"), rate=rate)
 
 
 @finding(

@@ -132,7 +132,7 @@ def reason_to_flush(
     if session.outcome and session.cycle == size.cycle and not is_retry_due(session, now):
         return ""
     if threshold and size.tokens >= threshold:
-        return f"{counted(size.tokens, 'token')} of {threshold}"
+        return f"{counted(size.tokens, 'token')} of {threshold:,}"
     if force_bytes and size.bytes_since_compaction >= force_bytes:
         return f"{size.bytes_since_compaction} bytes since the last compaction"
     return ""

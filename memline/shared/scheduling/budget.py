@@ -29,6 +29,7 @@ from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import scalar
 from memline.shared.providers import LOCAL, price_of
 from memline.shared.values import to_json, value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -92,7 +93,7 @@ class Refusal:
         return f"{resumes}; or raise limits.{self.key}, then run: memline index"
 
     def _amount(self, amount: float) -> str:
-        return f"{amount:,.0f} tokens" if "Tokens" in self.key else f"${amount:,.4f}"
+        return counted(round(amount), "token") if "Tokens" in self.key else f"${amount:,.4f}"
 
     def to_json(self) -> dict[str, Any]:
         return to_json(self, "reason", "action")

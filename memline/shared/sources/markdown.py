@@ -15,6 +15,8 @@ _FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
 #: A line that an underline makes a heading: no block of another kind, and not indented as code.
 _PARAGRAPH = re.compile(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
+#: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
+_ANCHOR = re.compile(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
 _FRONT_KEY = re.compile(r"#|-{3}|[\w-][\w -]*:")
 _FRONT_TITLE = re.compile(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
 _BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
@@ -143,4 +145,9 @@ def _front_title(lines: list[str]) -> str:
 
 
 def _title(text: str) -> str:
-    return text.strip()[:_MAX_TITLE_CHARS].rstrip()
+    return without_anchor(text).strip()[:_MAX_TITLE_CHARS].rstrip()
+
+
+def without_anchor(title: str) -> str:
+    """Return a title without the anchor behind it, unless it is nothing else."""
+    return (_ANCHOR.sub("", title) if title.endswith("}") else title) or title

@@ -10,6 +10,7 @@ from memline.shared.clock import Clock
 from memline.shared.sources.outcomes import EMPTY, FAILED, INDEXED, NOT_TEXT, TOO_LARGE, unreadable
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.values import replace, value
+from memline.shared.words import counted
 
 #: A larger file is not read: it is not a note, and a chunk worker keeps it in memory several times over.
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -122,13 +123,13 @@ def decode(data: bytes) -> Reading:
         return Reading(outcome=NOT_TEXT, reason="contains NUL characters")
     controls = len(body) - len(body.translate(None, _CONTROLS)) if encoding == "utf-8" else 0
     if bad + controls > MAX_BAD_SHARE * len(text):
-        reason = f"{bad + controls} of {len(text)} characters are not text"
+        reason = f"{bad + controls} of {counted(len(text), 'character', 'are')} not text"
         return Reading(outcome=NOT_TEXT, reason=reason)
     if not text or text.isspace():
         return Reading(outcome=EMPTY, reason="nothing but white space" if data else "0 bytes")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    reason = f"{bad} characters are not valid {encoding.upper()} and were replaced" if bad else ""
+    reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()} and replaced" if bad else ""
     return Reading(outcome=INDEXED, reason=reason, text=text)
 
 

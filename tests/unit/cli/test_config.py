@@ -77,6 +77,30 @@ def test_show_hides_secrets(
     assert "https://***@host/v1" in text
 
 
+def test_show_of_what_is_changed_leaves_defaults_out(
+    capsys: pytest.CaptureFixture[str], file: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VOYAGE_API_KEY", "hush")
+
+    answer = shown(capsys, "--changed", "--config", str(file), "--agent", "work")
+    text = output_of(capsys, "config", "show", "--changed", "--config", str(file), "--agent", "work")
+    nothing = output_of(capsys, "config", "show", "--changed")
+
+    assert set(answer["settings"]) == {"agents.defaults.workspace", "keys.voyage"}
+    (work,) = answer["agents"]
+    assert set(work["settings"]) == {
+        "workspace",
+        *(f"memorySearch.{key}" for key in ("provider", "query.maxResults")),
+        *(f"memorySearch.remote.{key}" for key in ("apiKey", "headers", "baseUrl")),
+    }
+    assert (
+        "memorySearch.query.maxResults" in text
+        and "hush" not in text
+        and "default" not in text.split("agents.defaults")[0]
+    )
+    assert "nothing is set" in nothing
+
+
 def test_show_works_without_a_workspace(capsys: pytest.CaptureFixture[str]) -> None:
     text = output_of(capsys, "config", "show")
 

@@ -65,4 +65,4 @@ def test_the_cache_line_counts_what_no_chunk_needs(place: Place, capsys: pytest.
     run(place.arguments("status"))
 
     # Of three vectors one is active.
-    assert "  Cache:       2 of 50000 vectors\n" in capsys.readouterr().out
+    assert "  Cache:       2 of 50,000 vectors\n" in capsys.readouterr().out

@@ -24,7 +24,8 @@ def reason(session: SessionState, *, now: float = NOW, grown_at: float = NOW, fo
 def test_a_session_is_flushed_when_it_crosses_its_threshold() -> None:
     assert reason(SessionState(size=SessionSize(counted=175_999))) == ""
     assert (
-        reason(SessionState(size=SessionSize(counted=175_000, estimated=1_000))) == "176000 tokens of 176000"
+        reason(SessionState(size=SessionSize(counted=175_000, estimated=1_000)))
+        == "176,000 tokens of 176,000"
     )
 
 

@@ -18,6 +18,12 @@ def trail_at_the_end(text: str) -> str:
         ("# A\n### B\n## C\ntext", "A > C"),
         ("  ## B ##  \ntext", "B"),
         ("# C# is a language\ntext", "C# is a language"),
+        (
+            "# Setup { #setup }\n## On a Mac {: #mac .wide }\n### Keys {#k data=x} ##\ntext",
+            "Setup > On a Mac > Keys",
+        ),
+        ("Big {#b}\n===\n\n## Small {/* #small */}\ntext", "Big > Small"),
+        ("# {#alone}\n## Sets {1, 2}\n### {{ name }}\ntext", "{#alone} > Sets {1, 2} > {{ name }}"),
         ("#tag is no heading\ntext", ""),
         ("    # indented code\ntext", ""),
         ("####### seven\ntext", ""),

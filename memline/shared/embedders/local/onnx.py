@@ -25,6 +25,7 @@ from memline.shared.embedders.local.onnx_files import (
 )
 from memline.shared.embedders.local.reranker import RankingModel
 from memline.shared.errors import ProviderBrokenAnswer, ProviderStop
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.shared.embedders.local.model import Floats
@@ -126,7 +127,9 @@ class OnnxModel(EmbeddingModel):
         of_tokens, *of_text = self._session.run(self._outputs, tokens)
         rows: Floats = of_tokens[0].astype(np.float32, copy=False)
         if rows.shape[0] != count:
-            raise ProviderBrokenAnswer(f"the local model gave {rows.shape[0]} vectors for {count} tokens")
+            raise ProviderBrokenAnswer(
+                f"the local model gave {counted(rows.shape[0], 'vector')} for {counted(count, 'token')}"
+            )
         return rows, of_text[0][0].astype(np.float32) if of_text else pooled(rows, self._pooling)
 
 

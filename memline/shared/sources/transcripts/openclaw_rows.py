@@ -23,6 +23,7 @@ from memline.shared.sources.transcripts.compressed import unpacked
 from memline.shared.sources.transcripts.opening import OpenTranscript
 from memline.shared.sqlite import library, open_foreign
 from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -86,7 +87,11 @@ def list_sessions(database: Path) -> Listing:
             elif session not in forgotten:
                 mtime, ctime = _ns(time_ms), _ns(written.get(session, 0))
                 rows.append(SessionRow(session=session, size=size, mtime_ns=mtime, ctime_ns=ctime))
-        issues = (f"{unnamed} sessions of {database} have an id that is not a file name",) if unnamed else ()
+        issues = (
+            (f"{counted(unnamed, 'session')} of {database} with an id that is not a file name",)
+            if unnamed
+            else ()
+        )
         return Listing(rows=tuple(rows), cold=tuple(filter(_is_name, cold)), issues=issues)
 
 

@@ -22,6 +22,7 @@ from memline.shared.sources.transcripts.progress import ChunkStart, Progress
 from memline.shared.sources.transcripts.stores import TranscriptFormat
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from memline.shared.values import field, value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -243,7 +244,7 @@ def _digest_of(file: BinaryIO, size: int) -> _Hash:
 def _outcome(chunks: int, progress: Progress) -> tuple[str, str]:
     broken = progress.counts.broken
     if chunks:
-        return INDEXED, f"{broken} lines are not records and were left out" if broken else ""
+        return INDEXED, f"no valid record on {counted(broken, 'line')}, left out" if broken else ""
     if broken > progress.lines // 2:
-        return NOT_TEXT, f"{broken} of its {progress.lines} lines are not records"
+        return NOT_TEXT, f"no valid record on {broken} of its {counted(progress.lines, 'line')}"
     return EMPTY, "it has no messages" if progress.lines else "no complete line yet"
