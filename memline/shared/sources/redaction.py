@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
+from itertools import chain
 from operator import itemgetter
+from typing import Any
 
 from memline.shared.sources import secret_values
 from memline.shared.sources.secret_values import LINE_CHARS, Span, tables
@@ -25,15 +27,34 @@ SHOWN_FROM_CHARS = 18
 #: Shortest word that can be a key by its form alone; a text without such a word is not searched for keys.
 KEY_FROM_CHARS = 11
 
+#: The same of keys that do not begin with a prefix (`open_patterns`).
+OPEN_FROM_CHARS = 36
+
 _ITEM = re.compile(r"([-*•][ \t]+)\S+([^\r\n]*)")
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
+_LETTERS = re.compile(r"[a-z]+")
+
+#: What is no letter in lower case becomes a blank.
+_BLANKS = re.sub(r"[^a-z]", " ", "".join(map(chr, range(128))))
+
+#: The stem of all words of rules that are not written in ASCII.
+_BEYOND = "é"
+
+#: Words without a stem, up to so many: those of a text are mostly those of the texts before.
+_plain: set[str] = set()
+_MOST_PLAIN = 1 << 15
+
 #: Of what is left of a word without these at its ends, a key has digits.
 _WRITTEN = string.ascii_letters + string.punctuation
 
+#: Between the words of a list of patterns.
+_BETWEEN = re.compile(r" \|[ \n]|\n\| ")
+
 #: A run that is a key only when it looks drawn, or when its kind and the words in front of it say so.
 _RUN = re.compile(r"(?<![A-Za-z0-9_+/.~%@?-])[A-Za-z0-9_+/.~%-]{16,400}={0,2}(?![A-Za-z0-9_+/.~%@?-])")
+_DIGIT = re.compile("[0-9]")
 _NO_KEY = re.compile(
     r"(?i)(?:\.{0,2}|~)/|[-+]?0x|_Z[NK]|sha\d|md5|AAAA[BCE]3Nza|[\w.-]+\.[a-z]{2,8}(?:/|$)|v?\d+\.\d|.*\.\w{1,5}$"
 )
@@ -52,12 +73,17 @@ _Secrets = list[tuple[int, int, str]]
 
 _Judge = Callable[[re.Match[str]], Span | None]
 
-#: Word in lower case -> patterns that begin with it, and what says whether a match is a secret.
-#: Whether a text can have a match of some rules.
-_Gate = Callable[[str], object]
+#: A pattern whose words of other languages are filled in when they are known, and what judges its matches.
+_Rule = tuple[str, _Judge]
 
-_Patterns = list[tuple[re.Pattern[str], _Judge]]
-_Rules = dict[str, _Patterns]
+#: Tells by the stems of a text, and the text in lower case, whether rules are tried.
+_Gate = Callable[[set[str], str], object]
+
+#: Words with their stems, what is searched for first, the pattern, and what judges its matches.
+_Searched = tuple[list[tuple[str, str]], re.Pattern[str], re.Pattern[str], _Judge]
+
+#: The place of a word in the table, the word in lower case, and the rules whose patterns begin with it.
+_Word = tuple[int, str, list[_Rule]]
 
 
 def redact(text: str) -> str:
@@ -103,19 +129,24 @@ def _private_keys(text: str) -> _Secrets:
 def _keys(text: str) -> _Secrets:
     """Find what is a key by its form alone."""
     words = [
-        word for word in text.split() if len(word) >= KEY_FROM_CHARS and (word.strip(_WRITTEN) or "_" in word)
+        word
+        for word in text.split()
+        if len(word) >= KEY_FROM_CHARS
+        and not (word.isalpha() and word.isascii())
+        and (word.strip(_WRITTEN) or "_" in word)
     ]
     if not words:
         return []
     found: _Secrets = []
     # Searched among the long words first, since few texts have a key.
     long_words = "\n".join(words)
-    forms, others, tails = _forms()
-    for form in forms:
+    probe, forms, others, tails = _forms()
+    for form in forms if probe.search(f"\n{long_words}") else ():
         if next(_issued(form, long_words), None):
             found += [(*match.span(), _shown(match)) for match in _issued(form, text)]
-    for parts, pattern in others:
-        if _has(parts, long_words) and pattern.search(long_words):
+    longest = "\n".join(word for word in words if len(word) >= OPEN_FROM_CHARS)
+    for part, pattern in others if longest else ():
+        if part in longest and pattern.search(longest):
             found += [(*match.span(), _shown(match)) for match in pattern.finditer(text)]
     for tail in tails:
         if tail.search(long_words):
@@ -136,13 +167,6 @@ def _issued(form: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         if is_key:
             yield match
         place = match.end() if is_key else match.start("body")
-
-
-def _has(parts: Iterable[str], text: str) -> bool:
-    for part in parts:  # noqa: SIM110  a generator takes twice as long, and this runs for every message
-        if part in text:
-            return True
-    return False
 
 
 def _is_run(match: re.Match[str]) -> bool:
@@ -180,7 +204,7 @@ def _nearby() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _is_drawn(run: str) -> bool:
-    if _NO_KEY.match(run):
+    if not _DIGIT.search(run) or _NO_KEY.match(run):
         return False
     parts = re.split(r"[^A-Za-z0-9]+", run)
     if any(map(secret_values.is_random, parts)):
@@ -201,27 +225,83 @@ def _shown(match: re.Match[str]) -> str:
 
 def _announced(text: str) -> _Secrets:
     lowered = _lowered(text)
+    stems = _stems(lowered)
     secrets: _Secrets = []
     announced, searched = _rules()
     padded = f" {lowered}"
-    for gate, rules in announced:
-        if not gate(padded):
-            continue
-        for word, patterns in rules.items():
-            if (first := lowered.find(word)) >= 0:
-                secrets += _named(text, lowered, word, first, patterns)
-    for words, pattern, judge in searched:
-        if _has(words, lowered):
+    for gate, by_stem in announced:
+        if gate(stems, padded):
+            # Of two secrets at one place the first rule counts.
+            for _, word, rules in sorted(chain.from_iterable(by_stem.get(stem, ()) for stem in stems)):
+                if (first := lowered.find(word)) >= 0:
+                    secrets += _named(text, lowered, word, first, rules)
+    for words, probe, pattern, judge in searched:
+        if _has_word(words, stems, lowered) and probe.search(text):
             for match in pattern.finditer(text):
                 if span := judge(match):
                     secrets.append((*span, REDACTED))
     return secrets
 
 
-def _named(text: str, lowered: str, word: str, first: int, patterns: _Patterns) -> _Secrets:
+def _stems(lowered: str) -> set[str]:
+    """Return the stems that a text has, the empty one among them."""
+    found = {""}
+    if not lowered.isascii():
+        found.add(_BEYOND)
+        lowered = lowered.encode("ascii", "replace").decode("ascii")
+    for word in {*lowered.translate(_BLANKS).split()} - _plain:
+        if stems := _stems_of(word):
+            found.update(stems)
+        else:
+            if len(_plain) >= _MOST_PLAIN:
+                _plain.clear()
+            _plain.add(word)
+    return found
+
+
+@lru_cache(1 << 11)
+def _stems_of(word: str) -> tuple[str, ...]:
+    stems, any_stem = _all_stems()
+    return tuple(stem for stem in stems if stem in word) if any_stem.search(word) else ()
+
+
+@cache
+def _all_stems() -> tuple[list[str], re.Pattern[str]]:
+    announced, searched = tables()["announced"], tables()["searched"]["rules"]
+    lists = [each["gate"] for each in announced]
+    lists += [_words(rule[0]) for each in announced for rule in each["rules"]]
+    lists += [_words(rule[0]) for rule in searched]
+    stems = sorted({_stem(word) for words in lists for word in words} - {"", _BEYOND})
+    return stems, re.compile(_by_letter([(stem[0], stem[1:]) for stem in stems]))
+
+
+def _words(listed: str) -> list[str]:
+    """Return the words of a rule, those of other languages last."""
+    own, is_open, _ = listed.partition(", FOREIGN")
+    foreign = " ".join(tables()["words"]["FOREIGN"].split("\n")).strip()
+    return [*own.split(", "), *foreign.split(", ") * bool(is_open)]
+
+
+def _has_word(words: list[tuple[str, str]], stems: set[str], text: str) -> bool:
+    for word, stem in words:  # noqa: SIM110  a generator takes twice as long, and this runs for every message
+        if stem in stems and word in text:
+            return True
+    return False
+
+
+def _stem(word: str) -> str:
+    """Return the longest run of letters of a rule's word: where no word has it, its rules are not tried."""
+    if not word.isascii():
+        return _BEYOND
+    longest = max(_LETTERS.findall(word), key=len, default="")
+    return longest if len(longest) > 2 else ""
+
+
+def _named(text: str, lowered: str, word: str, first: int, rules: list[_Rule]) -> _Secrets:
     """Find what patterns that begin with a word announce; `first` is the first place of the word."""
     secrets: _Secrets = []
-    for pattern, judge in patterns:
+    for rule, judge in rules:
+        pattern = _compiled(rule)
         place = first
         while place >= 0:
             match = pattern.match(text, place)
@@ -234,6 +314,22 @@ def _named(text: str, lowered: str, word: str, first: int, patterns: _Patterns) 
     return secrets
 
 
+@cache
+def _compiled(rule: str) -> re.Pattern[str]:
+    return re.compile(_filled_in(f"(?i){rule}"))
+
+
+@cache
+def _foreign(first: str) -> str:
+    """Return the pattern of the words of other languages that begin with a letter."""
+    found = [
+        f"{condition}(?:{'|'.join(chosen)}){end}"
+        for condition, words, end in tables()["words"]["foreign"]
+        if (chosen := [word for word in _BETWEEN.split(words.strip()) if word[0] == first])
+    ]
+    return f"(?:{'|'.join(found)})" if found else "(?!)"
+
+
 def _hidden(match: re.Match[str], span: Span) -> str:
     if match.re.groupindex.get("items") and match["items"]:
         return _ITEM.sub(rf"\g<1>{REDACTED}\g<2>", match.string[slice(*span)])
@@ -241,47 +337,69 @@ def _hidden(match: re.Match[str], span: Span) -> str:
 
 
 @cache
-def _rules() -> tuple[list[tuple[_Gate, _Rules]], list[tuple[list[str], re.Pattern[str], _Judge]]]:
-    """Compile the rules of names, by what has to be in a text, and the others."""
-    foreign = tables()["words"]["FOREIGN"].split(", ")
-    latin = _by_letter([(word[0], word[1:]) for word in foreign if word.isascii()])
-    #: Most texts have no word of another language: one search spares them as many as there are words.
-    is_foreign = {True: re.compile(latin).search, False: re.compile("[À-ɏͰ-῿぀-\uffff]").search}
-    rules: dict[_Gate, _Rules] = {}
+def _rules() -> tuple[list[tuple[_Gate, dict[str, list[_Word]]]], list[_Searched]]:
+    """Read the rules of names, by what has to be in a text, and compile the others."""
+    announced = []
     for table in tables()["announced"]:
-        gate = partial(_has, table["gate"])
-        for words, kind, pattern in table["rules"]:
-            rule = re.compile(_filled_in(f"(?i){pattern}")), secret_values.JUDGES[kind]
-            own = words.removesuffix(", FOREIGN").split(", ")
-            for word in own:
-                rules.setdefault(gate, {}).setdefault(word, []).append(rule)
-            for word in foreign * words.endswith(", FOREIGN"):
-                rules.setdefault(is_foreign[word.isascii()], {}).setdefault(word, []).append(rule)
+        own: dict[str, list[_Rule]] = {}
+        foreign: dict[str, list[_Rule]] = {}
+        for listed, kind, pattern in table["rules"]:
+            count = listed.partition(", FOREIGN")[0].count(", ") + 1
+            for number, word in enumerate(_words(listed)):
+                rule = pattern.replace("{FOREIGN}", _foreign(word[0]))
+                known = own if number < count else foreign
+                known.setdefault(word, []).append((rule, secret_values.JUDGES[kind]))
+        by_stem: dict[str, list[_Word]] = {}
+        for number, (word, rules) in enumerate((*own.items(), *foreign.items())):
+            by_stem.setdefault(_stem(word), []).append((number, word, rules))
+        announced.append((_gate(table), by_stem))
     searched = [
-        (words.split(", "), re.compile(_filled_in(pattern)), secret_values.JUDGES[kind])
-        for words, kind, pattern in tables()["searched"]["rules"]
+        (
+            [(word, _stem(word)) for word in _words(listed)],
+            re.compile(probe),
+            re.compile(_filled_in(pattern)),
+            secret_values.JUDGES[kind],
+        )
+        for listed, probe, kind, pattern in tables()["searched"]["rules"]
     ]
-    return list(rules.items()), searched
+    return announced, searched
+
+
+def _gate(table: dict[str, Any]) -> _Gate:
+    """Return what tells by the stems of a text, and by itself, whether the rules of a table are tried."""
+    words = [(word, _stem(word)) for word in table["gate"]]
+    if "or_pattern" not in table:
+        return lambda stems, text: _has_word(words, stems, text)
+    search = re.compile(table["or_pattern"]).search
+    return lambda stems, text: search(text) or _has_word(words, stems, text)
 
 
 @cache
-def _forms() -> tuple[list[re.Pattern[str]], list[tuple[list[str], re.Pattern[str]]], list[re.Pattern[str]]]:
-    """Compile the keys with a prefix and a form of their own, those of another form, and the open ones."""
+def _forms() -> tuple[
+    re.Pattern[str],
+    list[re.Pattern[str]],
+    list[tuple[str, re.Pattern[str]]],
+    list[re.Pattern[str]],
+]:
+    """Compile the keys with a prefix and a form of their own, those of another form, and the open ones.
+
+    The first pattern finds what any of the former needs: few characters of a text are such that a key can
+    begin behind them.
+    """
     forms = tables()["forms"]
-    prefixes = [
-        (prefix[0], re.escape(prefix[1:]))
-        for prefix in sorted(forms["prefixes"].split(), key=len, reverse=True)
-    ]
-    patterns = [(pattern[0], pattern[1:]) for pattern in forms["patterns"]]
+    listed = sorted(forms["prefixes"].split(), key=len, reverse=True)
+    prefixes = _by_letter([(prefix[0], re.escape(prefix[1:])) for prefix in listed])
+    patterns = _by_letter([(pattern[0], pattern[1:]) for pattern in forms["patterns"]])
+    body, end = "[A-Za-z0-9_+/=.-]", "(?![A-Za-z0-9])"
+    behind = r"[^A-Za-z0-9](?:(?<=\\)[nrt]|(?<=%)[0-9A-Fa-f]{2})?"
+    others = []
+    for parts, pattern in forms["open_patterns"]:
+        form = _form(f"{pattern}{end}")
+        others += [(part, form) for part in parts.split(", ")]
     return (
-        [
-            _form(f"{_by_letter(prefixes)}(?P<body>[A-Za-z0-9_+/=.-]{{12,1024}})"),
-            _form(f"{_by_letter(patterns)}(?P<body>)(?![A-Za-z0-9])"),
-        ],
-        [
-            (parts.split(", "), _form(f"{pattern}(?![A-Za-z0-9])"))
-            for parts, pattern in forms["open_patterns"]
-        ],
+        re.compile(f"{behind}(?:{prefixes}{body}{{12}}|{patterns}{end})"),
+        [_form(f"{prefixes}(?P<body>{body}{{12,1024}})"), _form(f"{patterns}(?P<body>){end}")],
+        others,
         [re.compile(tail) for tail in forms["tails"]],
     )
 

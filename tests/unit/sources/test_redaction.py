@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memline.shared.sources import redaction
 from memline.shared.sources.redaction import redact, redact_counted
 
 #: Behind every prefix: letters of both cases and digits, as keys have them.
@@ -413,3 +414,45 @@ def test_of_ten_thousand_lines_of_prose_one_changes_at_most() -> None:
     count, changed = changed_lines(files, 60_000)
 
     assert count > 20_000 and len(changed) * 10_000 <= count, changed
+
+
+def written(around: str, password: str = PASSWORDS[0]) -> str:
+    """An example with a password, or a key of a service as it may be drawn."""
+    dice = random.Random(around)
+    text = around.replace("{v}", password)
+    return re.sub(r"\{([xaAblu])(\d+)\}", lambda m: "".join(dice.choices(LETTERS[m[1]], k=int(m[2]))), text)
+
+
+def test_what_spares_time_spares_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of a text, and what a key needs, decide which rules are tried; here all are."""
+    dice = random.Random(3)
+    examples = [
+        *map(written, EXAMPLES["announced"] + EXAMPLES["sentences"] + EXAMPLES["stay"]),
+        *(text for _, text in EXAMPLES["own"]),
+        *(f"{service}: {written(form)}" for service, form in EXAMPLES["services"].items()),
+        *(f"a{mark}{written(form)}" for mark in ("\\n", "%3D") for form in EXAMPLES["services"].values()),
+    ]
+    breaks = ["\n", " ", "\\n", "%3D", "; "]
+    texts = [*examples, *(dice.choice(breaks).join(dice.choices(examples, k=4)) for _ in range(400))]
+    texts += [text.upper() for text in texts]
+    quick = list(map(redact_counted, texts))
+
+    everything = {*redaction._all_stems()[0], "", redaction._BEYOND}
+    monkeypatch.setattr(redaction, "_stems", lambda _: everything)
+    (_, *forms), (announced, searched) = redaction._forms(), redaction._rules()
+    monkeypatch.setattr(redaction, "_forms", lambda: (re.compile(""), *forms))
+    monkeypatch.setattr(redaction, "OPEN_FROM_CHARS", 1)
+    slow = [(words, re.compile(""), pattern, judge) for words, _, pattern, judge in searched]
+    monkeypatch.setattr(redaction, "_rules", lambda: (announced, slow))
+
+    assert list(map(redact_counted, texts)) == quick
+
+
+def test_a_long_text_of_new_words_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_MOST_PLAIN", 50)
+
+    for number in range(200):
+        letters = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+        redact(f"qq{letters} and password: {PASSWORDS[0]}")
+
+    assert len(redaction._plain) <= 50
