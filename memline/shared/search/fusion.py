@@ -227,6 +227,9 @@ class Fusion:
         late_whole = self._whole + (2 * LATE_WEIGHT - 1) * vector_weight
         shares, cosines, late, named = found.shares, found.cosines, found.late, found.named
         scores = {}
+        if not (self._is_rrf or cosines or late or named or found.lifted):
+            factor = text_weight / self._whole
+            return {chunk_id: round(factor * shares[chunk_id], DECIMALS) for chunk_id in found.ids}
         for chunk_id in found.ids:
             whole = self._whole
             if self._is_rrf:
