@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 migrations = Migrations("memline")
 
+#: Texts whose token vectors are in memory at once.
+_SLICE_TEXTS = 50
+
 SCHEMA = Path(__file__).with_name("schema.sql")
 
 
@@ -79,6 +82,7 @@ def _after_schema(connection: Connection) -> None:
         " SELECT id, identity_id FROM vectors WHERE active = 1 AND state = 'ready'"
     )
     _fill_tags_and_links(connection)
+    bring_tokens_over(connection)
 
 
 def _fill_tags_and_links(connection: Connection) -> None:
@@ -99,6 +103,29 @@ def _fill_tags_and_links(connection: Connection) -> None:
         said = about(texts, front_matter_end(texts))
         chunks.store_tags(connection, file_id, "\n".join(said.tags))
         chunks.store_links(connection, file_id, said.links)
+
+
+def bring_tokens_over(connection: Connection) -> None:
+    """Store again what 0.2.0 reduced, in half of the bytes, inside the caller's transaction."""
+    fitted = connection.execute(
+        "SELECT id, projection FROM identities WHERE projection IS NOT NULL"
+    ).fetchall()
+    for identity_id, axes in fitted:
+        from memline.shared.embedders import token_vectors
+
+        last = 0
+        while rows := connection.execute(
+            "SELECT vector_id, tokens FROM token_vectors WHERE vector_id > ? AND identity_id = ?"
+            " ORDER BY vector_id LIMIT ?",
+            (last, identity_id, _SLICE_TEXTS),
+        ).fetchall():
+            last = rows[-1][0]
+            connection.executemany(
+                "UPDATE token_vectors SET tokens = ? WHERE vector_id = ?",
+                [(token_vectors.of_0_2(tokens, axes), vector_id) for vector_id, tokens in rows],
+            )
+        axes = token_vectors.projection_of_0_2(axes)
+        connection.execute("UPDATE identities SET projection = ? WHERE id = ?", (axes, identity_id))
 
 
 def migrate(connection: Connection) -> None:

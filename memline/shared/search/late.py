@@ -52,9 +52,8 @@ def question_tokens(
     `rarity`: inverse document frequency of its words in lower case; a word that is not there weighs as much
     as the rarest, for the model may know what no note says in the same word.
     """
-    if projection:
-        packed = token_vectors.project(packed, projection)
-    places, rows = token_vectors.unpack(packed)
+    # Exact: only what is kept is rounded.
+    places, rows = token_vectors.turned(packed, projection)
     if not len(rows):
         return None
     starts = {match.start(): fold(match[0]).lower() for match in _WORD.finditer(text)}
@@ -65,31 +64,25 @@ def question_tokens(
     weights = np.array([rarity.get(word, rarest) / words.count(word) for word in words], np.float32)
     if not weights.sum():
         weights[:] = 1.0
-    return QuestionTokens(
-        rows=rows.astype(np.float32) / np.float32(SCALE), weights=weights / weights.sum(), words=words
-    )
+    return QuestionTokens(rows=rows, weights=weights / weights.sum(), words=words)
 
 
 def scores(
     question: QuestionTokens, candidates: Sequence[tuple[int, bytes]], projection: bytes
 ) -> dict[int, float]:
     """Return chunk id -> score (0 … 1) of candidates: (chunk id, packed tokens)."""
-    places, rows, owners = [], [], []
-    for chunk_id, packed in candidates:
-        if projection:
-            packed = token_vectors.project(packed, projection)
-        at, tokens = token_vectors.unpack(packed)
-        if len(at):
-            places.append(at)
-            rows.append(tokens)
-            owners.append(chunk_id)
-    if not owners:
+    reduced = [(chunk_id, token_vectors.project(packed, projection)) for chunk_id, packed in candidates]
+    # Two bytes are the dimensions of no token.
+    some = [(chunk_id, packed) for chunk_id, packed in reduced if len(packed) > 2]
+    if not some:
         return {}
-    cosines = np.concatenate(rows).astype(np.float32) @ (question.rows.T / np.float32(SCALE))
+    owners = [chunk_id for chunk_id, _ in some]
+    places, rows, counts = token_vectors.unpack_all([packed for _, packed in some])
+    cosines = rows.astype(np.float32) @ (question.rows.T / np.float32(SCALE))
     np.maximum(cosines, 0.0, out=cosines)
     # Places rise within a chunk, so each run of equal (chunk, step) is a step of a window.
-    steps = np.concatenate([at // STEP_CHARS for at in places]).astype(np.int64)
-    chunk = np.repeat(np.arange(len(owners)), [len(at) for at in places])
+    steps = (places // STEP_CHARS).astype(np.int64)
+    chunk = np.repeat(np.arange(len(owners)), counts)
     key = chunk * (token_vectors.MAX_PLACE + 2) + steps
     firsts = np.flatnonzero(np.diff(key, prepend=-1))
     best = np.maximum.reduceat(cosines, firsts, axis=0)
@@ -107,9 +100,7 @@ def line_evidence(question: QuestionTokens, packed: bytes, projection: bytes, te
 
     That is the square of the best cosine, as in a score; what is below LEAST of the weight is left out.
     """
-    if projection:
-        packed = token_vectors.project(packed, projection)
-    places, rows = token_vectors.unpack(packed)
+    places, rows = token_vectors.unpack(token_vectors.project(packed, projection))
     found: list[Evidence] = [[] for _ in range(text.count("\n") + 1)]
     if not len(rows):
         return found
@@ -125,9 +116,7 @@ def line_evidence(question: QuestionTokens, packed: bytes, projection: bytes, te
 
 def meetings(question: QuestionTokens, packed: bytes, projection: bytes, text: str) -> list[dict[str, Any]]:
     """List each word of a question with the word of `text` that is nearest to it, and their cosine."""
-    if projection:
-        packed = token_vectors.project(packed, projection)
-    places, rows = token_vectors.unpack(packed)
+    places, rows = token_vectors.unpack(token_vectors.project(packed, projection))
     if not len(rows):
         return []
     cosines = question.rows @ (rows.astype(np.float32) / np.float32(SCALE)).T

@@ -61,12 +61,63 @@ def test_the_axes_keep_what_tells_the_tokens_of_a_model_apart() -> None:
     packed = token_vectors.pack(range(2_000), rows.astype(np.float32))
     _, all_dims = token_vectors.unpack(packed)
 
-    reduced = token_vectors.project(packed, token_vectors.fit([all_dims]))
+    axes = token_vectors.fit([all_dims])
+    reduced = token_vectors.project(packed, axes)
 
     places, few = token_vectors.unpack(reduced)
     assert places.tolist() == list(range(2_000)) and few.shape == (2_000, token_vectors.AXES)
+    assert len(reduced) == 2 + 2_000 * (2 + token_vectors.AXES / 2)
     centred = all_dims / 127 - (all_dims / 127).mean(0)
     centred /= np.linalg.norm(centred, axis=1, keepdims=True)
-    error = few[:200].astype(float) @ few[:200].T / 127**2 - centred[:200] @ centred[:200].T
-    assert np.abs(error).max() < 0.03
-    assert token_vectors.project(reduced, token_vectors.fit([all_dims])) == reduced
+    # A question is not rounded to 4 bits.
+    _, asked = token_vectors.turned(packed, axes)
+    error = asked[:200] @ few[:200].T / 127 - centred[:200] @ centred[:200].T
+    assert np.abs(error).mean() < 0.015 and np.abs(error).max() < 0.08
+    assert token_vectors.project(reduced, axes) == reduced
+
+
+@pytest.mark.parametrize(("dims", "is_reduced"), [(56, False), (57, True)])
+def test_a_model_of_few_dimensions_keeps_them_all(dims: int, is_reduced: bool) -> None:
+    rows = np.random.default_rng(5).normal(size=(200, dims)).astype(np.float32)
+    packed = token_vectors.pack(range(200), rows)
+
+    axes = token_vectors.fit([token_vectors.unpack(packed)[1]])
+
+    assert (token_vectors.project(packed, axes) != packed) == is_reduced
+    assert token_vectors.fits(token_vectors.project(packed, axes), axes, dims)
+
+
+def test_texts_of_several_kinds_are_not_read_as_one() -> None:
+    wide = token_vectors.pack([1], np.ones((1, 60), np.float32))
+
+    with pytest.raises(ValueError, match="do not hold tokens"):
+        token_vectors.unpack_all([wide, token_vectors.project(wide, bytes(4 * 57 * 60))])
+
+
+def of_0_2(packed: bytes, axes: bytes) -> bytes:
+    """Tokens on 64 axes in 8 bits, as 0.2.0 kept them."""
+    places, rows = token_vectors.unpack(packed)
+    fitted = np.frombuffer(axes, "<f4").reshape(65, -1)
+    return token_vectors.pack(places.tolist(), (rows / np.float32(127) - fitted[0]) @ fitted[1:].T)
+
+
+def test_tokens_of_0_2_0_are_as_those_that_are_reduced_now() -> None:
+    random = np.random.default_rng(6)
+    rows = random.normal(size=(300, 90)) * np.geomspace(1, 0.1, 90) @ random.normal(size=(90, 384))
+    packed = token_vectors.pack(range(300), rows.astype(np.float32))
+    all_dims = token_vectors.unpack(packed)[1].astype(np.float32) / 127
+    axes = np.linalg.eigh(np.cov(all_dims.T))[1][:, ::-1][:, :64].T
+    former = np.concatenate([all_dims.mean(0)[None], axes]).astype("<f4").tobytes()
+    old = of_0_2(packed, former)
+    assert token_vectors.fits(old, former, 384)
+
+    new = token_vectors.of_0_2(old, former)
+
+    now = token_vectors.projection_of_0_2(former)
+    assert token_vectors.fits(new, now, 384)
+    _, came = token_vectors.unpack(new)
+    _, right = token_vectors.turned(packed, now)
+    assert ((came / 127 * right).sum(1) / np.linalg.norm(came / 127, axis=1)).min() > 0.97
+    assert token_vectors.of_0_2(packed, former) == packed
+    assert token_vectors.of_0_2(new, now) == new
+    assert token_vectors.projection_of_0_2(now) == now
