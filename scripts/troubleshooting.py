@@ -35,7 +35,9 @@ def _table() -> Iterator[str]:
         words, action = (re.sub(r"(\{\w+\})+", "…", text) for text in (row.what, row.action))
         kind = Finding(code=row.code, level=row.level, what=words, action=action).action_kind
         step = (f"`{action}`" if kind == COMMAND else action) or "what the finding says"
-        yield f"| {' | '.join((f'`{row.code}`', row.level, f'`{words}`', row.means, step))} |"
+        # Alerts lead to it (deploy/prometheus/alerts.yml).
+        code = f'<a id="{row.code}"></a>`{row.code}`'
+        yield f"| {' | '.join((code, row.level, f'`{words}`', row.means, step))} |"
 
 
 if __name__ == "__main__":

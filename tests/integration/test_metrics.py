@@ -1,5 +1,6 @@
 """`memline metrics` as Prometheus sees it: a real scrape over HTTP, with a real redis-server behind."""
 
+import re
 import socket
 from contextlib import closing
 from urllib.request import urlopen
@@ -62,3 +63,21 @@ def test_a_port_that_is_taken_is_an_error_with_the_next_step(place: Place) -> No
     assert done.status == 1
     assert "Error: cannot serve metrics on 127.0.0.1:" in done.stderr
     assert " metrics --port" in done.stderr
+
+
+def test_the_age_of_a_backup_the_disk_and_the_limit_of_redis_are_told(
+    place: Place, redis: RedisServer
+) -> None:
+    place.write("MEMORY.md", note(1))
+    place.index()
+    before = place.run("metrics", "--once").stdout
+    assert place.run("backup", str(place.folder / "saved")).status == 0
+    redis.ask("CONFIG", "SET", "maxmemory", "1000000000")
+
+    after = place.run("metrics", "--once", env={"MEMLINE_QUEUE_URL": redis.url}).stdout
+
+    assert "memline_backup_age_seconds" not in before
+    (age,) = re.findall(r'^memline_backup_age_seconds\{agent="main"\} (\S+)$', after, re.MULTILINE)
+    assert 0 <= float(age) < 600
+    assert re.search(r"^memline_disk_free_bytes [1-9]", after, re.MULTILINE)
+    assert "memline_redis_memory_limit_bytes 1e+09" in after

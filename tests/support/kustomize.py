@@ -51,9 +51,9 @@ def rendered(folder: Path) -> Objects:
 
 
 def _containers(each: dict[str, Any]) -> list[dict[str, Any]]:
-    containers: list[dict[str, Any]] = (
-        each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
-    )
+    spec = each.get("spec", {})
+    spec = spec.get("jobTemplate", {}).get("spec", spec)
+    containers: list[dict[str, Any]] = spec.get("template", {}).get("spec", {}).get("containers", [])
     return containers
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -70,16 +71,37 @@ def test_containers_may_do_little_and_know_what_they_are_told(name: str) -> None
     for service, each in file["services"].items():
         assert each["read_only"] is True and each["cap_drop"] == ["ALL"], service
         assert each["security_opt"] == ["no-new-privileges:true"], service
-        assert each["user"] in ("1000:1000", "redis"), service
+        assert each["user"] in ("1000:1000", "redis", "65534:65534", "472:0"), service
+        # A container that grows is ended, and a log that grows is cut.
+        assert each["mem_limit"] and each["pids_limit"] and each["logging"]["options"]["max-size"], service
         named = {volume.partition(":")[0] for volume in each["volumes"]}
         assert {volume for volume in named if not volume.startswith("/")} <= set(file["volumes"]), service
-        if service == "redis":
+        if each["image"] not in ("memline", "${MEMLINE_IMAGE:-memline}"):
+            assert re.search(r":v?\d", each["image"]), service
             continue
         assert each["command"][0] in COMMANDS, service
         assert set(each["environment"]) <= known_variables(), service
         # What the check of the image looks at is there.
         assert each["tmpfs"] == ["/tmp"], service
         assert each["init"] is True, service
+
+
+def test_a_profile_has_prometheus_and_grafana_with_what_is_here() -> None:
+    file = compose("compose.yaml")
+    services, configs = file["services"], file["configs"]
+
+    assert {name for name, each in services.items() if each.get("profiles") == ["metrics"]} == {
+        "metrics",
+        "prometheus",
+        "grafana",
+    }
+    for each in services.values():
+        assert {config["source"] for config in each.get("configs", ())} <= configs.keys()
+    assert all((DEPLOY / each["file"]).is_file() for each in configs.values() if "file" in each)
+    scraped = yaml.safe_load(configs["prometheus"]["content"])
+    assert scraped["scrape_configs"][0]["static_configs"] == [{"targets": ["metrics:9464"]}]
+    (source,) = yaml.safe_load(configs["datasource"]["content"])["datasources"]
+    assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
 
 
 def test_only_those_that_write_notes_may() -> None:
@@ -126,6 +148,22 @@ def test_every_alert_has_a_severity_and_a_test_that_fires_it() -> None:
         assert rule["annotations"]["summary"], rule["alert"]
 
 
+def test_every_alert_leads_to_a_section_that_is_there() -> None:
+    tests = yaml.safe_load((DEPLOY / "prometheus" / "alerts_test.yml").read_text("utf-8"))["tests"]
+    tried = [each for test in tests for each in test["alert_rule_test"]]
+    shown = [alert["exp_annotations"] for each in tried for alert in each.get("exp_alerts", ())]
+
+    for rule in alerts():
+        link = rule["annotations"]["runbook_url"]
+        assert link.startswith('{{ or $externalLabels.docs_base "docs" }}/'), rule["alert"]
+    for url in {each["runbook_url"] for each in shown}:
+        name, _, section = url.partition("#")
+        text = (DEPLOY.parent / name).read_text("utf-8")
+        titles = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+        ids = re.findall(r'<a id="(\w+)">', text)
+        assert section in [*ids, *(title.lower().replace(" ", "-") for title in titles)], url
+
+
 def test_alerts_and_dashboard_cover_money_ceilings_breakers_and_jobs() -> None:
     read = {
         "alerts": " ".join(rule["expr"] for rule in alerts()),
@@ -133,7 +171,8 @@ def test_alerts_and_dashboard_cover_money_ceilings_breakers_and_jobs() -> None:
     }
 
     for kind, text in read.items():
-        used = set(re.findall(r"memline_(\w+)", text))
+        # Prometheus adds an end to the series of a histogram.
+        used = set(re.findall(r"memline_(\w+?)(?:(?<=_seconds)_(?:bucket|count|sum))?\b", text))
         assert used <= METRICS.keys(), kind
         assert used >= {
             "spent_dollars",
@@ -157,3 +196,34 @@ def test_panels_of_the_dashboard_lie_beside_each_other_and_are_explained() -> No
         taken |= cells
         assert f"| {panel['title']} |" in readme
     assert len({panel["id"] for panel in dashboard()}) == len(dashboard())
+
+
+def test_the_image_installs_every_dependency_at_a_version_that_was_tried() -> None:
+    lines = (DEPLOY / "requirements.lock").read_text("utf-8").splitlines()[1:]
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {re.split(r"[<>=!~;\[ ]", line)[0].lower() for line in project["dependencies"]}
+
+    assert all(re.fullmatch(r"[a-z0-9.-]+==[\w.]+", line) for line in lines), "no address, no range"
+    assert wanted - {line.partition("==")[0].replace("_", "-") for line in lines} == set()
+    text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    # The dependencies first: a change of the code leaves their layer.
+    assert text.index("-r requirements.lock") < text.index("COPY memline memline")
+    assert "!deploy/requirements.lock" in (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8")
+    release = (DEPLOY.parent / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    assert re.search(r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim", release)
+    assert all(f"{name}=" in release for name in ("VERSION", "SOURCE", "REVISION"))
+
+
+def test_a_backup_is_made_each_night_and_one_that_was_missed_as_well() -> None:
+    folder = DEPLOY / "systemd" / "fleet"
+    units = {path.suffix: path.read_text("utf-8") for path in folder.glob("memline-backup.*")}
+
+    assert "\nPersistent=yes\n" in units[".timer"] and "\nOnCalendar=" in units[".timer"]
+    (line,) = re.findall(r"^ExecStart=/opt/memline/bin/memline (\w+) (\S+)$", units[".service"], re.MULTILINE)
+    assert line[0] in COMMANDS and f"\nReadWritePaths={line[1]}\n" in units[".service"]
+    # As the processes of the fleet are.
+    beside = (folder / "memline@.service").read_text("utf-8")
+    for name in ("User", "NoNewPrivileges", "ProtectSystem", "CapabilityBoundingSet", "UMask"):
+        assert re.findall(rf"^{name}=.*$", units[".service"], re.MULTILINE) == re.findall(
+            rf"^{name}=.*$", beside, re.MULTILINE
+        )

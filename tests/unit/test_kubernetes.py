@@ -2,12 +2,14 @@
 
 import re
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.reports.metrics import METRICS
@@ -21,7 +23,10 @@ ROOT = Path(__file__).parents[2]
 #: The oldest release that is still looked after when this was written, and the newest whose schemas are here.
 RELEASES = ("1.33.0", "1.37.0")
 
-OVERLAYS = ("small", "fleet", "keda")
+OVERLAYS = ("small", "fleet", "keda", "complete", "hosts")
+
+#: Kinds of operators, whose schemas are not here; their fields are looked at below.
+FOREIGN = ("ScaledObject", "PodMonitor", "PrometheusRule")
 
 
 @pytest.fixture(scope="module", params=OVERLAYS)
@@ -39,12 +44,14 @@ def overlay(name: str, folder: Path) -> Objects:
     shutil.copytree(ROOT / "deploy" / "kubernetes", folder, dirs_exist_ok=True)
     for secret in ("openai_api_key", "serve_token"):
         (folder / "base" / "secrets" / secret).write_text("a-secret-of-tests")
+    (folder / "overlays" / "fleet" / "secrets" / "queue_url").write_text("redis://:a-secret@redis:6379/0")
     return rendered(folder / "overlays" / name)
 
 
 def pods(objects: Objects) -> dict[str, dict[str, Any]]:
     """The template of the pods of each object that has some."""
-    found = [(name, each.get("spec", {}).get("template")) for (_, name), each in objects.items()]
+    specs = [(name, each.get("spec", {})) for (_, name), each in objects.items()]
+    found = [(name, spec.get("jobTemplate", {}).get("spec", spec).get("template")) for name, spec in specs]
     return {name: template for name, template in found if template}
 
 
@@ -55,8 +62,7 @@ def containers(objects: Objects) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_object_is_valid_for_kubernetes(objects: Objects, release: str) -> None:
     for (kind, name), each in objects.items():
-        # KEDA's own kind; its fields are looked at below.
-        if kind != "ScaledObject":
+        if kind not in FOREIGN:
             kubernetes_validate.validate(each, release, strict=True)
             broken = {**each, "spek": {}}
             with pytest.raises(kubernetes_validate.ValidationError):
@@ -80,7 +86,8 @@ def test_pods_may_do_what_the_strictest_standard_allows(objects: Objects) -> Non
                 "capabilities": {"drop": ["ALL"]},
             }
             assert {"requests", "limits"} <= each["resources"].keys()
-            assert {"startupProbe", "livenessProbe"} <= each.keys()
+            # A job has an end instead.
+            assert {"startupProbe", "livenessProbe"} <= each.keys() or each["name"] == "backup"
 
 
 def test_what_pods_refer_to_is_there(objects: Objects) -> None:
@@ -109,6 +116,8 @@ def test_every_selector_finds_pods(objects: Objects) -> None:
     ]
 
     for wanted in (*services, *(each["matchLabels"] for each in chosen)):
+        # The controller of a StatefulSet gives each pod this one.
+        wanted.pop("statefulset.kubernetes.io/pod-name", None)
         assert any(wanted.items() <= each.items() for each in labels), wanted
 
 
@@ -140,9 +149,10 @@ def test_containers_run_commands_that_exist_in_the_image_of_this_release(objects
         if name == "redis":
             continue
         assert each["image"] == f"memline:{version}"
-        words = {**PROCESSES, "up": ["up"], "metrics": ["metrics"]}[name]
+        words = {**PROCESSES, "up": ["up"], "metrics": ["metrics"], "backup": ["backup", "/backup"]}[name]
         assert each["args"][: len(words)] == words and words[0] in COMMANDS
-        assert each["env"] == [{"name": "MEMLINE_ALIVE_FILE", "value": f"/tmp/{name}.alive"}]
+        alive = {"name": "MEMLINE_ALIVE_FILE", "value": f"/tmp/{name}.alive"}
+        assert name == "backup" or alive in each["env"]
 
 
 def test_a_fleet_has_every_process_and_only_embed_away_from_the_index(fleet: Objects) -> None:
@@ -153,8 +163,7 @@ def test_a_fleet_has_every_process_and_only_embed_away_from_the_index(fleet: Obj
     assert beside == {*PROCESSES, "metrics"} - {"embed"}
     assert [each["name"] for each in found["embed"]["spec"]["containers"]] == ["embed"]
     assert fleet["StatefulSet", "memline"]["spec"]["replicas"] == 1
-    assert redis[redis.index("--maxmemory-policy") + 1] == "noeviction"
-    assert redis[redis.index("--appendonly") + 1] == "yes"
+    assert "--maxmemory-policy noeviction" in redis[-1] and "--appendonly yes" in redis[-1]
 
 
 def test_embed_workers_follow_the_backlog_and_its_age_by_metrics_that_exist(fleet: Objects) -> None:
@@ -167,3 +176,75 @@ def test_embed_workers_follow_the_backlog_and_its_age_by_metrics_that_exist(flee
     assert [trigger["type"] for trigger in triggers] == ["prometheus", "prometheus"]
     named = set(re.findall(r"memline_(\w+)", queries))
     assert {"vectors", "queue_oldest_seconds"} <= named <= METRICS.keys()
+
+
+def test_every_set_of_pods_has_a_service_without_an_address(objects: Objects) -> None:
+    for (kind, _), each in objects.items():
+        if kind == "StatefulSet":
+            assert objects["Service", each["spec"]["serviceName"]]["spec"]["clusterIP"] == "None"
+
+
+def test_redis_asks_for_the_password_that_the_fleet_has(fleet: Objects, tmp_path: Path) -> None:
+    """The line of the container, with the secret in its place, as a real redis-server reads it."""
+    (tmp_path / "queue_url").write_text("redis://:a-secret@redis:6379/0")
+    line = containers(fleet)["redis"]["command"][-1].replace("/run/secrets/memline", str(tmp_path))
+    line, _, _ = line.partition("|\n")
+    made = subprocess.run(["sh", "-c", line.split("| exec")[0]], capture_output=True, text=True, check=True)
+
+    assert made.stdout == "requirepass a-secret"
+    probe = containers(fleet)["redis"]["livenessProbe"]["exec"]["command"][-1]
+    password = re.findall(r"REDISCLI_AUTH=\$\((.*?)\) redis-cli", probe)[0]
+    read = subprocess.run(
+        ["sh", "-c", password.replace("/run/secrets/memline", str(tmp_path))], capture_output=True, text=True
+    )
+    assert read.stdout == "a-secret"
+
+
+def test_what_is_around_a_fleet_fits_it(tmp_path: Path) -> None:
+    objects = overlay("complete", tmp_path)
+    alerts = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
+    pod = pods(objects)["memline"]
+    ports = {port["name"] for each in pod["spec"]["containers"] for port in each.get("ports", ())}
+
+    monitor = objects["PodMonitor", "memline"]["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["podMetricsEndpoints"]} <= ports
+    # `up{job="memline"}` of the alerts.
+    assert pod["metadata"]["labels"][monitor["jobLabel"]] == "memline"
+    assert objects["PrometheusRule", "memline"]["spec"] == alerts
+    (rule,) = objects["Ingress", "memline"]["spec"]["rules"]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    service = objects["Service", backend["name"]]["spec"]
+    assert backend["port"]["name"] in {port["name"] for port in service["ports"]}
+    claims = [
+        volume["persistentVolumeClaim"]["claimName"]
+        for volume in pods(objects)["memline-backup"]["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
+    assert claims == ["data-memline-0", "memline-backup"]
+    assert ("PersistentVolumeClaim", "memline-backup") in objects
+
+
+def test_two_index_hosts_have_names_configurations_and_agents_of_their_own(
+    tmp_path: Path, home: Path
+) -> None:
+    objects = overlay("hosts", tmp_path / "files")
+    found, config = pods(objects)["memline"], objects["ConfigMap", "memline-config"]["data"]
+
+    assert objects["StatefulSet", "memline"]["spec"]["replicas"] == 2
+    for each in found["spec"]["containers"]:
+        told = {entry["name"]: entry for entry in each["env"]}
+        assert told["MEMLINE_QUEUE_HOST"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        assert told["MEMLINE_CONFIG"]["value"] == "/etc/memline/$(MEMLINE_QUEUE_HOST).json5"
+        # A variable is expanded where it was said before.
+        names = [entry["name"] for entry in each["env"]]
+        assert names.index("MEMLINE_QUEUE_HOST") < names.index("MEMLINE_CONFIG")
+    agents = []
+    for host in ("memline-0", "memline-1"):
+        (tmp_path / f"{host}.json5").write_text(config[f"{host}.json5"])
+        loaded = load(
+            Options(config=tmp_path / f"{host}.json5"), {"HOME": str(home), "MEMLINE_QUEUE_HOST": host}
+        )
+        assert loaded.warnings == () and f"{host}.memline.svc" in loaded.settings.serve.allowed_hosts
+        agents += [*loaded.settings.agents]
+    assert agents == ["main", "work"]

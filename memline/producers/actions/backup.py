@@ -5,6 +5,7 @@ Imported conversations go along, in a folder beside the index: the exports they 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +15,7 @@ from memline.producers.bridges import import_chats
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, IndexCorrupt, IndexMissing
+from memline.shared.figures import counters
 from memline.shared.index import chunks, copies, meta, vectors
 from memline.shared.index.driver import file_id, open_writer, refuse_foreign
 from memline.shared.index.repair import move_aside
@@ -66,6 +68,7 @@ def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:
         size = copies.copy_out(agent.index_path, target)
         import_chats.copy(agent.index_path, target, forgets=True)
         saved.append(_summary(agent.agent, target, size))
+        counters.put(agent.account_path, counters.BACKED_UP, time.time(), agent=agent.agent)
     if not saved:
         raise IndexMissing("there is no index to back up yet", hint="memline index")
     return saved

@@ -5,11 +5,12 @@ The only module that knows prometheus_client.
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,8 @@ class FleetCollector(Collector):
             return
         self._add("redis_up", 1)
         self._add("redis_memory_bytes", fleet.used_memory)
+        if fleet.max_memory:
+            self._add("redis_memory_limit_bytes", fleet.max_memory)
         has_hosts = any(queue.host for queue in fleet.queues)
         for queue in fleet.queues:
             host = {"index_host": queue.host} if has_hosts else {}
@@ -145,6 +148,10 @@ class FleetCollector(Collector):
         except MemlineError as error:
             self._log.warning("accounts.unreadable", error=error.message, hint=error.hint)
             return
+        with suppress(OSError):
+            self._add("disk_free_bytes", shutil.disk_usage(self._settings.home).free)
+        for labels, at in found.get(counters.BACKED_UP, ()):
+            self._add("backup_age_seconds", max(0.0, time.time() - at), **labels)
         for name in _COUNTERS:
             for labels, count in found.get(name, ()):
                 self._add(f"{name}_total", count, **labels)

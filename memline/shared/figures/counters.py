@@ -29,6 +29,9 @@ SEARCHES, SECONDS, SECONDS_SUM = "searches", "search_seconds", "search_seconds_s
 REQUESTS, CALLS, REFUSED = "http_requests", "mcp_calls", "logins_refused"
 ASKED, ANSWERED, ANSWERED_SUM = "provider_calls", "provider_seconds", "provider_seconds_sum"
 
+#: When an agent was backed up last (seconds since the epoch): it is set, not added to.
+BACKED_UP = "backed_up_at"
+
 #: Who asks a question; `cli` is a command that a process which stays answers.
 HTTP, MCP, PYTHON, QUEUE, CLI = "http", "mcp", "python", "queue", "cli"
 
@@ -163,6 +166,13 @@ def bucket_of(seconds: float) -> str:
     """Return the end of the bucket for a duration, as a label."""
     place = bisect_left(ENDS, seconds)
     return f"{ENDS[place]:g}" if place < len(ENDS) else "+Inf"
+
+
+def put(path: Path, name: str, value: float, **labels: str) -> None:
+    """Set a figure that is no sum. A home that cannot be written goes without."""
+    with suppress(IndexFault), closing(AccountFile(path)) as file, file.writing() as connection:
+        row = (name, json.dumps(labels), value)
+        connection.execute("INSERT OR REPLACE INTO counters VALUES (?, ?, ?)", row)
 
 
 #: Counters by name: labels and value of each.

@@ -76,6 +76,8 @@ class Fleet:
     workers: tuple[WorkerInfo, ...]
     #: Bytes of Redis in use, by all its users.
     used_memory: int
+    #: Bytes that Redis may use; 0 without a limit.
+    max_memory: int = 0
     #: Why a worker ended by itself of late; empty when none did.
     worker_failure: str = ""
     #: Why messages are refused, or may be lost, though Redis answers.
@@ -108,6 +110,7 @@ def _read(client: redis.Redis, url: str) -> Fleet:
         workers=tuple(live_workers(client)),
         worker_failure=last_failure(client),
         used_memory=int(memory["used_memory"]),
+        max_memory=int(memory.get("maxmemory", 0)),
         error=redis_client.trouble(client, memory, url),
     )
 

@@ -133,3 +133,10 @@ def test_buckets_for_prometheus_hold_those_before_them() -> None:
     found = dict(cumulative({"0.01": 2.0, "+Inf": 1.0}))
 
     assert (found["0.005"], found["0.01"], found["60"], found["+Inf"]) == (0.0, 2.0, 2.0, 3.0)
+
+
+def test_a_figure_that_is_no_sum_is_set(path: Path) -> None:
+    counters.put(path, counters.BACKED_UP, 5.0, agent="main")
+    counters.put(path, counters.BACKED_UP, 7.0, agent="main")
+
+    assert rows(path) == {counters.BACKED_UP: [({"agent": "main"}, 7.0)]}
