@@ -1,6 +1,7 @@
 """Two workspaces never share an index, and an index is never taken from its workspace."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -195,3 +196,90 @@ def test_one_file_for_two_workspaces_is_refused(shell: Shell, tmp_path: Path) ->
         assert f" index --adopt {one}" in ran.stdout + ran.stderr
         assert ran.status == (0 if command == "status" else 1)
     assert cited(shell, "--workspace", str(one), "search", "alpha") == ["Alpha."]
+
+
+@pytest.fixture
+def moved(shell: Shell, tmp_path: Path) -> tuple[Path, Path]:
+    """A folder that was initialised and indexed, and then moved; returns what it was and what it is."""
+    one = made(tmp_path / "one", "Alpha.\n")
+    (one / "docs").mkdir()
+    (one / "docs/deep.md").write_text("Beta.\n")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "wiki.md").write_text("Gamma.\n")
+    shell("init", str(one), "--yes")
+    for folder in (one / "docs", other):
+        assert shell("--workspace", str(one), "add", str(folder)).status == 0
+    file = workspaces.settings_file(one, os.environ)
+    file.write_text(file.read_text().replace("exclude: []", 'exclude: ["drafts/"]'))
+    shell("--workspace", str(one), "index")
+    return one, one.rename(tmp_path / "moved")
+
+
+@pytest.mark.parametrize(
+    "command", ["search alpha", "status", "index", "doctor", "get MEMORY.md", "config show", "add ."]
+)
+def test_every_command_in_a_moved_folder_says_so(
+    shell: Shell, moved: tuple[Path, Path], command: str
+) -> None:
+    one, now = moved
+
+    ran = shell(*command.split(), cwd=now)
+
+    assert f"{now} was {one}: its settings and its index are still those of that folder\nTry: memline " in (
+        ran.stderr
+    ).replace("Error: ", "")
+    assert f"index --adopt {one}\n" in ran.stderr
+
+
+def test_a_moved_folder_that_nothing_names_is_known_as_well(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "one/sub").mkdir(parents=True)
+    (tmp_path / "one/note.md").write_text("Alpha.\n")
+    shell("init", str(tmp_path / "one"), "--yes")
+    now = (tmp_path / "one").rename(tmp_path / "now")
+
+    for command in ("search alpha", "status", "index", "up"):
+        ran = shell(*command.split(), cwd=now / "sub")
+        assert (ran.status, f"Error: {now} was {tmp_path / 'one'}: " in ran.stderr) == (2, True)
+        assert ran.stderr.endswith(f"Try: memline index --adopt {tmp_path / 'one'}\n")
+    taken = shell("index", "--adopt", str(tmp_path / "one"))
+
+    assert (taken.status, "1 unchanged" in taken.stdout) == (0, True)
+    assert cited(shell, "search", "alpha") == ["Alpha."]
+
+
+def test_one_command_in_a_moved_folder_takes_settings_and_index(
+    shell: Shell, moved: tuple[Path, Path], indexes: Path
+) -> None:
+    one, now = moved
+    refused = shell("init", str(now), "--yes")
+    # What a search brings in on its way is no reason to lose what was paid for.
+    shell("search", "alpha", cwd=now)
+
+    ran = shell("index", "--adopt", str(one), cwd=now)
+
+    file = workspaces.settings_file(now, os.environ)
+    assert (refused.status, f"index --adopt {one}" in refused.stderr) == (2, True)
+    assert ran.status == 0, ran.stderr
+    assert f"The settings of {one} are those of {now} now: {file}" in ran.stderr
+    assert not workspaces.settings_file(one, os.environ).exists()
+    assert names(indexes) == {f"main-{workspaces.digest(now)}.sqlite"}
+    shown = shell("config", "show", "--changed", cwd=now)
+    assert f'"{now}/docs"' in shown.stdout and "drafts/" in shown.stdout and f"{one}/" not in shown.stdout
+    assert "was" not in shown.stderr
+    for word in ("alpha", "beta", "gamma"):
+        assert cited(shell, "search", word) == [f"{word.capitalize()}."]
+
+
+def test_another_folder_is_not_taken_for_one_that_was_moved(
+    shell: Shell, moved: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, now = moved
+    made(tmp_path / "third", "Delta.\n")
+
+    third = shell("--workspace", str(tmp_path / "third"), "status")
+    for file in (now / "MEMORY.md", now / "docs/deep.md"):
+        file.write_text("Others.\n")
+    changed = shell("--workspace", str(now), "status")
+
+    assert "--adopt" not in third.stderr + changed.stderr

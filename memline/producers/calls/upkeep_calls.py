@@ -28,7 +28,7 @@ Safe to interrupt and to run again: it goes on where it was, and nothing is paid
             flag("newAgent", "Make an index for an agent that has none, beside others.", faces=COMMAND),
             Parameter(
                 name="adopt",
-                words="Take over the index of this folder: it was moved to the workspace.",
+                words="Take over the settings and the index of this folder: it was moved to the workspace.",
                 metavar="DIR",
                 faces=COMMAND,
             ),

@@ -50,6 +50,9 @@ def config() -> None:
 def show(invocation: Invocation, changed: bool, as_json: bool) -> None:
     """Print every value with its origin, secrets hidden."""
     loaded = invocation.loaded
+    with suppress(ConfigError):
+        # Says so where the folder is one that was moved.
+        invocation.agent()
     path, default = loaded.settings.path, loaded.settings.default_agent
     for_all = shown_for_all(loaded)
     by_agent = {agent: shown_for_agent(loaded, agent) for agent in loaded.agent_ids()}

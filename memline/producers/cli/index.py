@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from memline.producers.cli.invocation import Invocation, echo, print_json
 from memline.producers.cli.options import advise, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
+from memline.shared.config import environment, workspace_file
 from memline.shared.config.agents import USUAL
 from memline.shared.config.live import SettingsWatch
 from memline.shared.config.workspaces import ONLY
@@ -22,6 +24,7 @@ from memline.shared.embedders.local.downloads import fetch, missing, reranker, r
 from memline.shared.errors import (
     IndexElsewhere,
     IndexFault,
+    IndexMissing,
     MemlineError,
     ProviderError,
     SettingsChanged,
@@ -61,7 +64,7 @@ def index(
     if new_agent:
         invocation = Invocation(options=replace(invocation.options, new_agent=True))
     if adopt is not None:
-        ownership.adopt(invocation.agent(), Path(adopt).expanduser().absolute())
+        invocation = _adopted(invocation, Path(adopt).expanduser().absolute())
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}
     options["watch"] = SettingsWatch(invocation.loaded, invocation.options)
     agents = {each.agent: each for each in invocation.enabled_agents()}
@@ -90,6 +93,30 @@ def index(
                 # Neither the user nor the current folder said so.
                 echo(f"  of {settings.workspace} ({settings.workspace_origin})")
     return 1 if failed or any(report.failed for report in reports) else None
+
+
+def _adopted(invocation: Invocation, former: Path) -> Invocation:
+    """Give the workspace the settings and the index of `former`, the folder that it was.
+
+    The workspace is the folder at hand when it is the one that was moved, and no option says otherwise.
+    Raises IndexFault and ConfigError.
+    """
+    options = invocation.options
+    workspace = options.workspace
+    if workspace is None and not environment.value(os.environ, environment.WORKSPACE):
+        found = invocation.former(Path.cwd(), *Path.cwd().parents)
+        workspace = found[0] if found is not None and found[1] == former else None
+    folder = Path(workspace).absolute() if workspace is not None else invocation.loaded.agent().workspace
+    file = workspace_file.adopt(former, folder, os.environ)
+    if file is not None:
+        _note(f"The settings of {former} are those of {folder} now: {file}")
+    invocation = Invocation(options=replace(options, workspace=folder))
+    try:
+        ownership.adopt(invocation.agent(), former)
+    except IndexMissing:
+        if file is None:
+            raise
+    return invocation
 
 
 def index_agents(

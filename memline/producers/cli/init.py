@@ -79,6 +79,10 @@ def init(
     is_new = not workspace_file.exists(workspace, os.environ)
     if is_new and not anyway and (what := _much(workspace, count)) and not _is_meant(workspace, what, yes):
         return 1
+    if is_new and not anyway and (found := invocation.former(workspace)) is not None:
+        again = shlex.join(["memline", "--workspace", str(workspace), "index", "--adopt", str(found[1])])
+        words = f"{workspace} was {found[1]}, which has settings and an index; nothing was written"
+        raise ConfigError(words, hint=f"{again}   (or begin anew with --anyway)")
     settings = invocation.agent()
     if is_new:
         settings = workspace_file.with_extra_paths(settings, extra)

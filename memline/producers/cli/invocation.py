@@ -5,19 +5,26 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.config import environment
+from memline.shared.config import environment, workspaces
 from memline.shared.config.load import Options, load
+from memline.shared.errors import NoWorkspace
 from memline.shared.visible_text import in_json, visible
 
 if TYPE_CHECKING:
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
+
+
+#: A folder, and the one that it was.
+_MOVED = "{0} was {1}: its settings and its index are still those of that folder"
 
 
 class Misuse(Exception):
@@ -29,6 +36,8 @@ class Invocation:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        #: Whether it was said that the workspace is a folder that was moved.
+        self._has_told = False
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Invocation:
@@ -49,11 +58,55 @@ class Invocation:
 
     def agent(self, agent: str | None = None) -> AgentSettings:
         """Return the settings of this agent, else of the one of `--agent`, else of the default one."""
-        return self.loaded.agent(agent)
+        with self._telling_of_a_move():
+            found = self.loaded.agent(agent)
+        self._tell_of_a_move(found.workspace)
+        return found
 
     def agents(self) -> tuple[AgentSettings, ...]:
         """Return the settings of the agent of `--agent`, or of all agents."""
-        return self.loaded.agents()
+        with self._telling_of_a_move():
+            found = self.loaded.agents()
+        for each in found:
+            self._tell_of_a_move(each.workspace)
+        return found
+
+    def former(self, *folders: Path) -> tuple[Path, Path] | None:
+        """Return the first of the folders that was moved, and the folder that it was."""
+        try:
+            settings = self.loaded.settings
+        except NoWorkspace:
+            return None
+        new = [each for each in folders if not workspaces.settings_file(each, os.environ).exists()]
+        if not new:
+            return None
+        gone = workspaces.gone(settings.home, self.options.agent or settings.default_agent, os.environ)
+        if not gone:
+            return None
+        # 1 ms, which only those pay who have lost a folder.
+        from memline.shared.sync.moved import former_of
+
+        for folder in new:
+            if (former := former_of(folder, gone)) is not None:
+                return folder, former
+        return None
+
+    @contextmanager
+    def _telling_of_a_move(self) -> Iterator[None]:
+        """Say of a folder that nothing names that it is one that was moved, if it is."""
+        try:
+            yield
+        except NoWorkspace as error:
+            if (found := self.former(Path.cwd(), *Path.cwd().parents)) is not None:
+                hint = f"memline index --adopt {shlex.quote(str(found[1]))}"
+                raise NoWorkspace(_MOVED.format(*found), hint=hint) from None
+            raise error
+
+    def _tell_of_a_move(self, workspace: Path) -> None:
+        if not self._has_told and (found := self.former(workspace)) is not None:
+            self._has_told = True
+            words = ["memline", "--workspace", str(workspace), "index", "--adopt", str(found[1])]
+            echo(f"{_MOVED.format(*found)}\nTry: {shlex.join(words)}", err=True)
 
     def enabled_agents(self) -> list[AgentSettings]:
         """Return those of `agents` whose memory search is switched on."""

@@ -59,6 +59,26 @@ def create(workspace: Path, kind: str, extra_paths: Sequence[str], env: Environm
     return file, True
 
 
+def adopt(former: Path, workspace: Path, env: Environment) -> Path | None:
+    """Give a workspace the settings of the folder that it was; return the file, None when there are none.
+
+    Paths inside that folder are changed with it. Settings that the workspace has already stay, and those of a
+    folder that is still there. Raises ConfigError.
+    """
+    old, new = (workspaces.settings_file(each, env) for each in (former, workspace))
+    if not old.exists() or new.exists():
+        return None
+    text = _text(old)
+    for quote in "\"'":
+        for end in (quote, "/"):
+            text = text.replace(f"{quote}{former}{end}", f"{quote}{workspace}{end}")
+    text = edit.put(text, ("workspace",), str(workspace), where=str(old))
+    config_file.write(new, text)
+    if not former.exists():
+        old.unlink()
+    return new
+
+
 def use_local_model(file: Path, name: str) -> None:
     """Have a workspace's settings name a local model. Raises ConfigError."""
     text = _text(file)

@@ -144,6 +144,17 @@ def indexed(home: Path, agent: str) -> list[Path]:
     return sorted(found.values())
 
 
+def gone(home: Path, agent: str, env: Environment) -> list[tuple[Path, Path]]:
+    """List the folders with settings that are there no more, each with the agent's index of it."""
+    found = []
+    for owner in _files(home, ".workspace"):
+        index = owner.with_suffix(".sqlite")
+        workspace = owner_of(index) if _agent_of(owner) == agent and index.exists() else None
+        if workspace and not workspace.exists() and settings_file(workspace, env).exists():
+            found.append((workspace, index))
+    return found
+
+
 def agents_with_index(home: Path) -> set[str]:
     """Return the ids of the agents that have an index."""
     return {_agent_of(index) for index in _files(home, ".sqlite")}

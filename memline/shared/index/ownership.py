@@ -91,17 +91,19 @@ def give_back(settings: AgentSettings, recorded: str) -> Path:
 def adopt(settings: AgentSettings, former: Path) -> None:
     """Let the agent's workspace have the index of `former`: the folder was moved. Raises IndexFault."""
     path = settings.index_path
-    with suppress(IndexMissing), driver.reading(path) as reader:
-        recorded = str(meta.get(reader, meta.WORKSPACE, "") or "")
-        if not workspaces.is_same(recorded, former):
+    plain = path.with_name(f"{settings.agent}.sqlite")
+    names = (_own_name(path, settings.agent, former), plain)
+    former_path = next((name for name in names if name != path and _is_of(name, former)), path)
+    if path.exists() and not workspaces.is_same(_recorded(path), former):
+        if former_path == path or not _is_of_words_alone(path):
             raise IndexFault(
                 f"{settings.workspace} has an index of its own, {path}", hint=f"move {path} away first"
             )
-        former_path = path
+        # A search made it on its way, of the notes alone.
+        aside = path.with_name(f".{path.name}.replaced")
+        repair.move(path, aside)
+        aside.unlink()
     if not path.exists():
-        plain = path.with_name(f"{settings.agent}.sqlite")
-        names = (_own_name(path, settings.agent, former), plain)
-        former_path = next((name for name in names if _is_of(name, former)), path)
         if former_path == path:
             raise IndexMissing(f"there is no index of {former}", hint="memline index")
         _move(former_path, path, str(settings.workspace))
@@ -121,6 +123,13 @@ def _own_name(path: Path, agent: str, workspace: str | Path) -> Path:
 def _recorded(path: Path) -> str:
     with driver.reading(path) as reader:
         return str(meta.get(reader, meta.WORKSPACE, "") or "")
+
+
+def _is_of_words_alone(path: Path) -> bool:
+    """Tell whether an index can be made again of the notes for nothing: nothing was paid for or forgotten."""
+    with driver.reading(path) as reader:
+        tables = ("vectors", "forgotten", "batches", "jobs")
+        return all(driver.scalar(reader, f"SELECT 1 FROM {table} LIMIT 1") is None for table in tables)
 
 
 def _is_of(path: Path, workspace: Path) -> bool:
