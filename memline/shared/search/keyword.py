@@ -3,7 +3,8 @@
 The retriever is an OR of the terms: one absent word must not hide every note. Each term is looked up alone,
 the rarest first, so that it is known which chunk holds what. Over the terms t of the question
 
-    sum  =  (S weight(t) idf(t) fit(t, chunk)  +  0.7 S weight(t) idf'(t) fit(t, name))  x  (1 + 0.3 near)
+    sum  =  (S weight(t) idf(t) fit(t, chunk)  +  0.7 S weight(t) idf'(t) fit(t, name))
+            x  (1 + 0.3 near + 0.1 early)
 
     fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
     idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
@@ -13,6 +14,7 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
             for what shares a stem alone, an irregular form, a synonym, a piece or beginning that stands in
             for what is nowhere
     near    the share of the idf of the question that stands within 200 characters, for the best chunks
+    early   1 / (1 + characters before the first term / 200), for the same
 
 Then four rules, each of which puts some chunks before others. What holds the terms of another chunk and one
 more comes before it, where its name holds those of the other's name. What holds an id that one file alone
@@ -45,14 +47,15 @@ MAX_TERMS = 24
 #: What the name of a file weighs beside a chunk of it; 1/2 and 1 found less.
 NAME_WEIGHT = 0.7
 
-#: What words that stand together add, and for how many of the best chunks: 40 measured the same.
-NEAR, NEAR_CHUNKS = 0.3, 20
+#: What words that stand together add, and a term at the beginning; and for how many of the best chunks: 40
+#: measured the same.
+NEAR, EARLY, NEAR_CHUNKS = 0.3, 0.1, 20
 
 #: Part of the score of the best name from which on a page may stand before what holds everything.
 NEARLY_BEST = 0.8
 
 #: Part of its own sum by which a chunk is above those that it is lifted over.
-ABOVE = 0.01
+ABOVE = 0.05
 
 #: The other words beside which a word that one file alone has comes first, and chunks that may hold it.
 LOUD_WORDS, ALONE_CHUNKS = 2, 50
@@ -319,8 +322,8 @@ class _KeywordSearch:
         """Make hits of the chunks, best first; `is_all`: nothing but the terms searched was asked for."""
         lookups, sums = self._lookups, self._sums_of_pages()
         file_of = self._postings.files_of(self._connection, sums)
-        for each, share in self._near(strongest(NEAR_CHUNKS, sums, sums), mass):
-            sums[each] *= 1 + NEAR * share
+        for each, (share, early) in self._near(strongest(NEAR_CHUNKS, sums, sums), mass):
+            sums[each] *= 1 + NEAR * share + EARLY * early
         # Many chunks hold the same terms in the same ways.
         ways = list(zip(*(map(holders.get, sums) for holders in self._held), strict=True))
         covers = {way: _cover_of(way, lookups, mass) for way in set(ways)}
@@ -363,10 +366,8 @@ class _KeywordSearch:
                     self._complete.append(held)
         return found.difference(self._own)
 
-    def _near(self, chunk_ids: Collection[int], mass: float) -> Iterable[tuple[int, float]]:
-        """Yield of chunks which share of the idf of the question stands together in them at best."""
-        if len(self._lookups) < 2:
-            return
+    def _near(self, chunk_ids: Collection[int], mass: float) -> Iterable[tuple[int, tuple[float, float]]]:
+        """Yield of chunks which share of the idf stands together at best, and how early a term does."""
         needles = [
             (needle_of(way.match), number, way.weight * lookup.idf / mass)
             for number, lookup in enumerate(self._lookups)

@@ -115,8 +115,11 @@ def needle_of(match: str) -> str:
     return first[: next(differ, len(first))]
 
 
-def together(text: str, needles: Sequence[tuple[str, int, float]]) -> float:
-    """Return the most that the terms within WINDOW characters of `text` are worth."""
+def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
+    """Return the most that the terms within WINDOW characters of `text` are worth, and how early they begin.
+
+    The second is 1 at the beginning, 1/2 after WINDOW characters, and 0 where none is.
+    """
     found: list[tuple[int, int, float]] = []
     for needle, number, worth in needles:
         at = text.find(needle)
@@ -134,7 +137,7 @@ def together(text: str, needles: Sequence[tuple[str, int, float]]) -> float:
             if worth > best.get(number, 0.0):
                 best[number] = worth
         most = max(most, sum(best.values()))
-    return most
+    return most, WINDOW / (WINDOW + found[0][0]) if found else 0.0
 
 
 def idf_of(total: int, df: int) -> float:

@@ -506,6 +506,21 @@ def test_chunks_with_more_of_the_words_are_looked_for_beyond_the_best(
     assert [path[:8] for path in paths(index, "kestrel lantern harbour")] == ["memory/c"] * 10
 
 
+def test_texts_that_hold_a_word_as_often_and_are_as_long_score_apart(
+    notes: Notes, index: SearchIndex
+) -> None:
+    words = [f"word{number}" for number in range(40)]
+    for place in range(0, 40, 4):
+        text = " ".join([*words[:place], "kestrel", *words[place:]])
+        notes.add(f"memory/{place:02}.md", text)
+
+    hits = retrieve(index, SearchRequest(query="kestrel", max_results=10), Query()).hits
+    scores = [hit.score for hit in hits]
+
+    assert [hit.path for hit in hits] == [f"memory/{place:02}.md" for place in range(0, 40, 4)]
+    assert scores == sorted(set(scores), reverse=True)
+
+
 def test_the_page_with_the_title_comes_before_pages_that_repeat_its_words(
     notes: Notes, index: SearchIndex
 ) -> None:
