@@ -1,5 +1,6 @@
 """The MCP server as clients meet it: a real process, the official client, and lines by hand."""
 
+import gc
 import json
 import os
 import subprocess
@@ -183,6 +184,34 @@ def test_notes_are_data_for_a_model_whatever_way_it_reads_them(notes: Place) -> 
     assert notes.run("get", "MEMORY.md#L3").stdout == f"{hidden}\n"
     (hit,) = json.loads(notes.run("search", "plugh", "--json").stdout)["results"]
     assert hidden in hit["snippet"]
+
+
+def test_the_first_answer_loads_nothing_for_logs_and_collections_go_on(
+    notes: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    monkeypatch.setattr("memline.producers.agents.mcp.run_stdio", lambda *_: seen.append(gc.isenabled()))
+    # As the process does it before anything is imported.
+    gc.disable()
+    try:
+        notes.call("mcp")
+    finally:
+        gc.enable()
+        gc.unfreeze()
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", *MEMLINE, *notes.arguments("mcp")],
+        input=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert seen == [True]
+    assert "serverInfo" in ran.stdout
+    assert "mcp.server.mcpserver" in ran.stderr and "rich" not in ran.stderr
 
 
 def test_a_session_of_another_agent_is_refused_before_anything_is_served(notes: Place) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import server as sdk_server
 from mcp.server.mcpserver.exceptions import ResourceError
 from mcp.server.mcpserver.prompts.base import Prompt, PromptArgument
 from mcp.server.mcpserver.resources import ResourceSecurity
@@ -56,6 +57,9 @@ from memline.shared.packages import install_command
 from memline.shared.values import replace
 from memline.shared.version import own_version
 from memline.shared.visible_text import in_json
+
+# It would load rich, 4 times a bare Python, to set up a log that `logs.configure` has set up already.
+vars(sdk_server)["configure_logging"] = lambda _level: None
 
 #: Where what a session starts with can be read without a tool.
 CONTEXT_URI = "memory://context"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -41,6 +42,9 @@ def mcp(invocation: Invocation, session_key: str) -> None:
     """
     from memline.producers.agents.mcp import run_stdio
 
+    # What was imported stays, and is never looked through again.
+    gc.freeze()
+    gc.enable()
     write_log()
     agent = invocation.agent()
     # A wrong one would be refused at every call.
