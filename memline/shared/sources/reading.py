@@ -129,7 +129,7 @@ def decode(data: bytes) -> Reading:
         return Reading(outcome=EMPTY, reason="nothing but white space" if data else "0 bytes")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()} and replaced" if bad else ""
+    reason = f"{counted(bad, 'character', 'are')} not valid {encoding.upper()}, and replaced" if bad else ""
     return Reading(outcome=INDEXED, reason=reason, text=text)
 
 

@@ -351,7 +351,7 @@ def test_lasting_facts_go_into_the_long_term_note_but_not_from_a_group(made: Mak
     ("given", "said"),
     [
         ({"text": " \n#"}, "nothing to remember"),
-        ({"text": "x" * 2_001}, "2000 are allowed"),
+        ({"text": "x" * 2_001}, "2,000 are allowed"),
         ({}, "text is missing"),
     ],
 )

@@ -316,7 +316,7 @@ def test_a_few_bytes_that_are_not_utf_8_are_replaced_and_counted() -> None:
 
     assert got.outcome == "indexed"
     assert got.text.startswith("Ein St\ufffdck")
-    assert got.reason == "4 characters are not valid UTF-8 and were replaced"
+    assert got.reason == "4 characters are not valid UTF-8, and replaced"
 
 
 @settings(deadline=None)

@@ -153,7 +153,7 @@ def test_sessions_that_openclaw_forgot_or_put_away_are_not_read(state: Path) -> 
     # What the index has of a session in cold storage stays.
     assert found.is_unlisted("sessions/c.jsonl") and not found.is_unlisted("sessions/b.jsonl")
     assert found.left_out == (("sessions/c.jsonl", "OpenClaw has put it into cold storage"),)
-    assert found.issues == (f"3 sessions of {database.path} have an id that is not a file name",)
+    assert found.issues == (f"3 sessions of {database.path} with an id that is not a file name",)
 
 
 def test_a_database_that_cannot_be_read_is_an_issue_and_removes_nothing(state: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_transcript_becomes_chunks_with_the_lines_of_its_file(kept: Kept) -> N
     assert chunk.text == "User: Where is the key?\nAssistant: Under the mat."
     assert (chunk.start_line, chunk.end_line) == (3, 6)
     assert chunk.heading == "2026-02-10 10 February 2026 > Where is the key?"
-    assert (only.outcome, only.reason) == ("indexed", "1 lines are not records and were left out")
+    assert (only.outcome, only.reason) == ("indexed", "no valid record on 1 line, left out")
     assert (only.progress.lines, only.progress.counts.messages) == (6, 2)
     assert only.progress.consumed == only.size == kept.file.stat().st_size
 
@@ -264,7 +264,7 @@ def test_the_name_of_a_session_holds_from_where_it_was_given(kept: Kept) -> None
         (b"", "empty", "no complete line yet"),
         (b'{"type":', "empty", "no complete line yet"),
         (opening().encode(), "empty", "it has no messages"),
-        (b"PK\x03\x04 something\nbinary\n", "not_text", "2 of its 2 lines are not records"),
+        (b"PK\x03\x04 something\nbinary\n", "not_text", "no valid record on 2 of its 2 lines"),
         (b"\n\n\n", "empty", "it has no messages"),
     ],
 )
