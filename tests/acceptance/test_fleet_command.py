@@ -13,7 +13,7 @@ import pytest
 
 from memline.shared.config.environment import fleet_name
 from memline.shared.errors import IndexMissing, QueueError
-from memline.shared.queue import depth, redis_client
+from memline.shared.queue import depth, heartbeat, redis_client
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import ROOT
@@ -133,6 +133,21 @@ def test_when_one_process_dies_the_others_end_and_the_status_says_so(
 
     assert "embed ended with status -9; the others are ended too" in fleet.log()
     assert fleet.workers().keys() <= {"embed"}
+
+
+def test_a_worker_that_is_drained_is_started_again_and_the_others_go_on(notes: Place) -> None:
+    with running_fleet(notes) as fleet:
+        before = wait_for_roles(fleet, "store", "embed", "chunk", "query")
+        heartbeat.drain(f"{fleet.url}#{fleet_name(notes.home)}", str(before["query"]))
+        until(lambda: fleet.workers().get("query", before["query"]) != before["query"], "another worker")
+        after = wait_for_roles(fleet, "store", "embed", "chunk", "query")
+
+        assert fleet.end() == 0
+
+    assert {role: pid for role, pid in after.items() if role != "query"} == {
+        role: pid for role, pid in before.items() if role != "query"
+    }
+    assert "drained and started again: query" in fleet.log()
 
 
 def test_what_was_paid_for_is_stored_before_a_redis_that_keeps_nothing_ends(

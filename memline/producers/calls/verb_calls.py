@@ -265,6 +265,7 @@ A supervisor may start another one in its place; docs/fleet-scale.md has more.""
         rights=OWNER,
         needs_queue=True,
         button="Drain",
+        is_danger=True,
         parameters=(
             argument("worker", "The process: HOST:PID, or the id of its heartbeat.", metavar="HOST:PID"),
         ),

@@ -37,7 +37,8 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     """Run every process of a fleet that the configuration needs, until it is told to stop.
 
     Without queue.url it starts a redis-server of its own, on a socket below its home. When one process ends,
-    all do, and the exit status is 1. SIGINT and SIGTERM end them in order.
+    all do, and the exit status is 1; a worker that was drained is started again. SIGINT and SIGTERM end them
+    in order.
     """
     context.obj = api
     if context.invoked_subcommand is not None:

@@ -182,6 +182,8 @@ def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identi
         providers.append(
             {
                 "name": name,
+                # All modes of it.
+                "paused": is_all_paused,
                 "state": "paused" if is_manual or state.paused else state_of(state),
                 "reason": breakers.PAUSED_MANUALLY if is_manual else state.reason,
                 "action": breakers.RESUME if is_manual else state.action,

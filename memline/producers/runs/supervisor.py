@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,10 +78,12 @@ def run(
 
     `redis` is the server of their queue, when it ends with them, and `fleet` their name on it, with the index
     host if it has one (`QueueSettings.address`).
-    Each of their lines goes to `tell` with the name of its process. Nothing is started again: that is for a
-    supervisor of the whole. Returns whether all ended because they were told to, and well.
+    Each of their lines goes to `tell` with the name of its process. A worker that was drained is started
+    again; what else ends is not, that is for a supervisor of the whole. Returns whether all ended because
+    they were told to, and well.
     """
     children: dict[str, subprocess.Popen[bytes]] = {}
+    commands = dict(processes)
     readers = []
     ended = None
 
@@ -111,8 +113,14 @@ def run(
                 tell(f"memline: the settings changed; started: {_names(new)}; ended: {_names(gone)}")
                 _end(*(children.pop(name) for name in gone))
                 start(new)
+                commands |= new
             # Workers wait for a Redis that is away, and this one does not come back.
             watched = children | ({"redis": redis.process} if redis else {})
+            drained = [name for name, child in children.items() if _is_drained(child, commands[name])]
+            if drained:
+                tell(f"memline: drained and started again: {_names(drained)}")
+                start({name: commands[name] for name in drained})
+                continue
             ended = next((name for name, child in watched.items() if child.poll() is not None), None)
         liveness.stopping()
         if ended is not None:
@@ -192,6 +200,11 @@ def redis_server() -> str:
         "a fleet needs Redis, queue.url is not set, and there is no redis-server on the PATH",
         hint=f"{in_a_wheel}install redis-server, or set MEMLINE_QUEUE_URL",
     )
+
+
+def _is_drained(child: subprocess.Popen[bytes], words: Sequence[str]) -> bool:
+    """Tell whether a process is a worker that ended well though this one did not end it: it was drained."""
+    return words[0] == "worker" and child.poll() == 0
 
 
 def _names(names: Iterable[str]) -> str:

@@ -43,6 +43,7 @@ from memline.producers.web import (
     session,
 )
 from memline.producers.web.background_runs import Runs
+from memline.producers.web.confirmations import words_before
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
     Action,
@@ -81,6 +82,9 @@ _NEXT = re.compile(rf"{ROOT}/[\w./?=&%+~-]*", re.ASCII)
 
 #: Characters of what an action said that are kept for the next page; a cookie holds 4,096 bytes.
 _DONE_CHARS = 600
+
+#: Fields of a form that the one which asks first makes anew.
+_OF_FORM = frozenset(("ask", "form_token", "once"))
 
 #: Seconds after which a stream of events ends, so that the browser asks again with its cookie.
 _STREAM_S = 600.0
@@ -258,17 +262,39 @@ class Dashboard:
                 require_owner(view)
             if not view.can_act:
                 raise AccessDenied("this server is read-only", hint="start memline serve without --read-only")
+            if form.get("ask") == "1":
+                return await self._ask(request, action, view)
+            number = form.get("once", "")[:64]
+            if number and not session.FORMS.begin(number):
+                words, target = session.FORMS.said(number)
+                return _done(request, target or form.get("next", ""), f"Done already, and once: {words}")
+            said: str | None = None
             try:
                 done = await self._pool.run(partial(action.run, view))
+                target = ROOT + done.page if done.page else form.get("next", "")
+                said = " ".join((*done.words, *done.notes))
             finally:
+                session.FORMS.end(number, None if said is None else (said, target))
                 self.live.forget()
-            target = ROOT + done.page if done.page else form.get("next", "")
-            response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
-            words = quote(" ".join((*done.words, *done.notes))[:_DONE_CHARS])[:3_000]
-            session.put_cookie(response, session.DONE_COOKIE, words, headers=request.headers, max_age_s=60)
-            return response
+            return _done(request, target, said)
 
         return self._guarded(act)
+
+    async def _ask(self, request: Request, action: Action, view: View) -> Response:
+        """Show what an action would lose and cost, and the button that does it."""
+        form_token, target = session.form_token(request.cookies), view.form.get("next", "")
+        lines = await self._pool.run(partial(words_before, action.call.name, view))
+        snapshot = await self._pool.run(self.live.read)
+        label = action.call.button or action.call.name.rpartition(" ")[2].capitalize()
+        context: Mapping[str, object] = {
+            **self._frame(view, f"{label}?", form_token, snapshot=snapshot),
+            "lines": lines,
+            "path": action.path,
+            "label": label,
+            "back": target if _NEXT.fullmatch(target) else ROOT + "/",
+            "fields": [each for each in view.form.multi_items() if each[0] not in _OF_FORM],
+        }
+        return self._html(request, self._renderer.page("confirm.html", context), form_token)
 
     def _check_form(self, request: Request, form: QueryParams) -> None:
         """Raise AccessDenied for a POST that no form of ours sent."""
@@ -420,6 +446,14 @@ class Dashboard:
             "hint": hint,
         }
         return self._html(request, self._renderer.page("error.html", context), form_token, status)
+
+
+def _done(request: Request, target: str, words: str) -> Response:
+    """Lead to a page of ours, which shows what was done."""
+    response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
+    text = quote(words[:_DONE_CHARS])[:3_000]
+    session.put_cookie(response, session.DONE_COOKIE, text, headers=request.headers, max_age_s=60)
+    return response
 
 
 async def _read_form(request: Request) -> QueryParams:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 #: Fields of every form that are not parameters of its call.
-_FRAME = ("form_token", "next", "agent")
+_FRAME = ("form_token", "next", "agent", "once", "ask")
 
 
 class Redirect(Exception):
@@ -162,6 +163,11 @@ class FormFrame:
     can_act: bool
     #: The page on which it stands, with its query: where an action leads back to.
     here: str
+
+    @property
+    def once(self) -> str:
+        """A number for one form: pressed twice, it acts once."""
+        return secrets.token_urlsafe(9)
 
 
 @value

@@ -9,7 +9,6 @@ from urllib.parse import urlencode
 
 from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
-from memline.producers.reports import breakers
 from memline.producers.reports import breakers as reports
 from memline.producers.web.charts import spark
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
@@ -49,6 +48,7 @@ def _queues(view: View) -> Data:
     counts = rates(view.queue_url) if queues else {}
     workers = snapshot.fleet.workers if snapshot.fleet else ()
     serving = {(role, each.index_host) for each in workers for role in each.queues}
+    names = [settings.agent for settings in view.agents]
     paused = {mode: _paused(list(snapshot.agents.values()), mode) for mode in _MODES.values()}
     rows = []
     for depth in queues:
@@ -66,7 +66,11 @@ def _queues(view: View) -> Data:
     return {
         "rows": rows,
         "findings": view.told("queues", "workers", "messages"),
-        "names": [settings.agent for settings in view.agents],
+        # Mode and its queue -> the agents that can be paused, and those that can be resumed.
+        "switches": [
+            (mode, role, [each for each in names if each not in paused[mode]], paused[mode])
+            for role, mode in _MODES.items()
+        ],
     }
 
 
@@ -75,8 +79,7 @@ def _paused(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 
     def is_paused(provider: Mapping[str, Any]) -> bool:
         modes = [each for each in provider["modes"] if each["mode"] == mode]
-        is_all = provider["reason"] == breakers.PAUSED_MANUALLY
-        return is_all or any(each["pausedByHand"] for each in modes)
+        return provider["paused"] or any(each["pausedByHand"] for each in modes)
 
     return tuple(each.agent for each in agents if each.state and any(map(is_paused, each.state["providers"])))
 

@@ -14,6 +14,7 @@ import base64
 import hmac
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
@@ -100,6 +101,41 @@ def is_own_form(headers: Headers, cookies: Mapping[str, str], sent: str) -> bool
         and bool(cookie)
         and hmac.compare_digest(cookie.encode(), sent.encode("utf-8", "replace"))
     )
+
+
+class Once:
+    """Keep what came of the last forms by their one-time numbers. For the event loop's thread alone."""
+
+    #: Forms that are known.
+    MOST = 2_000
+
+    def __init__(self) -> None:
+        #: Number -> the words and the page that it led to; None while it is being done.
+        self._said: OrderedDict[str, tuple[str, str] | None] = OrderedDict()
+
+    def begin(self, number: str) -> bool:
+        """Say whether a form is sent for the first time."""
+        if number in self._said:
+            return False
+        self._said[number] = None
+        if len(self._said) > self.MOST:
+            self._said.popitem(last=False)
+        return True
+
+    def end(self, number: str, said: tuple[str, str] | None) -> None:
+        """Keep the words of what was done, and the page; None when nothing was: it may be sent again."""
+        if said is None:
+            self._said.pop(number, None)
+        else:
+            self._said[number] = said
+
+    def said(self, number: str) -> tuple[str, str]:
+        """Return the words and the page of a form that was sent before."""
+        return self._said.get(number) or ("it is under way", "")
+
+
+#: Of this process: a server that takes new settings is built again.
+FORMS = Once()
 
 
 def put_cookie(response: Response, name: str, text: str, *, headers: Headers, max_age_s: int | None) -> None:

@@ -15,6 +15,9 @@ from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
 from memline.shared.words import counted, span
 
+#: Seconds of a hold above which an operator should know.
+LONG_HOLD_S = 60.0
+
 #: What a missing key is called by `shared.embedders.choice`.
 _NO_KEY = "No API key found"
 
@@ -183,6 +186,31 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
             action=state.action or f"memline queue resume --provider {provider} --mode {mode}",
             subject=provider,
             since=state.since or None,
+        )
+
+
+@finding(
+    NOTE,
+    "{provider} asked to wait {wait}: {reason}{waiting}",
+    subject="provider account",
+    page="providers",
+    metric="memline_provider_calls",
+    means="The provider said how long no request may be sent (429, Retry-After), or a limit of a minute is"
+    " reached. All processes wait for it; then the texts go out by themselves. Above a minute it is a"
+    " warning: raise the limits of the account, or lower `limits` of the configuration.",
+)
+def rate_limited(facts: Facts) -> Iterator[Seen]:
+    state, target = facts.requests, facts.target
+    wait_s = state.retry_at - facts.now
+    is_asked = not state.failures or "429" in state.reason
+    if target is not None and wait_s > 0 and is_asked and not (state.paused or state.manual):
+        yield seen(
+            provider=target.identity.provider,
+            wait=span(wait_s),
+            reason=state.reason,
+            waiting=vectors_wait(facts.model.missing),
+            level=WARNING if wait_s > LONG_HOLD_S else NOTE,
+            subject=target.identity.provider,
         )
 
 

@@ -19,6 +19,9 @@ from memline.shared.words import counted
 #: Free bytes below the index under which a backfill may fill the disk.
 LOW_DISK_BYTES = 200 * 1024 * 1024
 
+#: The same of a large disk: below this share of it and this many bytes.
+LOW_DISK_SHARE, LOW_LARGE_DISK_BYTES = 0.02, 2 * 1024**3
+
 #: Faults that have a row of their own.
 _FAULTS = {
     IndexCorrupt: "index_damaged",
@@ -146,8 +149,9 @@ def disk_almost_full(facts: Facts) -> Iterator[Seen]:
         return
     folder = _index_folder(facts)
     status = os.statvfs(folder)
-    if status.f_bavail * status.f_frsize < LOW_DISK_BYTES:
-        yield seen(free=status.f_bavail * status.f_frsize // 2**20, folder=folder)
+    free, total = (count * status.f_frsize for count in (status.f_bavail, status.f_blocks))
+    if free < LOW_DISK_BYTES or (free < LOW_DISK_SHARE * total and free < LOW_LARGE_DISK_BYTES):
+        yield seen(free=free // 2**20, folder=folder)
 
 
 def _index_folder(facts: Facts) -> str:
@@ -318,11 +322,13 @@ def links_skipped(facts: Facts) -> Iterator[Seen]:
     "an index that could not be used was moved aside, to {file}",
     action="delete it when nothing of it is wanted",
     subject="file",
-    means="It was damaged, or of before 0.2.0, and built again. The file is kept until a person deletes it.",
+    means="It was damaged, or of before 0.2.0, and is built again: until the new one is complete, less may be"
+    " found. The file is kept until a person deletes it.",
     from_disk=True,
 )
 def index_moved_aside(facts: Facts) -> Iterator[Seen]:
-    if facts.plan is not None:
+    is_complete = facts.index is not None and not facts.files_behind and not facts.model.missing
+    if facts.plan is not None and not is_complete:
         path = facts.settings.index_path
         for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
             if not file.name.endswith(("-wal", "-shm")):

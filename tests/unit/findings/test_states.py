@@ -68,6 +68,14 @@ def open_breaker(place: Place, *modes: str) -> None:
             health.update(writer.accounts, "openai", mode, now, lambda _: opened)
 
 
+def hold(place: Place, seconds: float) -> None:
+    """The provider answered 429 with a Retry-After."""
+    want_texts(place)
+    with writing(place) as writer, writer.session() as (_, now):
+        asked = Health(reason="429", retry_at=time.time() + seconds)
+        health.update(writer.accounts, "openai", "requests", now, lambda _: asked)
+
+
 def put(place: Place, key: str, value: Any) -> None:
     want_texts(place)
     with writing(place) as writer, writer.transaction() as (connection, _):
@@ -221,6 +229,8 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("paused", WARNING, lambda p, _: (want_texts(p), breakers.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors wait", "memline queue resume --provider openai --mode requests"),
     ("paused", NOTE, lambda p, _: (want_texts(p, 0), breakers.pause(p.agent)), "embedding is paused", "memline queue resume"),
     ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
+    ("rate_limited", NOTE, lambda p, _: hold(p, 45), " s: 429; 3 vectors wait", ""),
+    ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", ""),
     ("breaker_open", PROBLEM, lambda p, _: open_breaker(p, "requests"), "requests to openai stopped, asked again in 60 s: bad key; 3 vectors wait", "check the key"),
     ("breaker_open", NOTE, lambda p, _: open_breaker(p, "batch"), "bad key; requests go on", "check the key"),
     ("fallback_active", WARNING, lambda p, _: put(p, meta.FALLBACK, {"from": "voyage", "reason": "no quota"}), "the fallback openai embeds instead of voyage: no quota", "memline index"),
