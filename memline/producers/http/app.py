@@ -62,6 +62,9 @@ class Pages(Protocol):
     def access(self, cookies: Mapping[str, str], address: str) -> Access | None:
         """Return what a browser with these cookies may do; None when it has to log in."""
 
+    async def missing(self, request: Request) -> Response:
+        """Answer a browser that asked for an address that is not there."""
+
     async def follow(self, is_stopping: Callable[[], bool]) -> None:
         """Read the state for those who watch it, until cancelled."""
 
@@ -122,7 +125,7 @@ class Api:
                 cors,
                 guard,
             ],
-            exception_handlers={MemlineError: _error, HTTPException: _http_error, Exception: _crash},
+            exception_handlers={MemlineError: _error, HTTPException: self._http_error, Exception: _crash},
             lifespan=self._lifespan,
         )
         # One address for each thing; a redirect would lose the body of a POST with some clients.
@@ -134,6 +137,13 @@ class Api:
             tasks.start_soon(self._pages.follow, self._is_stopping)
             yield
             tasks.cancel_scope.cancel()
+
+    async def _http_error(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 404 and "text/html" in request.headers.get("accept", ""):
+            return await self._pages.missing(request)
+        hint = _HINTS.get(error.status_code, "")
+        return error_response(error.status_code, error.detail.lower(), hint, headers=error.headers)
 
     def _route(self, call: Call) -> Route:
         method = getattr(self._tools, call.name)
@@ -210,12 +220,6 @@ def _caller_of(request: Request, named: Mapping[str, str] | None = None) -> Call
 async def _error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, MemlineError)
     return response_to(error)
-
-
-async def _http_error(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    hint = _HINTS.get(error.status_code, "")
-    return error_response(error.status_code, error.detail.lower(), hint, headers=error.headers)
 
 
 async def _crash(request: Request, error: Exception) -> Response:

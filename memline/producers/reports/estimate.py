@@ -142,7 +142,8 @@ def estimate(
 ) -> Estimate:
     """Read and split what a reindex would, and count. Writes nothing and sends nothing.
 
-    `re_embed`: no vector that is there counts. `prices` is that block of the configuration.
+    `re_embed`: no vector that is there counts; the texts are those of the index, and of files that changed.
+    `prices` is that block of the configuration.
     """
     choice = choose(settings)
     with driver.reading_if_any(settings.index_path) as reader:
@@ -164,7 +165,9 @@ def estimate(
             target = identities.by_key(reader, choice.identity.key)
             states = dict(reader.execute(_STATES, (target.id if target and not re_embed else 0,)))
             # What the index holds without a vector: after a run that was cut, or of a new model.
-            for digest, text in reader.execute(_UNREADY_TEXTS, (target.id if target else 0,)):
+            # With `re_embed` all of them: no file that is as the index has it need be read.
+            of = target.id if target and not re_embed else 0
+            for digest, text in reader.execute(_UNREADY_TEXTS, (of,)):
                 texts.setdefault(digest, estimate_tokens(text))
             with Accounts.opened(reader, settings) as accounts:
                 requests = health.read(accounts, choice.provider)

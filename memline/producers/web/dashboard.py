@@ -30,10 +30,11 @@ from memline.producers.calls.rows import OWNER
 from memline.producers.calls.table import CALLS
 from memline.producers.http.app import Api
 from memline.producers.http.auth import ACCESS, Access, Authenticator, address_of
-from memline.producers.http.responses import status_of
+from memline.producers.http.responses import error_response, status_of, wants_page
 from memline.producers.http.server import listen, require_token, run, url_of
 from memline.producers.web import (
     charts_page,
+    failed_page,
     files_page,
     jobs_page,
     overview_page,
@@ -101,6 +102,7 @@ MODULES = (
     overview_page,
     search_page,
     files_page,
+    failed_page,
     queues_page,
     jobs_page,
     charts_page,
@@ -131,7 +133,7 @@ class Dashboard:
     ) -> None:
         self._pool = pool
         self._authenticator = authenticator
-        self.sessions = session.Sessions(authenticator)
+        self.sessions = session.Sessions(authenticator, ended=tools.settings.home / "sessions.ended")
         self._is_stopping = is_stopping
         agents = [tools.settings.agents[name] for name in tools.agents]
         self.live = LiveFigures(tools.settings, agents, warnings=loaded.warnings if loaded else ())
@@ -343,6 +345,7 @@ class Dashboard:
 
     async def _log_out(self, request: Request) -> Response:
         self._check_form(request, await _read_form(request))
+        self.sessions.end(request.cookies, address_of(request.scope))
         response = RedirectResponse(ROOT + "/login", 303, _HEADERS)
         for name in (session.SESSION_COOKIE, session.FORM_COOKIE, session.DONE_COOKIE):
             session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
@@ -363,9 +366,11 @@ class Dashboard:
             return Response(status_code=204, headers=_HEADERS)
         if self.live.is_full:
             raise QueueError("too many browsers watch", hint="close some, or refresh the page by hand")
-        return StreamingResponse(self._stream(access.only), media_type="text/event-stream", headers=_HEADERS)
+        return StreamingResponse(
+            self._stream(access.only, request), media_type="text/event-stream", headers=_HEADERS
+        )
 
-    async def _stream(self, only: str) -> AsyncIterator[str]:
+    async def _stream(self, only: str, request: Request) -> AsyncIterator[str]:
         """Yield an event whenever the state differs: the topics that changed, and the figures."""
         sent_topics: dict[str, object] = {}
         sent_figures: dict[str, str] = {}
@@ -374,6 +379,9 @@ class Dashboard:
         yield "retry: 3000\n\n"
         with self.live.watching():
             while left_s > 0 and not self._is_stopping():
+                if self.access(request.cookies, address_of(request.scope)) is None:
+                    # Logged out meanwhile.
+                    return
                 snapshot = self.live.latest
                 if snapshot is not None:
                     topics, figures = snapshot.topics(only), snapshot.figures(only)
@@ -406,6 +414,10 @@ class Dashboard:
             return Response(status_code=401, headers=_HEADERS)
         return RedirectResponse(error.target, 303, _HEADERS)
 
+    async def missing(self, request: Request) -> Response:
+        """Answer a browser that asked for an address that is not there."""
+        return await self._refuse(request, HTTPException(404, "there is no such page"))
+
     async def _refuse(self, request: Request, error: Exception) -> Response:
         """Answer an error with a page that says what happened and what to do."""
         if isinstance(error, HTTPException):
@@ -414,6 +426,8 @@ class Dashboard:
             assert isinstance(error, MemlineError)
             status = 404 if isinstance(error, PageMissing) else status_of(error)
             what, hint = error.message, error.hint
+        if not wants_page(request.headers):
+            return error_response(status, what, hint)
         return await self._error_page(request, status, what, hint)
 
     def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:

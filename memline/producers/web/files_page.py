@@ -195,7 +195,7 @@ def _re_embed(view: View) -> Data:
     """Show what it costs to pay for every vector again; reading all files may take long."""
     settings = view.agent(view.query.get("agent", ""))
     began = time.monotonic()
-    plan = estimate(settings, force=True, re_embed=True, prices=view.site.settings.prices)
+    plan = estimate(settings, re_embed=True, prices=view.site.settings.prices)
     return {
         "agent": settings.agent,
         "plan": plan,

@@ -9,7 +9,9 @@ from memline.producers.reports import batch_jobs
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.batch_jobs import SHORT
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import JobUnknown
+from memline.shared.index import driver
 
 #: Jobs and batches that have ended and are shown.
 ENDED = 100
@@ -46,11 +48,30 @@ def _job(view: View) -> Data:
         prices = view.site.settings.prices
         found = reports.report(job, prices=prices, now=time.time()).to_json()
     return {
+        "title": f"Job {found['id']}",
         "job": found,
+        "batches": _batches_of(view, found["agentId"], found["id"]),
         "now": time.time(),
         "verbs": _VERBS.get(found["state"], ()),
         "command": command_line("jobs", "show", found["id"]),
     }
+
+
+_JOBS_OF_BATCH = "SELECT DISTINCT jobs.token FROM vectors JOIN jobs ON jobs.id = vectors.job WHERE lease = ?"
+
+
+def _jobs_of(settings: AgentSettings, batch: str) -> list[str]:
+    """List the jobs whose texts an open batch has."""
+    with driver.reading_if_any(settings.index_path) as reader:
+        rows = reader.execute(_JOBS_OF_BATCH, (batch,)).fetchall() if reader is not None else []
+    return [job for (job,) in rows]
+
+
+def _batches_of(view: View, agent: str, job: str) -> list[dict[str, Any]]:
+    """List the open batches that have texts of a job."""
+    settings, now = view.agent(agent), time.time()
+    found = batch_jobs.listed([settings], limit=0, only_open=True)
+    return [each.to_json(now) for each in found if job in _jobs_of(settings, each.batch.token)]
 
 
 def _batches(view: View) -> Data:
@@ -66,7 +87,9 @@ def _batch(view: View) -> Data:
     batch = job.to_json(now)
     base = f"/batches/{batch['id']}?first="
     return {
+        "title": f"Batch {batch['id'][:SHORT]}",
         "batch": batch,
+        "jobs": _jobs_of(job.settings, job.batch.token),
         "now": now,
         "errors": errors[:PAGE],
         "before": f"{base}{max(0, first - PAGE)}" if first else "",

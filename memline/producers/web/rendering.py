@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,17 @@ def _shown(value: Any) -> Any:
 def when(seconds: float | None) -> str:
     """Write a moment, seconds since the epoch, in UTC; empty for none."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}" if seconds else ""
+
+
+def ago(seconds: float | None) -> Markup:
+    """Write a moment as its age, with the full time behind it; empty for none."""
+    if not seconds:
+        return Markup("")
+    moment = datetime.fromtimestamp(seconds, UTC)
+    words = f"{span(max(0.0, time.time() - seconds))} ago"
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        f"{moment:%Y-%m-%dT%H:%M:%SZ}", when(seconds), words
+    )
 
 
 def age(seconds: float | None) -> str:
@@ -129,7 +141,14 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters.update(
-            when=when, age=age, number=number, money=money, size=size, one_line=one_line, counted=counted
+            when=when,
+            ago=ago,
+            age=age,
+            number=number,
+            money=money,
+            size=size,
+            one_line=one_line,
+            counted=counted,
         )
         self._environment.globals.update(
             root=ROOT, static=static.address, calls=CALLS, path_of=path_of, command_of=command_of

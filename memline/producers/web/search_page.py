@@ -184,6 +184,7 @@ def _note(view: View) -> Data:
     before = max(1, first - LINES)
     following = excerpt["nextFrom"]
     return {
+        "title": f"Note {excerpt['path']}",
         "agent": settings.agent,
         "path": excerpt["path"],
         "lines": lines,

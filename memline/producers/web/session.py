@@ -16,13 +16,16 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from memline.producers.http.auth import Access, Authenticator
 from memline.producers.web.rendering import ROOT
+from memline.shared.config.config_file import for_owner
 
 SESSION_COOKIE = "memline_session"
 FORM_COOKIE = "memline_form"
@@ -39,9 +42,20 @@ _FORM_BYTES = 18
 class Sessions:
     """Sign and check session cookies."""
 
-    def __init__(self, authenticator: Authenticator, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, authenticator: Authenticator, *, ended: Path | None = None, now: Callable[[], float] = time.time
+    ) -> None:
+        """`ended`: the file of sessions that were logged out; without one they are known to this process."""
         self._authenticator = authenticator
         self._now = now
+        self._file = ended
+        #: Digest of a cookie -> when it ends by itself (seconds since the epoch).
+        self._ended: dict[str, int] = {}
+        if ended is not None:
+            with suppress(OSError):
+                for line in ended.read_text().splitlines():
+                    digest, _, end = line.partition(" ")
+                    self._ended[digest] = int(end) if end.isdecimal() else 0
 
     @property
     def need_login(self) -> bool:
@@ -51,15 +65,28 @@ class Sessions:
         """Return what a browser with these cookies may do; None when it has to log in."""
         if not self.need_login:
             return self._authenticator.access({}, address)
-        name, _, rest = cookies.get(SESSION_COOKIE, "").partition(".")
+        cookie = cookies.get(SESSION_COOKIE, "")
+        name, _, rest = cookie.partition(".")
         end, _, signature = rest.partition(".")
         client = _decoded(name)
         key = self._authenticator.key_of(client)
         if key is None or not hmac.compare_digest(signature.encode(), _sign(key, name, end)):
             return None
-        if not end.isdecimal() or int(end) < self._now():
+        if not end.isdecimal() or int(end) < self._now() or _digest(cookie) in self._ended:
             return None
         return self._authenticator.access_by_name(client)
+
+    def end(self, cookies: Mapping[str, str], address: str) -> None:
+        """End the session of these cookies, for copies of them and after a restart as well."""
+        cookie = cookies.get(SESSION_COOKIE, "")
+        if not self.need_login or self.access(cookies, address) is None:
+            return
+        now = self._now()
+        self._ended = {digest: end for digest, end in self._ended.items() if end >= now}
+        self._ended[_digest(cookie)] = int(cookie.split(".")[1])
+        if self._file is not None:
+            with suppress(OSError), open(self._file, "w", opener=for_owner) as file:
+                file.writelines(f"{digest} {end}\n" for digest, end in self._ended.items())
 
     def cookie(self, access: Access) -> str:
         """Make the value of a session cookie for a token that was checked."""
@@ -68,6 +95,10 @@ class Sessions:
         name = base64.urlsafe_b64encode(access.client.encode()).decode().rstrip("=")
         end = str(int(self._now()) + SESSION_S)
         return f"{name}.{end}.{_sign(key, name, end).decode()}"
+
+
+def _digest(cookie: str) -> str:
+    return sha256(cookie.encode("utf-8", "replace")).hexdigest()
 
 
 def _sign(key: bytes, name: str, end: str) -> bytes:

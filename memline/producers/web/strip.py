@@ -67,10 +67,13 @@ def address(found: Finding, has_page: Callable[[str], bool]) -> str:
     page = found.page
     if page == "overview" or not has_page(f"/{page}"):
         return f"{ROOT}/#{found.code}"
+    if found.code == "text_refused":
+        return f"{ROOT}/failed?{urlencode({'agent': found.agent or ''})}"
     if page in _OF_ONE and found.subject:
         return f"{ROOT}/{page}/{found.subject}"
     if page in _OF_AGENT and found.agent:
-        return f"{ROOT}/{page}?{urlencode({'agent': found.agent})}"
+        where = {"agent": found.agent} | ({"outcome": "problems"} if found.code == "file_failed" else {})
+        return f"{ROOT}/{page}?{urlencode(where)}"
     return f"{ROOT}/{page}#{found.code}"
 
 

@@ -37,6 +37,9 @@ PROBLEMS = (
 _HAS_PROBLEM = f"outcome IN ({', '.join(map(repr, PROBLEMS))})"
 
 #: Asks whether there is such a file, of few pages: each search does.
+#: What stands for all of PROBLEMS in a filter.
+ANY_OF_PROBLEMS = "problems"
+
 ANY_PROBLEM = f"SELECT 1 FROM files WHERE {_HAS_PROBLEM} LIMIT 1"
 
 #: `mtime_ns` of a file that is read in parts and not to its end yet: no scan takes it for up to date.
@@ -186,7 +189,7 @@ def page(
     """
     wheres = {
         "outcome <> ?": REMOVED,
-        "outcome = ?": outcome,
+        f"({_HAS_PROBLEM} AND ? <> '')" if outcome == ANY_OF_PROBLEMS else "outcome = ?": outcome,
         "source = ?": source,
         ("path = ?" if is_exact else "instr(lower(path), lower(?))"): path,
     }

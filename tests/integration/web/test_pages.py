@@ -253,3 +253,33 @@ def test_a_memory_that_is_switched_off_says_so(opened: Opener, notes: Place) -> 
     page = opened(blocks={"agents": agents}).shows("/search", q="cents", agent="main")
 
     assert "memory search is disabled" in page and "0 hits" in page
+
+
+def test_an_unknown_address_is_answered_as_it_was_asked_for(browser: Browser) -> None:
+    for path in ("/ui/nowhere", "/nowhere"):
+        as_json = browser.client.get(path, headers={"accept": "application/json"})
+        as_page = browser.client.get(path, headers={"accept": "text/html,*/*;q=0.8"})
+        assert (as_json.status_code, as_json.json()["hint"] != "") == (404, True)
+        assert as_page.status_code == 404 and "<main" in as_page.text
+
+
+def test_what_is_shown_of_one_thing_has_its_name_in_title_and_heading(browser: Browser) -> None:
+    page = browser.get("/note", agent="main", path="MEMORY.md").text
+
+    assert "Note MEMORY.md · Memline</title>" in page and "<h1>Note MEMORY.md</h1>" in page
+    seen = browser.get("/files", agent="main").text
+    assert re.search(r'<time datetime="[^"]+Z" title="[^"]+ UTC">[^<]+ ago</time>', seen)
+
+
+def test_failed_texts_are_grouped_by_the_words_of_the_provider(browser: Browser, notes: Place) -> None:
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("memory/a.md", "one text", "another", "third"))
+        failed = "UPDATE vectors SET state = 'failed', error = '<b>refused</b>', attempts = 2"
+        writer.connection.execute(failed)
+
+    page = text_of(browser.get("/failed"))
+
+    assert "texts of main <b>refused</b>" in page and "memory/a.md" in page
+    assert "Retry all failed texts of main" in page
+    assert 'href="/ui/failed"' in browser.get("/").text

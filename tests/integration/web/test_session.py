@@ -116,6 +116,18 @@ def test_a_logout_ends_the_session(owner: Browser) -> None:
     assert owner.get("/").url.path == "/ui/login"
 
 
+def test_a_logout_ends_copies_of_the_cookie_also_after_a_restart(opened: Opener) -> None:
+    first = opened(token=ALL)
+    first.log_in(ALL)
+    copy = first.client.cookies[SESSION_COOKIE]
+    first.post("/logout")
+
+    for browser in (first, opened(token=ALL)):
+        browser.client.cookies.clear()
+        browser.client.cookies.set(SESSION_COOKIE, copy, path="/ui")
+        assert browser.get("/").url.path == "/ui/login"
+
+
 @pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
 def test_every_page_is_shown_to_a_login_and_to_no_one_else(page: Page, owner: Browser) -> None:
     shown = owner.get(page.path)

@@ -14,11 +14,25 @@ function isBusy(part) {
     || (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
 }
 
+function sayFrozen(part, isFrozen) {
+  const said = part.previousElementSibling;
+  if (said && said.dataset.frozen) said.hidden = !isFrozen;
+  else if (isFrozen) {
+    const words = document.createElement('p');
+    words.className = 'notice';
+    words.dataset.frozen = '1';
+    words.textContent = 'This changed meanwhile; it follows again when nothing in it is chosen or open.';
+    part.before(words);
+  }
+}
+
 async function swap(part) {
   const name = part.dataset.fragment;
   part.isOld = true;
   // A hidden tab asks for nothing.
-  if (document.hidden || waiting.has(name) || isBusy(part)) return;
+  if (document.hidden || waiting.has(name)) return;
+  sayFrozen(part, isBusy(part));
+  if (isBusy(part)) return;
   waiting.add(name);
   try {
     const answer = await fetch(location.href, {headers: {'Memline-Fragment': name}, credentials: 'same-origin'});
@@ -98,6 +112,17 @@ function follow() {
   }
 }
 
+function showAges() {
+  // In the words of the server (span in words.py).
+  for (const shown of document.querySelectorAll('time[datetime]')) {
+    const s = Math.max(0, (Date.now() - Date.parse(shown.dateTime)) / 1000);
+    const days = Math.round(s / 86400);
+    const words = s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min`
+      : s < 129600 ? `${(s / 3600).toFixed(1)} h` : `${days} day${days === 1 ? '' : 's'}`;
+    if (shown.textContent !== `${words} ago`) shown.textContent = `${words} ago`;
+  }
+}
+
 function rest() {
   if (leave) leave();
   leave = null;
@@ -123,3 +148,4 @@ document.addEventListener('click', async event => {
 });
 prepare(document);
 follow();
+setInterval(() => { if (!document.hidden) showAges(); }, 10000);
