@@ -192,6 +192,8 @@ def _server(place: Place) -> Iterator[_Server]:
     ):
         assert process.stderr
         host, port = re.findall(r"http://([\d.]+):(\d+)", process.stderr.readline())[0]
+        # It writes a line for each request, and waits once the pipe is full.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
         try:
             yield _Server(process, host, int(port))
         finally:
