@@ -6,7 +6,7 @@ the rarest first, so that it is known which chunk holds what. Over the terms t o
     sum  =  (S weight(t) idf(t) fit(t, chunk)  +  0.7 S weight(t) idf'(t) fit(t, name))
             x  (1 + 0.3 near + 0.1 early)
 
-    fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75
+    fit     bm25 without its idf: text 1, heading and path 0.7 each; k1 1.2, b 0.75; 0.1 more for a name
     idf     ln(1 + (N - df + 1/2) / (df + 1/2)), above zero (FTS5's is cut to 0.000001 for a word in half of
             the chunks, which made small memories rank by chance); idf' and fit are those of the name
             documents, the best of a file counts
@@ -26,10 +26,12 @@ docs/search.md has what each part is worth.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import combining, normalize
 
 from memline.shared.search.postings import CHUNKS, MAX_ROWS, NAMES, Fits, Postings, Table
 from memline.shared.search.query import Question, Term, any_of, as_typed
@@ -75,9 +77,11 @@ NAMED, NAMED_CHUNKS = 20, 50
 #: many words such a set has at most.
 CHECKED, MORE_WORDS, FEW_WORDS = 20, 20, 4
 
-#: Best chunks with the tokens of an id that are read to see whether it is spelled so.
+#: Best chunks with the tokens of an id, and names with the stem of a word, that are read to see whether it
+#: stands there as typed.
 SPELLED = 2_000
 
+_PHRASE, _WORD = re.compile('"([^"]+)"'), re.compile(r"[^\W_]+")
 _SPELLINGS = (
     "SELECT id, text, heading, path FROM chunk_documents WHERE id IN (SELECT value FROM json_each(?))"
     " AND instr(lower(text || char(10) || heading || char(10) || path), ?)"
@@ -86,6 +90,7 @@ _TEXTS = "SELECT id, ifnull(folded, text) FROM chunks WHERE id IN (SELECT value 
 _MATCHING = (
     "SELECT rowid FROM chunks_fts WHERE chunks_fts MATCH ? AND rowid IN (SELECT value FROM json_each(?))"
 )
+_NAMES = "SELECT id, text FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _FILES_OF_NAMES = "SELECT id, file_id FROM names WHERE id IN (SELECT value FROM json_each(?))"
 _OF_NAMED = "SELECT id, ordinal FROM chunks WHERE ordinal < ? AND file_id IN (SELECT value FROM json_each(?))"
 
@@ -230,12 +235,11 @@ class _KeywordSearch:
             least = lookup.df if is_chunks else 0
             # Forms first, the term itself last: the greater weight stays.
             for way in reversed(lookup.ways):
-                df, typed = way.df, way.typed
+                df, typed = way.df, way.typed if is_chunks else ""
                 if not is_chunks:
                     # A day of the question is looked for in the path and the headings of a chunk.
                     is_asked = lookup.term.is_asked
                     df = self._postings.count(self._connection, table.name, way.match) if is_asked else 0
-                    typed = ""
                 if not df:
                     continue
                 # Of forms, which come before it, and of ids, all rows are needed.
@@ -249,8 +253,12 @@ class _KeywordSearch:
                     fits = self._fits(table, way.match, typed, among)
                 if is_id and is_chunks:
                     fits = self._as_spelled(lookup.term, dict(fits))
+                if way.typed and not is_chunks:
+                    fits = self._as_typed(way.typed, {row: table.least + fit for row, fit in fits})
+                elif table.least:
+                    fits = [(row, table.least + fit) for row, fit in fits]
                 worth = way.weight * idf_of(total, max(df, least))
-                rows_read += sums.add(fits, worth, way.weight, is_signed=bool(typed) or is_id)
+                rows_read += sums.add(fits, worth, way.weight, is_signed=bool(way.typed) or is_id)
             self._whole += is_chunks and self._scored is None
         return sums
 
@@ -263,6 +271,16 @@ class _KeywordSearch:
         """Score what was found before, and the best of all others: no other row is a hit by this alone."""
         fits = dict(self._fits(table, match, typed, None, max(SCORED, self._limit)))
         return (fits | dict(self._fits(table, match, typed, found)) if found else fits).items()
+
+    def _as_typed(self, typed: str, fits: dict[int, float]) -> Fits:
+        """Return the fits of names, negative where one holds another word of the same stem."""
+        words = set(_PHRASE.findall(typed))
+        best = json_ids(nlargest(SPELLED, fits, key=fits.__getitem__))
+        for row, text in self._connection.execute(_NAMES, (best,)):
+            plain = "".join(each for each in normalize("NFKD", text.lower()) if not combining(each))
+            if words.isdisjoint(_WORD.findall(plain)):
+                fits[row] = -fits[row]
+        return fits.items()
 
     def _as_spelled(self, term: Term, fits: dict[int, float]) -> Fits:
         """Yield the fits of an id, negative where its tokens stand in a row and it is not spelled so."""

@@ -58,6 +58,8 @@ class Table:
     """A full-text index: weights of its columns, the same words as typed, how to list rows of files."""
 
     name: str
+    #: What a row has for holding a phrase at all, as in BM25+ (Lv and Zhai 2011), beside what bm25 gives.
+    least: float = 0.0
     weights: tuple[float, ...]
     typed: str = ""
     of_files: str
@@ -71,7 +73,10 @@ CHUNKS = Table(
     typed="forms_fts",
     of_files="SELECT id FROM chunks WHERE file_id IN",
 )
-NAMES = Table(name="names_fts", weights=(1.0, 1.0), of_files="SELECT id FROM names WHERE file_id IN")
+#: 0.2 for holding a phrase found less, and so did any for chunks.
+NAMES = Table(
+    name="names_fts", least=0.1, weights=(1.0, 1.0), of_files="SELECT id FROM names WHERE file_id IN"
+)
 
 #: (row id, fit), in the order of ids. The fit is bm25 without its idf, 0 … 1; negative where only the stem of
 #: the phrase is in the row.

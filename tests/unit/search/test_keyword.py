@@ -422,6 +422,23 @@ def test_what_shares_only_its_stem_counts_a_third_and_the_word_is_missing(
 
 
 @pytest.mark.parametrize(
+    ("asked", "title"), [("relax", "Relaxation times"), ("café", "Cafes and cafeterias")]
+)
+def test_a_name_with_the_stem_alone_is_behind_a_chunk_with_the_word(
+    notes: Notes, index: SearchIndex, asked: str, title: str
+) -> None:
+    words = " ".join(f"word{number}" for number in range(100))
+    for number in range(3):
+        notes.add(f"memory/{number}.md", f"# {title} {number}\n\nRelaxation, cafeteria, {number}")
+    notes.add("memory/word.md", f"{words} {asked} {words}")
+    notes.add("memory/named.md", f"# A {asked}\n\nNothing else.")
+
+    assert paths(index, asked)[0] == "memory/named.md"
+    if asked == "relax":
+        assert paths(index, asked)[1] == "memory/word.md"
+
+
+@pytest.mark.parametrize(
     ("asked", "written"),
     [
         ("import", "imported"),
