@@ -175,4 +175,4 @@ def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
 
     assert ran.status == 2
     assert f"{tmp_path / 'nowhere'}: no such folder" in ran.stderr
-    assert "Try: mkdir" in ran.stderr
+    assert "init DIR" in ran.stderr and "mkdir" not in ran.stderr
