@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from memline.producers.backends import Asked, DeadLink, LinkCheck, Orphan
 from memline.shared.clock import Clock
@@ -24,9 +25,18 @@ from memline.shared.sources.excerpt import (
     read_excerpt,
 )
 from memline.shared.sources.forgetting import NOTHING, ForgottenLines
-from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_private
+from memline.shared.sources.paths import (
+    SESSIONS,
+    TRANSCRIPT_PREFIX,
+    MemoryPaths,
+    is_private,
+    is_transcript,
+)
 from memline.shared.sync import vanished
 from memline.shared.values import replace
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
 #: Notes with the same name that are listed, and notes that a note is linked with.
 _LISTED = 10
@@ -56,6 +66,8 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
         excerpt = _read(settings, path, part, private=private, clock=clock)
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
+        if reader is not None:
+            excerpt = replace(excerpt, kept=_kept_roots(settings, reader, clock.now()))
         if reader is not None and excerpt.status == "ok":
             out, back = links.linked(reader, excerpt.path, private=private)
             return replace(
@@ -89,6 +101,11 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
     try:
         excerpt = read(path)
     except PathNotAllowed:
+        # Of a workspace that is missing no path can be looked at: what was indexed answers.
+        is_missing = not settings.workspace.is_dir()
+        is_open = is_missing and not is_transcript(name) and (private or not is_private(name))
+        if is_open and (kept := _kept(settings, name, part.widened())) is not None:
+            return kept
         if (note := _note_named(settings, name, private=private)) is None:
             raise
         return read(note)
@@ -98,6 +115,15 @@ def _read(settings: AgentSettings, path: str, part: Part, *, private: bool, cloc
         if (note := _note_named(settings, name, private=private)) is not None:
             return read(note)
     return excerpt
+
+
+def _kept_roots(settings: AgentSettings, reader: Connection, now: float) -> tuple[dict[str, Any], ...]:
+    """Return the roots of which files are gone, and kept in the index; a missing workspace is one."""
+    found = [each.to_json() for each in vanished.roots(reader)]
+    root = str(settings.workspace)
+    if not settings.workspace.is_dir() and root not in [each["root"] for each in found]:
+        found.append({"files": sum(ledger.outcome_counts(reader).values()), "root": root, "since": now})
+    return tuple(found)
 
 
 def _kept(settings: AgentSettings, path: str, part: Part) -> Excerpt | None:

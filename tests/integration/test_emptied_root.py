@@ -44,6 +44,8 @@ def test_a_search_keeps_what_vanished_together_and_says_so(
     assert (kept["files"], kept["root"]) == (count, str(place.workspace))
     assert answer["results"][0]["path"] == "memory/note-3.md"
     assert place.call("get", "memory/note-3.md#L1-L3").stdout == "# Note 3\n\n## Section 0 of 3\n"
+    assert place.call("get", "memory/note-3.md", "--json").json["kept"] == [kept]
+    assert place.call("get", "memory/none.md", "--json").json["kept"] == [kept]
     assert "root_emptied" in [each["code"] for each in answer["findings"]]
     assert (again.kept[0]["since"], again.stale) == (kept["since"], False)
     assert report.status == 0
@@ -153,6 +155,9 @@ def test_a_missing_workspace_answers_from_its_index_and_nothing_advises_mkdir(pl
     assert answer["results"][0]["path"] == "memory/note-3.md"
     assert [each["files"] for each in answer["kept"]] == [20]
     assert len(place.outcomes()) == 20
+    note = place.call("get", "memory/note-3.md#L1-L3", "--json").json
+    assert note["text"] == "# Note 3\n\n## Section 0 of 3"
+    assert [(each["files"], each["root"]) for each in note["kept"]] == [(20, str(place.workspace))]
     assert "answers come from what was indexed" in answer["warning"]
     # The disk is mounted, and it is empty.
     place.workspace.mkdir()

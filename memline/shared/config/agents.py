@@ -233,7 +233,7 @@ class ResolveContext(Block):
                 return f"memline --workspace {shlex.quote(str(folder.with_name(near[0])))} …"
         if others := workspaces.indexed(self.home, self.named_for):
             return f"memline --workspace {shlex.quote(str(others[0]))} …"
-        return "check the path, or begin with a folder of notes: memline init DIR"
+        return "check the path, or name another folder: memline --workspace DIR …"
 
     def index_path(self, agent: str) -> Setting:
         """Return the index file of the agent and its workspace; never the one of the original itself."""

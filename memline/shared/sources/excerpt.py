@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.errors import AccessDenied, PathNotAllowed
@@ -54,6 +55,8 @@ class Excerpt:
     status: str = "ok"
     #: The folder of the notes that answer.
     workspace: str = ""
+    #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.
+    kept: tuple[dict[str, Any], ...] = ()
     #: Notes that the whole note links to, in its order, and those that link to it, by path; not all of many.
     links: tuple[NoteName, ...] = ()
     total_links: int = 0

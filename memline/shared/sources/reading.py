@@ -81,7 +81,8 @@ def read_file(absolute: str, *, root: str, clock: Clock) -> Reading:
             )
             data = _read_all(opened) if size <= MAX_FILE_BYTES else b""
             if max(size, len(data)) > MAX_FILE_BYTES:
-                reason = f"{max(size, len(data))} bytes; the limit is {MAX_FILE_BYTES}"
+                found = f"{max(size, len(data)) / 1e6:,.1f} MB"
+                reason = f"{found}, and notes of more than {MAX_FILE_BYTES / 1e6:.1f} MB are not read"
                 return replace(reading, outcome=TOO_LARGE, reason=reason)
             if _state(os.fstat(opened)) == state:
                 break

@@ -29,7 +29,7 @@ def _sparse(path: Path) -> None:
 REFUSED: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "a FIFO": (_fifo, "special", "not a regular file"),
     "a symbolic link": (_link, "symlink", "never followed"),
-    "2 GB of nothing": (_sparse, "too_large", "2147483648 bytes"),
+    "2 GB of nothing": (_sparse, "too_large", "2,147.5 MB, and notes of more than 16.8 MB are not read"),
     "a program": (lambda path: path.write_bytes(bytes(range(256)) * 40), "not_text", "NUL"),
     "noise": (lambda path: path.write_bytes(bytes(range(128, 256)) * 40), "not_text", "not text"),
     "an empty file": (lambda path: path.write_bytes(b""), "empty", "0 bytes"),
@@ -175,4 +175,5 @@ def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
 
     assert ran.status == 2
     assert f"{tmp_path / 'nowhere'}: no such folder" in ran.stderr
-    assert "init DIR" in ran.stderr and "mkdir" not in ran.stderr
+    assert "Try: check the path" in ran.stderr
+    assert "mkdir" not in ran.stderr

@@ -75,7 +75,7 @@ def test_a_workspace_that_is_nowhere_is_not_made(read: Loader, tmp_path: Path) -
         read(workspace=tmp_path / "no" / "where").agent()
 
     assert "mkdir" not in raised.value.hint
-    assert "memline init" in raised.value.hint
+    assert "--workspace DIR" in raised.value.hint
 
 
 def test_a_workspace_of_the_file_expands_home_and_begins_at_the_file(
