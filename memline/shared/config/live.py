@@ -116,8 +116,8 @@ class SettingsWatch:
     def _read(self) -> Changed | None:
         before = self.never, self.problem
         changed = self._compare()
-        if before != (self.never, self.problem):
-            if self.problem:
+        if changed or before != (self.never, self.problem):
+            if self.problem and self.problem != before[1]:
                 Log("settings").warning("settings.invalid", error=self.problem)
             self.tell(self.never, self.problem)
         return changed

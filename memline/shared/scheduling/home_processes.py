@@ -8,13 +8,16 @@ gone without a word stays, so that a reader can tell that nothing follows the fi
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import socket
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from memline.shared.config.live import SettingsWatch
+from memline.shared.config.config_file import for_owner
+from memline.shared.config.live import SettingsWatch, digest
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import leases
@@ -24,6 +27,9 @@ UP, WATCH, SERVE, MCP, INDEX = "up", "watch", "serve", "mcp", "index"
 
 #: Those that bring changed files into an index, and those that embed what it lacks.
 FOLLOWERS, EMBEDDING = (UP, WATCH, INDEX), (UP, INDEX)
+
+#: The file of a home with the random key of the digests of settings.
+_KEY = ".settings-key"
 
 _COLUMNS = "kind, owner, boot, started, agents"
 _INSERT = f"INSERT OR REPLACE INTO processes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)"
@@ -44,6 +50,8 @@ class Process:
     #: Keys of settings that changed and that it does not take, and why its settings cannot be read.
     never: tuple[str, ...] = ()
     settings_problem: str = ""
+    #: Digest of the settings that it has, but for paths: equal ones are the same settings.
+    settings: str = ""
 
     @property
     def host(self) -> str:
@@ -72,6 +80,7 @@ class Process:
             "startedAt": self.started,
             "agents": list(self.agents),
             "alive": self.is_alive,
+            "settings": self.settings or None,
             "restartFor": list(self.never),
             "settingsProblem": self.settings_problem or None,
         }
@@ -95,13 +104,15 @@ def registered(
                 connection.execute(_INSERT, row)
 
         def tell(never: tuple[str, ...], problem: str) -> None:
-            state = json.dumps({"never": never, "settings_problem": problem})
+            held = _digest(path.parent, kind, watch) if watch else ""
+            state = json.dumps({"never": never, "settings_problem": problem, "settings": held})
             with suppress(IndexFault), file.writing() as connection:
                 query = "UPDATE processes SET settings = ? WHERE kind = ? AND owner = ?"
                 connection.execute(query, (state, *row[:2]))
 
         if watch is not None:
             watch.tell = tell
+            tell(watch.never, watch.problem)
         try:
             yield
         finally:
@@ -134,6 +145,23 @@ def listed(file: AccountFile) -> list[Process]:
         )
         for kind, owner, boot, started, agents, state in rows
     ]
+
+
+def _digest(home: Path, kind: str, watch: SettingsWatch) -> str:
+    """Return 12 hex digits of an HMAC of the settings that a process has; empty where no key can be kept."""
+    key, part = home / _KEY, home / f"{_KEY}.{os.getpid()}"
+    try:
+        if not key.exists():
+            with open(part, "wb", opener=for_owner) as made:
+                made.write(secrets.token_bytes(32))
+            # Of several processes the first makes it.
+            with suppress(FileExistsError):
+                os.link(part, key)
+            part.unlink()
+        secret = key.read_bytes()
+    except OSError:
+        return ""
+    return digest(secret, repr(watch.digests((kind,), secret)))
 
 
 def _boot() -> str:
