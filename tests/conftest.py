@@ -8,8 +8,15 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.workspace import Place, remote
+
+# A busy machine is no fault of the code: an example may take its time.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 _FOREIGN = (
     "MEMLINE_",

@@ -81,7 +81,7 @@ def read(parameters: Iterable[Parameter], arguments: Mapping[str, Any]) -> dict[
         if parameter.kind == "array" and isinstance(raw, str):
             raw = [raw]
         if not _fits(parameter.schema, raw):
-            at, member, schema = _misfit(name, raw, parameter.schema)
+            at, member, schema = _mismatch(name, raw, parameter.schema)
             near = nearest(member[:80], schema.get("enum", ())) if isinstance(member, str) else ""
             raise BadRequest(
                 f"{at}: found {describe(member)}, allowed: {allowed(schema)}",
@@ -124,7 +124,7 @@ def _fits(schema: Schema, raw: object) -> bool:
     return bool(schema.get("minimum", raw) <= raw <= schema.get("maximum", raw))
 
 
-def _misfit(name: str, raw: object, schema: Schema) -> tuple[str, object, Schema]:
+def _mismatch(name: str, raw: object, schema: Schema) -> tuple[str, object, Schema]:
     """Return what does not fit, with its name and schema: of a list its first wrong member, if it has one."""
     members = raw if schema["type"] == "array" and isinstance(raw, list) else []
     wrong = (each for each in enumerate(members) if not _fits(schema["items"], each[1]))

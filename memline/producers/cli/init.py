@@ -82,7 +82,7 @@ def init(
     if is_new and not anyway and (found := invocation.former(workspace)) is not None:
         again = shlex.join(["memline", "--workspace", str(workspace), "index", "--adopt", str(found[1])])
         words = f"{workspace} was {found[1]}, which has settings and an index; nothing was written"
-        raise ConfigError(words, hint=f"{again}   (or begin anew with --anyway)")
+        raise ConfigError(words, hint=f"{again}   (or start afresh with --anyway)")
     settings = invocation.agent()
     if is_new:
         settings = workspace_file.with_extra_paths(settings, extra)

@@ -148,13 +148,13 @@ def check_value(field: Field[Any], raw: object, *, at: str, issues: Issues) -> A
         for number, member in enumerate(raw):
             fitting, allowed = fit(member, "str", limits)
             if fitting is None:
-                _report_misfit(member, allowed, limits, f"{at}[{number}]", issues)
+                _report_mismatch(member, allowed, limits, f"{at}[{number}]", issues)
     elif checked is None:
-        _report_misfit(raw, allowed, limits, at, issues)
+        _report_mismatch(raw, allowed, limits, at, issues)
     return checked
 
 
-def _report_misfit(raw: object, allowed: str, limits: Mapping[str, Any], at: str, issues: Issues) -> None:
+def _report_mismatch(raw: object, allowed: str, limits: Mapping[str, Any], at: str, issues: Issues) -> None:
     """Report a value that does not fit, with the allowed word that resembles it most."""
     found, hint = describe(raw), ""
     if isinstance(raw, str):

@@ -24,7 +24,7 @@ from memline.shared.sources.transcripts.stores import (
     TranscriptFolder,
     TranscriptFormat,
     TranscriptStore,
-    Turn,
+    own_turn,
 )
 from memline.shared.sources.transcripts.transcript_lines import masked
 
@@ -39,7 +39,7 @@ def imported_format(name: str, conversation: Callable[[dict[str, Any]], Conversa
         prefix = f"{TRANSCRIPT_PREFIX}{name}/"
         return (TranscriptFolder(str(root), name, prefix=prefix, belongs=_is_kept),)
 
-    return TranscriptFormat(name=name, relevant=rb"^\{", read=_read, find=find, conversation=conversation)
+    return TranscriptFormat(name=name, relevant=rb"^\{", read=own_turn, find=find, conversation=conversation)
 
 
 def _is_kept(absolute: str) -> bool:
@@ -47,16 +47,6 @@ def _is_kept(absolute: str) -> bool:
         return os.lstat(absolute).st_size > 0
     except OSError:
         return False
-
-
-def _read(record: dict[str, Any]) -> Turn:
-    """Read a line that `lines_of` wrote."""
-    return Turn(
-        role=record.get("role", ""),
-        text=record.get("text", ""),
-        title=record.get("title"),
-        stamps=(record.get("time"),),
-    )
 
 
 def is_imported(path: str) -> bool:

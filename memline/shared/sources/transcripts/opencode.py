@@ -24,7 +24,7 @@ from memline.shared.sources.outcomes import FAILED, GONE, Problem
 from memline.shared.sources.paths import TRANSCRIPT_PREFIX, FileLocation, is_storable, is_transcript_name
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.opening import OpenTranscript
-from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, Turn
+from memline.shared.sources.transcripts.stores import TranscriptFormat, TranscriptStore, own_turn
 from memline.shared.sqlite import library, open_foreign
 
 if TYPE_CHECKING:
@@ -202,14 +202,4 @@ def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     return (OpencodeTranscripts(settings.transcript_places[NAME], os.path.abspath(settings.workspace)),)
 
 
-def _read(record: dict[str, Any]) -> Turn:
-    """Read a line that `_line` wrote."""
-    return Turn(
-        role=record.get("role", ""),
-        text=record.get("text", ""),
-        title=record.get("title"),
-        stamps=(record.get("time"),),
-    )
-
-
-FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", read=_read, find=_find)
+FORMAT = TranscriptFormat(name=NAME, relevant=rb"^\{", read=own_turn, find=_find)

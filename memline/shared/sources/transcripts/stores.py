@@ -73,6 +73,16 @@ class Turn:
     is_timer: bool = False
 
 
+def own_turn(record: dict[str, Any]) -> Turn:
+    """Read a line that a store of ours wrote: role, text, and where they are known title and time."""
+    return Turn(
+        role=record.get("role", ""),
+        text=record.get("text", ""),
+        title=record.get("title"),
+        stamps=(record.get("time"),),
+    )
+
+
 @value
 class Said:
     """A message of a conversation in an export; its time as it stands there."""
