@@ -46,6 +46,11 @@ def start_again(changed: Changed | None, stop: StopEvent) -> None:
     echo(f"memline: the settings changed ({changed.words}): this process starts again with them", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
+    # Nothing is in hand any more. A signal that a handler took from here on would be lost with this program.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    if stop.is_told:
+        return
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 

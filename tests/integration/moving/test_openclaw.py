@@ -422,7 +422,7 @@ def test_init_takes_it_over_and_says_what_it_saves(
 
     assert shown.status == 0, shown.stderr
     assert f"OpenClaw has indexed {NOTES + 1} of these notes" in shown.stdout
-    assert f"save about {offer.cost:.4f} USD and the time, for {offer.tokens} tokens" in shown.stdout
+    assert f"save about {offer.cost:.4f} USD and the time, for {offer.tokens:,} tokens" in shown.stdout
     assert f"{NOTES + 1} notes taken over" in shown.stdout
     # The new note, and the question that init asks.
     assert sum(each.rows for each in server.requests) == 2

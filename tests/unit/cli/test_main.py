@@ -10,6 +10,7 @@ import pytest
 from memline.producers import cli
 from memline.producers.cli import root
 from memline.shared.config.load import Options
+from tests.support.process import python
 
 ROOT = Path(cli.__file__).parents[2]
 
@@ -287,3 +288,22 @@ def test_products_take_one_thread_unless_the_user_says_otherwise(monkeypatch: py
 
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     assert run_process("--version", code=code).stdout.split()[-1] == "3"
+
+
+def test_a_signal_that_comes_while_a_process_starts_again_ends_it() -> None:
+    script = """
+import os, signal, sys
+from types import SimpleNamespace
+from memline.producers.cli import long_running
+
+execute = os.execv
+def told_to_end(*_):
+    os.kill(os.getpid(), signal.SIGTERM)
+    execute(sys.executable, [sys.executable, "-c", "print('went on')"])
+os.execv = told_to_end
+with long_running.stop_event() as stop:
+    long_running.start_again(SimpleNamespace(words="provider"), stop)
+"""
+    ran = python(script)
+
+    assert (ran.status, ran.stdout) == (-signal.SIGTERM, "")
