@@ -41,16 +41,16 @@ def start_again(changed: Changed | None, stop: StopEvent) -> None:
 
     For the inside of `stop_event`: a signal that came meanwhile ends the process instead.
     """
-    if changed is None or stop.is_told:
+    if changed is None:
         return
-    echo(f"memline: the settings changed ({changed.words}): this process starts again with them", err=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
     # Nothing is in hand any more. A signal that a handler took from here on would be lost with this program.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     if stop.is_told:
         return
+    echo(f"memline: the settings changed ({changed.words}): this process starts again with them", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
