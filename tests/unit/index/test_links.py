@@ -42,21 +42,21 @@ def notes(writer: IndexWriter) -> Notes:
 @pytest.mark.parametrize(
     ("target", "meant"),
     [
-        ("plan", "work/plan.md"),
-        ("PLAN", "work/plan.md"),
-        ("work/plan", "work/plan.md"),
-        ("ork/twin", ""),
-        ("plan.md", "work/plan.md"),
-        ("../work/plan.md", "work/plan.md"),
-        ("/work/plan.md", "work/plan.md"),
-        ("rollout", "work/plan.md"),
-        ("the heading", "work/plan.md"),
+        ("plan", "boats/plan.md"),
+        ("PLAN", "boats/plan.md"),
+        ("boats/plan", "boats/plan.md"),
+        ("oats/twin", ""),
+        ("plan.md", "boats/plan.md"),
+        ("../boats/plan.md", "boats/plan.md"),
+        ("/boats/plan.md", "boats/plan.md"),
+        ("rollout", "boats/plan.md"),
+        ("the heading", "boats/plan.md"),
         ("a/b", "pages/a___b.md"),
-        ("old/place/plan.md", "work/plan.md"),
-        ("old/place/plan", "work/plan.md"),
-        ("twin", "work/twin.md"),
+        ("old/place/plan.md", "boats/plan.md"),
+        ("old/place/plan", "boats/plan.md"),
+        ("twin", "boats/twin.md"),
         ("old/twin", ""),
-        ("./twin", "work/twin.md"),
+        ("./twin", "boats/twin.md"),
         ("../far/away/twin.md", "far/away/twin.md"),
         ("nothing", ""),
         ("../../../etc/passwd", ""),
@@ -65,13 +65,13 @@ def notes(writer: IndexWriter) -> Notes:
 def test_a_link_leads_to_the_note_that_its_path_name_or_alias_means(
     notes: Notes, target: str, meant: str
 ) -> None:
-    notes.add("work/plan.md", names="rollout", text="# The Heading")
+    notes.add("boats/plan.md", names="rollout", text="# The Heading")
     notes.add("pages/a___b.md")
-    notes.add("work/twin.md")
+    notes.add("boats/twin.md")
     notes.add("far/away/twin.md")
 
     resolver = Resolver(notes.writer.connection)
-    assert resolver.note(target, is_path=target.endswith(".md"), of="work/from.md") == meant
+    assert resolver.note(target, is_path=target.endswith(".md"), of="boats/from.md") == meant
 
 
 def test_of_notes_of_one_name_that_beside_the_link_is_meant_else_the_one_nearest_to_the_root(
