@@ -18,6 +18,7 @@ FAULTS = {
     "429-plan": "rate limit of an account without a payment method, with what it allows (Voyage)",
     "500": "server error",
     "503": "overloaded; `503:30` sends Retry-After",
+    "504": "a gateway that gave up waiting",
     "html": "a 200 with a web page",
     "error-in-200": "a 200 that holds an error; `error-in-200:429` with that code",
     "bad-gzip": "a 200 that says gzip and is none",
@@ -107,8 +108,8 @@ def error_answer(faults: dict[str, str], body: dict[str, Any], headers: dict[str
     if "429" in faults:
         text = "Rate limit reached. You can add a payment method at https://example.com/account/billing."
         return _error(429, text, "rate_limit_exceeded", retry_after=faults["429"])
-    if "500" in faults or "503" in faults:
-        status = 500 if "500" in faults else 503
+    if broken := faults.keys() & {"500", "503", "504"}:
+        status = int(min(broken))
         return _error(status, "The server had an error.", "server_error", retry_after=faults[str(status)])
     if "redirect" in faults:
         return ErrorAnswer(status=307, body=b"", kind="text/plain", location=faults["redirect"])

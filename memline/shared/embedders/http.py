@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.protocol import max_attempts
+from memline.shared.embedders.protocol import max_attempts, note_lost_attempt
 from memline.shared.embedders.provider_errors import classify, redact_line, url_hint
 from memline.shared.errors import (
     ProviderBrokenAnswer,
@@ -289,6 +289,8 @@ class HttpClient:
                     or self._client.is_closed
                 ):
                     raise
+                if error.maybe_paid:
+                    note_lost_attempt()
             self._clock.sleep(FIRST_WAIT_S * 2.0 ** (attempt - 1) + random.uniform(0, JITTER_S))
         return send(call)
 
@@ -318,7 +320,10 @@ class HttpClient:
         ):
             reply = self._read(response, call, deadline)
         if reply.status >= 500:
-            raise self.error(reply)
+            error = self.error(reply)
+            # Of a gateway that gave up waiting the server behind it may have done its work.
+            error.maybe_paid = reply.status == 504
+            raise error
         return reply
 
     def _open(self, call: _Call) -> tuple[httpx.Response, _Call]:

@@ -89,6 +89,21 @@ CALL_ATTEMPTS = 3
 _max_attempts: ContextVar[int] = ContextVar("max_attempts", default=CALL_ATTEMPTS)
 
 
+_lost_attempts: ContextVar[int] = ContextVar("lost_attempts", default=0)
+
+
+def note_lost_attempt() -> None:
+    """Note that a call of this thread is tried again whose first attempt may have been paid for."""
+    _lost_attempts.set(_lost_attempts.get() + 1)
+
+
+def take_lost_attempts() -> int:
+    """Return how many such attempts this thread has noted since it was asked last."""
+    count = _lost_attempts.get()
+    _lost_attempts.set(0)
+    return count
+
+
 def max_attempts() -> int:
     """Return the attempts that a call of this thread may take."""
     return _max_attempts.get()

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from memline.shared.clock import Clock, SystemClock
-from memline.shared.embedders.protocol import Embedder
+from memline.shared.embedders.protocol import Embedder, take_lost_attempts
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,
@@ -131,6 +131,7 @@ def embed(
         first, end = state.next_part()
         calls += 1
         sent_at = None
+        take_lost_attempts()
         try:
             before_call(texts[first:end])
             sent_at = clock.now()
@@ -140,8 +141,7 @@ def embed(
                     f"{counted(len(answer), 'vector')} for {counted(end - first, 'text')}"
                 )
         except (ProviderLater, ProviderStop) as stop:
-            # Of a gateway that gave up waiting the server behind it may have done its work.
-            is_paid = stop.maybe_paid or stop.status == 504
+            is_paid = stop.maybe_paid
             error = stop if sent_at is None else state.end(first, end, stop)
         except ProviderError as failure:
             is_paid = failure.maybe_paid or isinstance(failure, ProviderBrokenAnswer)
@@ -155,8 +155,8 @@ def embed(
             vectors[first:end] = answer
             state.note_good(end - first, is_quick=clock.now() - sent_at <= QUICK_SHARE * timeout_s)
             is_paid = True
-        if is_paid:
-            paid[first:end] = [times + 1 for times in paid[first:end]]
+        if times := is_paid + take_lost_attempts():
+            paid[first:end] = [before + times for before in paid[first:end]]
     learned_rows, learned_tokens = state.learned_caps()
     return Outcome(
         vectors=vectors,

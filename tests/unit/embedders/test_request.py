@@ -340,6 +340,20 @@ def test_an_answer_that_never_came_may_have_been_paid_for_and_a_server_that_is_a
         assert embed(failing, ["text"]).paid == paid
 
 
+@pytest.mark.parametrize(
+    ("lost", "paid"), [("close", 2), ("504", 2), ("500", 1)], ids=["cut off", "gateway", "refused"]
+)
+def test_an_attempt_that_was_lost_counts_beside_the_one_that_is_answered(
+    server: EmbeddingServer, connect: Connect, lost: str, paid: int
+) -> None:
+    server.control({"script": [lost, "ok"]})
+
+    outcome = embed(connect(server.url), texts(3))
+
+    assert missing(outcome) == []
+    assert outcome.paid == [paid] * 3
+
+
 def lost_answer() -> ProviderLater:
     error = ProviderLater("timeout")
     error.maybe_paid = True
