@@ -10,6 +10,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -232,15 +233,7 @@ def put_toml(
             given = [*old, *(new for new in given if new not in old)]
         if old != given:
             edited[name] = plain[name] = given
-    try:
-        changed = tomlkit.dumps(document)
-        is_right = tomllib.loads(changed) == wanted
-    except (tomllib.TOMLDecodeError, TOMLKitError):
-        is_right = False
-    if not is_right:
-        # Dotted keys beside tables are where the library has been wrong.
-        raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
-    return changed
+    return _checked(document, wanted, where)
 
 
 def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
@@ -249,13 +242,19 @@ def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
         wanted, document = tomllib.loads(text), tomlkit.parse(text)
         for root in (wanted, document):
             del _toml_table(root, table[:-1], where)[table[-1]]
+    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
+        raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
+    return _checked(document, wanted, where)
+
+
+def _checked(document: tomlkit.TOMLDocument, wanted: dict[str, Any], where: str) -> str:
+    """Return the text of an edited document. Raises ConfigError when it does not say what is wanted."""
+    with suppress(tomllib.TOMLDecodeError, TOMLKitError):
         changed = tomlkit.dumps(document)
-        is_right = tomllib.loads(changed) == wanted
-    except (tomllib.TOMLDecodeError, TOMLKitError):
-        is_right = False
-    if not is_right:
-        raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
-    return changed
+        if tomllib.loads(changed) == wanted:
+            return changed
+    # Dotted keys beside tables are where the library has been wrong.
+    raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
 
 
 def _toml_table(node: Any, names: Sequence[str], where: str) -> Any:
