@@ -101,29 +101,34 @@ class InProcessWorkers:
         try:
             self._stop(is_index_lost=isinstance(error, IndexFault))
         finally:
+            context.use(None)
             _one_at_a_time.release()
 
     def _stop(self, *, is_index_lost: bool) -> None:
-        """Stop the workers; what was paid for is stored first, unless the index is lost."""
+        """Stop the workers; what was paid for is stored first, unless the index is lost.
+
+        What is open is closed in any case: the last writes may find the index damaged.
+        """
         self._context.sweep_timer.stop()
         self._context.stopping.set()
         # The queues that make work stop first, together, so that what was paid for is still stored.
         threads = [thread for worker in self._workers.values() for thread in worker.workers]
         store = self._workers.pop("store", None)
-        lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
-        if store is not None:
-            if not is_index_lost:
-                with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
-                    self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
-            store.stop(timeout=STOP_TIMEOUT_MS)
-            if not is_index_lost:
-                self._context.free_unsent()
-        queue_broker.faults(self._broker).left_behind.update(
-            thread for thread in threads if thread.is_alive()
-        )
-        self._workers.clear()
-        self._context.close()
-        context.use(None)
+        try:
+            lifecycle.stop_together(self._workers.values(), timeout_ms=STOP_TIMEOUT_MS)
+            if store is not None:
+                if not is_index_lost:
+                    with contextlib.suppress(dramatiq.errors.QueueJoinTimeout):
+                        self._broker.join("store", timeout=STOP_TIMEOUT_MS, fail_fast=False)
+                store.stop(timeout=STOP_TIMEOUT_MS)
+                if not is_index_lost:
+                    self._context.free_unsent()
+        finally:
+            queue_broker.faults(self._broker).left_behind.update(
+                thread for thread in threads if thread.is_alive()
+            )
+            self._workers.clear()
+            self._context.close()
 
     def wake(self, agent: str) -> None:
         """Open the agent's index in the store worker and send the texts that wait there already."""

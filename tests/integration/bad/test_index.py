@@ -1,6 +1,8 @@
 import sqlite3
 from contextlib import closing
 
+import pytest
+
 from memline.producers.backends import RunProgress
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import python
@@ -132,8 +134,9 @@ def test_pages_that_are_damaged_in_the_middle_are_found_in_the_run_and_the_index
     assert place.contents().vectors == right.vectors
 
 
+@pytest.mark.parametrize("is_last", [False, True], ids=["in the middle", "after its last vector"])
 def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
-    place: Place, server: EmbeddingServer
+    place: Place, server: EmbeddingServer, is_last: bool
 ) -> None:
     server.control({"latency_ms": 30})
     place.configure(**remote(server.url, maxRows=3))
@@ -142,7 +145,8 @@ def test_an_index_that_is_damaged_while_a_run_uses_it_is_built_again(
     damaged: list[RunProgress] = []
 
     def damage(progress: RunProgress) -> None:
-        if progress.files_done == progress.files and progress.vectors_done > 20 and not damaged:
+        is_due = progress.vectors_done == progress.vectors if is_last else progress.vectors_done > 20
+        if progress.files_done == progress.files and progress.vectors and is_due and not damaged:
             damaged.append(progress)
             done = python(DAMAGE, str(place.index_path))
             assert done.status == 0, done.stderr

@@ -5,6 +5,7 @@ import pytest
 from memline.producers.backends import IndexReport
 from memline.producers.runs import in_process
 from memline.producers.runs.in_process import InProcessWorkers
+from memline.shared.errors import IndexCorrupt, QueueError
 from memline.shared.queue.feed import enqueue_files
 from memline.shared.queue.routes import QUEUES
 from memline.workers import context, lifecycle
@@ -58,6 +59,28 @@ def test_what_a_thread_of_the_run_before_raises_does_not_end_this_run(
         hanging[0].join()
 
         assert (first.fault(), second.fault()) == (None, None)
+
+
+def test_what_is_open_is_closed_when_the_last_writes_find_the_index_damaged(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = threading.Event()
+
+    class Client:
+        def close(self) -> None:
+            closed.set()
+
+    def damaged(_: context.Context) -> None:
+        raise IndexCorrupt("the index is damaged")
+
+    monkeypatch.setattr(context.Context, "free_unsent", damaged)
+
+    with pytest.raises(IndexCorrupt), InProcessWorkers(place.settings):
+        context.current().keep("client", Client)
+
+    assert closed.is_set()
+    with pytest.raises(QueueError):
+        context.current()
 
 
 def test_workers_wait_for_the_end_of_those_that_run_in_this_process(place: Place) -> None:
