@@ -86,7 +86,7 @@ def to_json(instance: Any, *more: str, without: tuple[str, ...] = (), **named: A
     """Return the fields by their names in JSON: `also_in` as `alsoIn`, `agent` as `agentId`.
 
     `more`: properties that stand with them; `without`: fields that do not; `named`: what else stands there,
-    by its name in JSON. Tuples become lists, paths texts, and what has a `to_json` of its own does so.
+    by its name in JSON. Tuples become lists, paths texts, values objects (by a `to_json` of theirs, if any).
     """
     shown = [name for name in (*instance.__fields__, *more) if name not in without]
     return {_json_name(name): _in_json(getattr(instance, name)) for name in shown} | named
@@ -100,6 +100,8 @@ def _json_name(name: str) -> str:
 def _in_json(content: Any) -> Any:
     if hasattr(content, "to_json"):
         return content.to_json()
+    if hasattr(content, "__fields__"):
+        return to_json(content)
     if isinstance(content, tuple):
         return [_in_json(each) for each in content]
     return str(content) if hasattr(content, "__fspath__") else content

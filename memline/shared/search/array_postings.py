@@ -11,18 +11,19 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memline.shared.index import chunks, driver
-from memline.shared.search.array_sums import ArraySums, Rows, Values
-from memline.shared.search.postings import CHUNKS, Packed, Postings, Table
-from memline.shared.search.sums import Sums
+from memline.shared.search.postings import CHUNKS, SPARE, Packed, Postings, Table
 from memline.shared.search.vector_backends import json_ids
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+Values = np.ndarray[Any, np.dtype[np.float64]]
 
 #: FTS5's constants of bm25.
 K1, B = 1.2, 0.75
@@ -67,10 +68,6 @@ class ArrayPostings(Postings):
     #: Whether that has been decided.
     _is_read: bool = False
 
-    def sums(self, connection: Connection, table: Table) -> Sums:
-        words = self._reader(connection) if table is CHUNKS else None
-        return Sums() if words is None else ArraySums(words.size)
-
     def _reader(self, connection: Connection) -> WordReader | None:
         if not self._is_read:
             self._is_read = True
@@ -81,12 +78,16 @@ class ArrayPostings(Postings):
         return self._words
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
-        words = self._reader(connection) if table is CHUNKS and not best else None
+        words = self._reader(connection) if table is CHUNKS else None
         found = None if words is None else words.read(connection, match)
         # Another tokenizer than that of the index would find others.
         if found is None or len(found[0]) != self.count(connection, table.name, match):
             return super()._pack(connection, table, match, typed, best)
         rows, fits = found
+        if best:
+            # The first of equals.
+            chosen = np.sort(np.argsort(-fits, kind="stable")[: SPARE * best if typed else best])
+            rows, fits = rows[chosen], fits[chosen]
         if typed:
             text = driver.scalar(connection, _TYPED, typed)
             exact = np.fromstring(text or "", np.int64, sep=",")

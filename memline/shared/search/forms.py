@@ -1,4 +1,6 @@
-"""Know the forms of a word: plain inflections by rule, irregular forms and synonyms by list.
+"""Find in what forms the index holds a term, and where terms stand together in a text.
+
+Plain inflections are known by rule, irregular forms and synonyms by list.
 
 Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and `bought`; and it joins
 `import` and `important`. Irregular forms and synonyms, at a third of the weight of the word itself, are worth
@@ -8,9 +10,111 @@ Porter stemming, which SQLite does, joins `walk` and `walking` but not `buy` and
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING
 
+from memline.shared.patterns import late
+from memline.shared.search.postings import CHUNKS, NAMES, Postings
+from memline.shared.search.query import Term, any_of, quoted
+from memline.shared.values import replace, value
 from memline.shared.words import word_lists
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+#: What counts less than the word itself; 1/4 and 1/2 found less.
+FORM_WEIGHT = 1 / 3
+
+#: Characters within which terms stand together; 400 found less.
+WINDOW = 200
+
+#: Chunks with a word from which on it is not looked for as two: common words are rarely compounds.
+COMMON = 1_000
+
+_ANY = (
+    "SELECT 1 FROM {0} JOIN chunks ON chunks.id = {0}.rowid WHERE {0} MATCH ?"
+    " AND chunks.file_id IN (SELECT value FROM json_each(?)) LIMIT 1"
+)
+
+
+@value
+class Way:
+    """One phrase that is looked up for a term."""
+
+    match: str
+    weight: float
+    #: Chunks that hold it.
+    df: int
+    #: The word and its inflections, where some of these chunks hold another word of the same stem.
+    typed: str = ""
+
+
+@value
+class Lookup:
+    """A term with its ways to be found, and its idf."""
+
+    term: Term
+    ways: list[Way]
+    idf: float
+
+    @property
+    def df(self) -> int:
+        return self.ways[0].df
+
+
+class Ways:
+    """Looks terms up; `files`: a JSON array of the file ids to stay in, None for all."""
+
+    def __init__(self, connection: Connection, files: str | None, postings: Postings) -> None:
+        self._connection = connection
+        self._files = files
+        self._postings = postings
+
+    def of(self, term: Term, words: Sequence[str], *, with_forms: bool) -> tuple[list[Way], bool]:
+        """Return what finds a term, itself first, and whether a form of it is there at all."""
+        ways = [way for match in (term.match, *term.spellings) if (way := self._way(match, 1.0))]
+        if not ways or ways[0].df <= COMMON:
+            ways += [way for match in term.halves if (way := self._way(match, FORM_WEIGHT if ways else 1.0))]
+        is_there = bool(ways)
+        if with_forms:
+            inflected = inflections(term.label)
+            if ways and ways[0].match == term.match and term.label.isalpha():
+                typed = any_of(map(quoted, inflected))
+                count = self._count(CHUNKS.typed, typed)
+                if count < ways[0].df:
+                    is_there = count > 0 or len(ways) > 1
+                    weight, typed = (1.0, typed) if count else (FORM_WEIGHT, "")
+                    ways[0] = replace(ways[0], weight=weight, typed=typed)
+            for other, is_form in related(term.label).items():
+                # To the stemmer `try` and `tried` are two words.
+                weight = 1.0 if other in inflected else FORM_WEIGHT
+                if other not in words and (way := self._way(quoted(other), weight)):
+                    ways.append(way)
+                    is_there = is_there or is_form
+        if not ways and (df := self.count_names(term, term.match)):
+            # CJK text of a path is among the pairs of its name alone.
+            return [Way(match=term.match, weight=1.0, df=df)], True
+        if not ways:
+            ways = [way for match in term.fallbacks if (way := self._way(match, FORM_WEIGHT))]
+        return ways, is_there
+
+    def _way(self, match: str, weight: float) -> Way | None:
+        df = self._count(CHUNKS.name, match)
+        return Way(match=match, weight=weight, df=df) if df else None
+
+    def _count(self, table: str, match: str) -> int:
+        """Count the chunks with a phrase; 0 where it is in none of those that are searched."""
+        df = self._postings.count(self._connection, table, match)
+        if df and self._files is not None:
+            # What is rare is known from all notes; whether it is there, from those that are searched.
+            df = df if self._connection.execute(_ANY.format(table), (match, self._files)).fetchone() else 0
+        return df
+
+    def count_names(self, term: Term, match: str) -> int:
+        # A day of the question is looked for in the path and the headings of a chunk.
+        return self._postings.count(self._connection, NAMES.name, match) if term.is_asked else 0
 
 
 def related(word: str) -> dict[str, bool]:
@@ -38,7 +142,7 @@ def _related_words() -> dict[str, dict[str, bool]]:
 
 
 #: One vowel between consonants: `car` and `hop` double the last, `hope` and `care` lose their e.
-_SHORT = re.compile("[^aeiouy]*[aeiouy][^aeiouywx]")
+_SHORT = late("[^aeiouy]*[aeiouy][^aeiouywx]")
 _HISSES = ("s", "x", "z", "ch", "sh")
 
 
@@ -98,3 +202,37 @@ def inflections(word: str) -> list[str]:
 @cache
 def _uninflected() -> frozenset[str]:
     return frozenset(word_lists()["uninflected"].split())
+
+
+def needle_of(match: str) -> str:
+    """Return what all forms of a phrase begin with."""
+    phrase = match.rpartition(" : ")[2].strip('" *')
+    forms = inflections(phrase) if phrase.isalpha() else [phrase]
+    first, last = min(forms), max(forms)
+    differ = (at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other)
+    return first[: next(differ, len(first))]
+
+
+def together(text: str, needles: Sequence[tuple[str, int, float]]) -> tuple[float, float]:
+    """Return the most that the terms within WINDOW characters of `text` are worth, and how early they begin.
+
+    The second is 1 at the beginning, 1/2 after WINDOW characters, and 0 where none is.
+    """
+    found: list[tuple[int, int, float]] = []
+    for needle, number, worth in needles:
+        at = text.find(needle)
+        while at >= 0:
+            if not at or not text[at - 1].isalnum():
+                found.append((at, number, worth))
+            at = text.find(needle, at + len(needle))
+    found.sort()
+    most = 0.0
+    for first, (start, _, _) in enumerate(found):
+        best: dict[int, float] = {}
+        for at, number, worth in islice(found, first, None):
+            if at > start + WINDOW:
+                break
+            if worth > best.get(number, 0.0):
+                best[number] = worth
+        most = max(most, sum(best.values()))
+    return most, WINDOW / (WINDOW + found[0][0]) if found else 0.0

@@ -6,8 +6,8 @@ token vectors; `rrf` adds reciprocal ranks. What the question names by file name
 that is shown rises strictly with what orders:
 
     x      = fused * decay * weight * how much the best keyword hit has of the question (1 for vectors)
-    score  = 0.9 x / (x + 1/2)             where a word of the question is lacking
-             0.9 + 0.1 x / (x + 1/2)       where everything is held
+    score  = 0.9 y / (y + 1), y = sqrt(2x)  where a word of the question is lacking
+             0.9 + 0.1 x / (x + 1/2)        where everything is held
 
 Three options reorder the result: a reranker reads the best, older dated notes decay, and near-duplicates make
 room.
@@ -15,6 +15,7 @@ room.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -22,13 +23,16 @@ from itertools import count
 from typing import Any
 
 from memline.shared.config.schema import Hybrid
-from memline.shared.search.dates import day_of_path, day_of_time
 from memline.shared.search.keyword import KeywordHit
 from memline.shared.search.retrievers import NAME, PATH, STEM
+from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.tokens import DENSE
 
-#: Decimals of a score: beyond them are differences between one way of computing it and another.
+#: Decimals of a score and of a cosine: beyond them are differences between one way of computing and another.
 DECIMALS = 6
+
+#: Decimals of what orders.
+FINE = 9
 
 #: The least score of what holds everything that was asked; what lacks a word is below it.
 HOLDS_ALL = 0.9
@@ -110,14 +114,17 @@ class Candidate:
     def score(self) -> float:
         """Return the score that the hit is shown with."""
         x = self.fused * self.decay * self.weight * self.scale
-        share = x / (x + HALF_WAY)
-        return round(HOLDS_ALL + (1 - HOLDS_ALL) * share if self.is_full else HOLDS_ALL * share, DECIMALS)
+        if self.is_full:
+            return round(HOLDS_ALL + (1 - HOLDS_ALL) * x / (x + HALF_WAY), DECIMALS)
+        # The root: common words alone give sums near zero, which six decimals would not tell apart.
+        root = math.sqrt(x / HALF_WAY)
+        return round(HOLDS_ALL * root / (root + 1), DECIMALS)
 
     @property
     def relevance(self) -> float:
         """Return what orders candidates, the higher the better."""
         value = self.fused if self.rerank is None else self.rerank
-        return round(value * self.decay * self.weight, DECIMALS)
+        return round(value * self.decay * self.weight, FINE)
 
     @property
     def order(self) -> tuple[bool, bool, float, str, int, int]:
@@ -151,7 +158,7 @@ class Found:
         best = max((hit.strength for hit in keyword), default=0.0) or 1.0
         self.hits = {hit.chunk_id: hit for hit in keyword}
         #: The sum of each over the best of the question, 0 … 1.
-        self.shares = {hit.chunk_id: round(hit.strength / best, DECIMALS) for hit in keyword}
+        self.shares = {hit.chunk_id: round(hit.strength / best, FINE) for hit in keyword}
         #: 1 is the best.
         self.keyword_ranks = dict(zip(self.hits, count(1), strict=False))
         self.vector_ranks = {chunk_id: rank for rank, (chunk_id, _) in enumerate(vector, 1)}
@@ -229,7 +236,7 @@ class Fusion:
         scores = {}
         if not (self._is_rrf or cosines or late or named or found.lifted):
             factor = text_weight / self._whole
-            return {chunk_id: round(factor * shares[chunk_id], DECIMALS) for chunk_id in found.ids}
+            return {chunk_id: round(factor * shares[chunk_id], FINE) for chunk_id in found.ids}
         for chunk_id in found.ids:
             whole = self._whole
             if self._is_rrf:
@@ -247,7 +254,7 @@ class Fusion:
             fused /= whole
             if tier := named.get(chunk_id):
                 fused += WHOLE_LIFT[tier] if self._is_name else LIFT[tier] * (1.0 - fused)
-            scores[chunk_id] = round(fused + found.lifted.get(chunk_id, 0.0), DECIMALS)
+            scores[chunk_id] = round(fused + found.lifted.get(chunk_id, 0.0), FINE)
         return scores
 
 

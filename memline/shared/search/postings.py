@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import chunks, driver
-from memline.shared.search.sums import Sums
 from memline.shared.search.vector_backends import json_ids
 from memline.shared.values import value
 
@@ -186,10 +185,6 @@ class Postings:
         while self._kept > MAX_SCORES:
             self._kept -= len(self._fits.pop(next(iter(self._fits))))
         return known if among is None else known.among(among)
-
-    def sums(self, connection: Connection, table: Table) -> Sums:
-        """Return what adds up the fits of rows."""
-        return Sums()
 
     def _pack(self, connection: Connection, table: Table, match: str, typed: str, best: int) -> Packed:
         pairs = sorted(self.read(connection, table, match, typed, best=best))

@@ -16,7 +16,8 @@ from itertools import groupby, pairwise
 from unicodedata import normalize
 
 from memline.shared.note_names import without_ending
-from memline.shared.search.dates import Days, days_in
+from memline.shared.patterns import late
+from memline.shared.sources.dates import Days, days_in
 from memline.shared.sources.folding import fold
 from memline.shared.sources.tags import asked_tags
 from memline.shared.sources.tokens import dense_run, emoji_run, grams, has_dense
@@ -38,25 +39,25 @@ _PARTICLES = frozenset(("in", "out", "on", "off", "up", "down", "over"))
 #: Words in a question that may as a whole be the name of a file.
 MAX_NAME_WORDS = 6
 
-_QUOTED = re.compile('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
+_QUOTED = late('"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」')
 #: Ids, versions, dates, paths, names with an underscore: pieces joined by one of these characters.
 #: Begun only where a word or a path begins, and never taken back: 4,000 letters in a row took half a second.
-_COMPOUND = re.compile(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
+_COMPOUND = late(r"(?:(?<![./~])[./~]++|(?<!\w))\w++(?:[-./:@#+\\]++\w++)+|(?<!\w)[^\W_]*+_\w*+")
 #: Combining marks are part of a word: FTS5 makes of it what it made of the text.
-_WORD = re.compile(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
-_PIECE = re.compile(r"[^\W_]+")
-_VERSION = re.compile(r"(v?)\d+\.\d", re.I)
+_WORD = late(r"[\w\u0300-\u036f\u0900-\u0dff\u200c\u200d]+")
+_PIECE = late(r"[^\W_]+")
+_VERSION = late(r"(v?)\d+\.\d", re.I)
 #: Names of code: `--option`, `@types/node`, `.env`, `std::vector`, `src/*.ts`, `foo()`, `C++`, `50%`.
-_CODE = re.compile(
+_CODE = late(
     r"(?<!\S)[(\[{'`]*+((?:--?[^\W\d]|[@.$]\w)[^\s,;!?'`)]*+|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+"
     r"|\w[^\s,;!?'`()]*+\(\)|\w[\w.]*+(?:\+\+\w*+|[#%]))(?=[.,;:!?)\]}'`]*+(?!\S))"
 )
 #: `e-mail` is searched as `email` is, and `x-ray` as `xray`, and these in both spellings.
-_INITIAL = re.compile(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
+_INITIAL = late(r"(?<![\w-])([b-hj-z])-(?=[a-z]{3,}(?![\w-]))", re.I)
 #: A number with what it counts: `2-factor`.
-_COUNTED = re.compile(r"\d{1,2}(?:-[^\W\d_]+)+")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_QUANTITY = re.compile(r"\d{1,4}|\d+[a-z]{1,3}")
+_COUNTED = late(r"\d{1,2}(?:-[^\W\d_]+)+")
+_DATE = late(r"\d{4}-\d{2}-\d{2}")
+_QUANTITY = late(r"\d{1,4}|\d+[a-z]{1,3}")
 #: `db.prod.yml` does not hold `prod.yml`'s namesake `prod.yml.bak`, nor `v1.5.2` the older `v1.5`.
 _BEFORE_ID = r"(?<!\w)(?<!\w[.@-])"
 _AFTER_ID = r"(?!\w)(?![.@-]\w)"

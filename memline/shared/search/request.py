@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.search.dates import Days, day_of_path, day_of_time, parse_bound
+from memline.shared.sources.dates import Days, day_of_path, day_of_time, parse_bound
 from memline.shared.sources.paths import Pattern, compile_pattern, is_private
 from memline.shared.sources.tags import tag_key
 from memline.shared.values import value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.note_names import without_ending
+from memline.shared.patterns import late
 from memline.shared.search.query import Question
 from memline.shared.search.request import files_of_days, files_of_tag
 from memline.shared.search.vector_backends import VectorBackend, json_ids
@@ -40,7 +40,7 @@ _VECTORS_OF_CHUNKS = (
     " WHERE chunks.id IN (SELECT value FROM json_each(?))"
 )
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY = late(r"\d{4}-\d{2}-\d{2}")
 
 #: Links that are kept, 100 bytes each.
 MAX_LINKS = 100_000

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.index import driver
 from memline.shared.index.chunks import TOKENIZER
+from memline.shared.patterns import late
 from memline.shared.search.keyword import KeywordHits
 from memline.shared.sources.folding import fold_with_places
 from memline.shared.sources.markdown import front_matter_end
@@ -49,7 +50,7 @@ _TABLE = (
     f" (text, heading, path, grams, tokenize = '{TOKENIZER}', detail = 'full')"
 )
 _HIGHLIGHT = "SELECT rowid, highlight(shown, 0, ?, ?) FROM shown WHERE shown MATCH ?"
-_MARKED = re.compile(f"{_ON}([^{_OFF}]*){_OFF}")
+_MARKED = late(f"{_ON}([^{_OFF}]*){_OFF}")
 
 
 @value

@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from unicodedata import category, normalize
 
+from memline.shared.patterns import late
+
 _LETTERS = str.maketrans({"ё": "е", "Ё": "Е", "ß": "ss", "ẞ": "SS"})
 
 #: Compatibility forms between words, one place each: to SQLite they are what they stand for already. Every
@@ -21,8 +23,8 @@ _BETWEEN = str.maketrans("…\u00a0\u202f\u2009\u3000\u2011", "     -") | {
 }
 
 #: What `_BETWEEN` changes, and `_LETTERS`: most texts have none of either, and are not translated for it.
-_HAS_BETWEEN = re.compile(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
-_HAS_LETTERS = re.compile(f"[{''.join(map(chr, _LETTERS))}]")
+_HAS_BETWEEN = late(f"[{re.escape(''.join(map(chr, _BETWEEN)))}]")
+_HAS_LETTERS = late(f"[{''.join(map(chr, _LETTERS))}]")
 
 #: Half-width marks of kana, which make one letter with the one before them.
 _KANA_MARKS = "\uff9e\uff9f"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from memline.shared.digests import sha256
+from memline.shared.patterns import late
 from memline.shared.sources.tokens import has_dense
 from memline.shared.values import field, value
 
@@ -16,7 +16,7 @@ LONG_LINE = 4
 #: What stands in the place of a line that was forgotten.
 FORGOTTEN = "[forgotten]"
 
-_WORD = re.compile(r"\w+")
+_WORD = late(r"\w+")
 
 
 @value

@@ -12,7 +12,7 @@ from functools import cache
 from memline.shared.note_names import is_markdown, without_ending
 from memline.shared.sources.folding import stem_key
 from memline.shared.sources.markdown import CODE_SPAN
-from memline.shared.values import to_json, value
+from memline.shared.values import value
 
 #: Links of a note that are kept; a list of everything has a few thousand.
 _MAX_LINKS = 10_000
@@ -44,9 +44,6 @@ class NoteName:
 
     path: str
     title: str
-
-    def to_json(self) -> dict[str, object]:
-        return to_json(self)
 
 
 @cache

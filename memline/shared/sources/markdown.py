@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from memline.shared.patterns import late
 from memline.shared.values import value
 
 #: Longest title kept in a trail; a longer one is a paragraph that begins with "#".
 _MAX_TITLE_CHARS = 160
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
-_FENCE = re.compile(r"[ \t]*(?:[-*+>][ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
-_UNDERLINE = re.compile(r" {0,3}(=+|-{2,})[ \t]*")
+_HEADING = late(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*")
+_FENCE = late(r"[ \t]*(?:[-*+>][ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
+_UNDERLINE = late(r" {0,3}(=+|-{2,})[ \t]*")
 #: A line that an underline makes a heading: no block of another kind, and not indented as code.
-_PARAGRAPH = re.compile(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
+_PARAGRAPH = late(r"(?! {4}|\t)\s*[^\s#>|`~*+=-]")
 #: An anchor behind a title: `{ #id }`, `{: #id .class }`, and `{/* #id */}` of MDX.
-_ANCHOR = re.compile(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
-_FRONT_KEY = re.compile(r"#|-{3}|[\w-][\w -]*:")
-_FRONT_TITLE = re.compile(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
-_BULLET = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+_ANCHOR = late(r"\s*\{(?::?\s*[#.][^{}]*|/\*\s*#[^{}]*\*/)\}\s*\Z")
+_FRONT_KEY = late(r"#|-{3}|[\w-][\w -]*:")
+_FRONT_TITLE = late(r"title[ \t]*:[ \t]*(.+?)[ \t]*", re.I)
+_BULLET = late(r"\s*(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 
 #: Code within a line.
-CODE_SPAN = re.compile(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
+CODE_SPAN = late(r"(?<!`)(`++).*?(?<!`)\1(?!`)")
 
 #: First characters of a line that can start or end a block; the others are passed without a closer look.
 _MARKS = frozenset("#`~=->*+")

@@ -24,6 +24,7 @@ from memline.shared.config.installation import QmdPath
 from memline.shared.config.schema import AgentSettings, ExtraPath
 from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.note_names import ANY_MARKDOWN, MARKDOWN, is_markdown
+from memline.shared.patterns import late
 from memline.shared.sources.ignoring import Rules
 from memline.shared.values import value
 
@@ -74,7 +75,7 @@ _EVERYTHING = "**/*"
 _MAX_ALTERNATIVES = 64
 
 #: What `printable` makes of bytes that are not UTF-8, and of backslashes in the same name.
-_ESCAPED = re.compile(rb"\\x([0-9a-f]{2})|\\\\")
+_ESCAPED = late(rb"\\x([0-9a-f]{2})|\\\\")
 
 
 def is_ignored_folder(name: str) -> bool:

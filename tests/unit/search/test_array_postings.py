@@ -3,17 +3,16 @@
 import random
 import sys
 from collections.abc import Callable
+from sqlite3 import Connection
 
 import pytest
 
 from memline.shared.search import array_postings, keyword
-from memline.shared.search.array_postings import ArrayPostings
-from memline.shared.search.array_sums import ArraySums
+from memline.shared.search.array_postings import ArrayPostings, WordReader
 from memline.shared.search.keyword import KeywordHits, by_keyword
-from memline.shared.search.postings import CHUNKS, Postings
+from memline.shared.search.postings import Postings
 from memline.shared.search.query import analyse
 from memline.shared.search.reader import SearchIndex
-from memline.shared.search.sums import Sums
 from tests.unit.search.conftest import Notes
 
 WORDS = ["redis", "timeouts", "timeout", "running", "runs", "ran", "several", "severance", "Café", "größe"]
@@ -72,6 +71,11 @@ def found(index: SearchIndex, postings: Postings, files: str | None = None) -> l
         return [by_keyword(connection, analyse(each), files, 12, postings) for each in asked * 2]
 
 
+def reader_of(postings: Postings, connection: Connection) -> WordReader | None:
+    assert isinstance(postings, ArrayPostings)
+    return postings._reader(connection)
+
+
 def assert_same(mine: list[KeywordHits], theirs: list[KeywordHits]) -> None:
     for one, other in zip(mine, theirs, strict=True):
         assert (one.missing, one.match, one.rarity) == (other.missing, other.match, other.rarity)
@@ -104,7 +108,6 @@ def test_words_are_scored_without_bm25(index: SearchIndex) -> None:
         seen: list[str] = []
         connection.set_trace_callback(seen.append)
         by_keyword(connection, analyse("redis timeout several"), None, 12, index.postings)
-        assert isinstance(index.postings.sums(connection, CHUNKS), ArraySums)
         connection.set_trace_callback(None)
 
     assert seen
@@ -115,7 +118,7 @@ def test_few_chunks_need_no_arrays(index: SearchIndex, monkeypatch: pytest.Monke
     monkeypatch.setattr(array_postings, "MANY_CHUNKS", 10_000)
 
     with index.snapshot() as connection:
-        assert type(index.postings.sums(connection, CHUNKS)) is Sums
+        assert reader_of(index.postings, connection) is None
 
 
 def test_rows_that_leave_most_of_an_array_empty_are_not_put_into_one(
@@ -127,7 +130,7 @@ def test_rows_that_leave_most_of_an_array_empty_are_not_put_into_one(
 
     with index.snapshot() as connection:
         index.postings.follow(connection)
-        assert type(index.postings.sums(connection, CHUNKS)) is Sums
+        assert reader_of(index.postings, connection) is None
 
 
 def test_without_numpy_dictionaries_are_used(

@@ -575,3 +575,14 @@ def test_names_follow_their_file(notes: Notes, index: SearchIndex) -> None:
             f"SELECT count(*) FROM {table} WHERE {table} MATCH 'quokka'"
         ).fetchone() == (0,)
         connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('integrity-check', 1)")
+
+
+def test_a_page_whose_name_shares_the_stem_is_behind_the_rare_word_itself(
+    notes: Notes, index: SearchIndex
+) -> None:
+    for number in range(60):
+        notes.add(f"memory/{number}.md", f"A presentation of n{number} and more.")
+    notes.add("docs/message presentation.md", "presentation presentation presentation")
+    notes.add("memory/long.md", " ".join(["word"] * 150 + ["presentational"]))
+
+    assert paths(index, "presentational")[0] == "memory/long.md"

@@ -114,6 +114,15 @@ def test_other_words_in_the_same_number_are_another_text() -> None:
     assert weigh([note, transcript], {1: TALK, 2: TALK}, notes_first=False) == [note, transcript]
 
 
+def test_words_that_a_note_repeats_count_in_the_order_of_the_transcript() -> None:
+    note, transcript = candidate(1, 1, 1), candidate(2, 1, 1, path="s.jsonl", source="sessions")
+    # The longest run that both have is no part of the best.
+    said = "the ferry leaves at nine and we walk to the old pier"
+    texts = {1: f"to the old pier. {' well '.join(said.split())}. {'well ' * 2_000}", 2: said}
+
+    assert weigh([transcript, note], texts, notes_first=True) == [note]
+
+
 def test_a_search_cites_neighbours_once(notes: Notes, index: SearchIndex) -> None:
     notes.add("memory/a.md", "\n".join(LINES[:55]))
     notes.add("memory/b.md", "Kestrels in the barn.")

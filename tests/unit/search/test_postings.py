@@ -157,8 +157,8 @@ def test_of_a_very_common_word_the_best_chunks_are_enough(
     monkeypatch.setattr(postings.Postings, "fits", counted)
 
     def found(most: int) -> list[keyword.KeywordHits]:
-        for module in (keyword, postings):
-            monkeypatch.setattr(module, "MAX_ROWS", most)
+        monkeypatch.setattr(postings, "MAX_ROWS", most)
+        monkeypatch.setattr(keyword, "MANY_ROWS", most)
         with opened(long_lived=True).snapshot() as reader:
             kept = postings.Postings()
             return [by_keyword(reader, analyse(each), None, limit, kept) for each in questions * 2]

@@ -19,7 +19,7 @@ from memline.shared.search import service
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
 from memline.shared.search.service import ANSWER_GOOD_FOR_S, MAX_ANSWERS, AnswerCache
-from memline.shared.search.staleness import DiskState
+from memline.shared.sync.staleness import DiskState
 from tests.support.fake_embedder import FakeEmbedder
 from tests.unit.search.conftest import Notes
 

@@ -4,7 +4,7 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.errors import IndexCorrupt, IndexFault
-from memline.shared.search.staleness import (
+from memline.shared.sync.staleness import (
     BACKGROUND_AFTER_S,
     BACKGROUND_LONGEST_S,
     LONGEST_S,

@@ -14,6 +14,7 @@ from functools import cache
 from unicodedata import normalize
 
 from memline.shared.errors import ConfigError
+from memline.shared.patterns import late
 from memline.shared.values import replace, value
 from memline.shared.words import stop_words, word_lists
 
@@ -28,12 +29,12 @@ _MOST_WORDS = 4
 #: Keys of which every day but one in figures has a word.
 _TELLING = ("back-0", "back-1", "back-2", "day", "week", "month", "year", "weekdays", "months")
 
-_TOKEN = re.compile(
+_TOKEN = late(
     r"(?P<iso>(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-]))|(?P<dotted>(?<![\w.])\d{1,2}\.\d{1,2}\.\d{4}(?![\w.]))"
     r"|(?P<number>(?<![\w.-])\d{1,4})(?:st|nd|rd|th|er|º|ª)?(?![\w-])|[^\W\d_]+"
 )
 #: What may stand between the words of a day ("l'an", "avant-hier", "14. März"); before figures a comma, too.
-_GAP = re.compile(r"[\s'’-]{1,3}|\.\s")
+_GAP = late(r"[\s'’-]{1,3}|\.\s")
 
 #: Key -> words joined by a blank -> value: the number of a month, of a day of the week (Monday is 0), or 0.
 _Table = Mapping[str, Mapping[str, int]]

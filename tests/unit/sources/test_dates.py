@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from memline.shared.errors import ConfigError
-from memline.shared.search.dates import day_of_path, days_in, parse_bound
+from memline.shared.sources.dates import day_of_path, days_in, parse_bound
 
 #: A Wednesday.
 TODAY = date(2026, 3, 18)

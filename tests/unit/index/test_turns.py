@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memline.shared.index import driver
-from memline.shared.search.turns import read_turns
+from memline.shared.index.turns import read_turns
 from memline.shared.sources.excerpt import Excerpt, Part
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place
