@@ -11,7 +11,6 @@ from memline.shared.errors import IndexCorrupt, IndexFault
 from memline.shared.index import forgotten, ledger
 from memline.shared.index_writer import IndexWriter
 from memline.shared.logs import Log
-from memline.shared.sync import vanished
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.sync.read_file import FileReader
 
@@ -36,8 +35,7 @@ def store_changes(settings: AgentSettings, plan: Plan, clock: Clock) -> int:
     try:
         with closing(IndexWriter.of(settings, clock=clock, busy_timeout_ms=CATCH_UP_BUSY_MS)) as writer:
             if plan.kept != plan.index.kept:
-                with writer.transaction() as (connection, _):
-                    vanished.note(connection, plan.kept)
+                writer.note_kept(plan.kept)
             until = clock.now() + CATCH_UP_S
             for path in plan.changes.to_read():
                 if clock.now() > until:

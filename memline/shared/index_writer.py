@@ -20,7 +20,18 @@ from memline.shared.batches.planning import BatchPlan, BatchPlanner, BatchRules
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import ACCOUNT_FILE, AgentSettings
 from memline.shared.embedders.protocol import Identity
-from memline.shared.index import chunks, identities, jobs, ledger, meta, ownership, signs, token_rows, vectors
+from memline.shared.index import (
+    chunks,
+    identities,
+    jobs,
+    ledger,
+    meta,
+    ownership,
+    set_aside,
+    signs,
+    token_rows,
+    vectors,
+)
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import (
     BUSY_TIMEOUT_MS,
@@ -32,7 +43,7 @@ from memline.shared.index.driver import (
 )
 from memline.shared.index.erase import Eraser
 from memline.shared.index.identities import IdentityRow
-from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow
+from memline.shared.index.rows import FileRow, LearnedCaps, VectorRow, restored
 from memline.shared.providers import RequestCaps
 from memline.shared.scheduling import budget, call_times, embed_results, health, leases, model_change
 from memline.shared.scheduling.breaker import Health, tighter
@@ -45,6 +56,8 @@ from memline.shared.values import replace
 if TYPE_CHECKING:
     from pathlib import Path
     from sqlite3 import Connection
+
+    from memline.shared.sync.vanished import Kept
 
 
 class IndexWriter:
@@ -231,7 +244,28 @@ class IndexWriter:
             # Without a provider, or when all its texts were cached, the last file is the end of a job.
             with self.session() as (connection, now):
                 jobs.finish_settled(connection, now)
+        if kept:
+            self.settle_removals()
         return kinds
+
+    def note_kept(self, kept: Kept) -> None:
+        """Write down what a look has found to be gone and kept."""
+        with self.transaction() as (connection, _):
+            vanished.note(connection, kept)
+        self.settle_removals()
+
+    def settle_removals(self, *, decides: bool = False) -> None:
+        """Store again what is set aside of roots that are kept, and let go of the rest when its time is over.
+
+        `decides`: it is over now.
+        """
+        with self.session() as (connection, now):
+            if self._roots is None or not set_aside.read(connection):
+                return
+            with transaction(connection):
+                back = vanished.settle(connection, self._roots, now, decides=decides)
+        if back:
+            self.store_files([restored(*each) for each in back])
 
     def retarget(self, wanted: Identity | None, base_url: str = "") -> None:
         """Embed texts with `wanted` from now on; search keeps the old vectors until the new are complete."""
@@ -380,7 +414,9 @@ class IndexWriter:
             target = identities.target(connection)
             over = self.free_leases(self._overdue(connection))
             with transaction(connection):
-                ledger.forget_removed(connection, self._clock.now_ns() - ledger.TOMBSTONE_NS)
+                now_ns = self._clock.now_ns()
+                ledger.forget_removed(connection, now_ns - ledger.TOMBSTONE_NS)
+                jobs.set_back(connection, now_ns)
                 if target is not None:
                     vectors.retry_failed(connection, target.id, due_before=now)
             model_change.switch_when_complete(connection)
@@ -394,18 +430,25 @@ class IndexWriter:
         self.tidy()
         return over
 
-    def tidy(self) -> None:
-        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted."""
+    def tidy(self, *, decides: bool = False) -> None:
+        """Keep as many of the vectors that no chunk needs as `cache` allows, and erase what was deleted.
+
+        `decides`: as of `settle_removals`.
+        """
+        self.settle_removals(decides=decides)
         with self.session() as (connection, now):
             vectors.prune_cache(connection, self._cache_entries, now)
             self._eraser.purge(connection, now)
 
     def retry_all(self, *, is_asked: bool = True) -> None:
-        """Try failed texts again and poll open batches; if asked, put the provider on trial as well."""
+        """Try failed texts again and poll open batches; if asked, put the provider on trial as well.
+
+        Not the texts that a person left alone.
+        """
         with self.transaction() as (connection, now):
             target = identities.target(connection)
             if target is not None:
-                vectors.retry_failed(connection, target.id, due_before=None)
+                vectors.retry_failed(connection, target.id)
                 if is_asked:
                     health.retry(self.accounts, target.identity.provider, now)
             open_batches.poll_now(connection, now)

@@ -26,6 +26,7 @@ from memline.shared.logs import Log
 from memline.shared.queue.broker import own_host, send, serve_agent
 from memline.shared.queue.feed import AHEAD_FILES, FileFeeder, enqueue_files
 from memline.shared.queue.messages import Sweep
+from memline.shared.scheduling import home_processes
 from memline.shared.sources.paths import MEMORY, MemoryPaths, is_archive, is_transcript
 from memline.shared.sources.safe_open import FileRefused
 from memline.shared.sources.transcripts.formats import Transcripts, transcripts_of
@@ -135,6 +136,8 @@ class Follower:
         self._errors = errors or LoopErrors(clock=clock)
         self._agents = [_AgentFollower(settings, clock or SystemClock(), on_change) for settings in agents]
         self._stack = ExitStack()
+        #: Why files are polled, as the processes of the home are told.
+        self._polling = ""
 
     def __enter__(self) -> Follower:
         with self._stack:
@@ -170,6 +173,10 @@ class Follower:
             with self._errors.guard(agent.settings, FILES):
                 if agent.tick():
                     self._errors.clear(agent.settings, FILES)
+        reason = max((each.reason for agent in self._agents for each in agent.watchers), default="")
+        if reason != self._polling:
+            self._polling = reason
+            home_processes.note_polling(self._agents[0].settings.account_path, reason)
 
 
 class _AgentFollower:
@@ -312,8 +319,8 @@ class _AgentFollower:
         plan = make_plan(self.settings, choose(self.settings), known, now=self._clock.now())
         if plan.kept != known.kept:
             writing = IndexWriter.of(self.settings, clock=self._clock)
-            with closing(writing) as writer, writer.transaction() as (connection, _):
-                vanished.note(connection, plan.kept)
+            with closing(writing) as writer:
+                writer.note_kept(plan.kept)
         if sync.on_session_start and any(
             is_transcript(path) and not is_archive(path) for path in plan.changes.added
         ):

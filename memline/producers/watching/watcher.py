@@ -96,6 +96,8 @@ _POLLS_TO_RETRY = 6
 _EVENTS: list[type[events.FileSystemEvent]] = [
     *(events.FileCreatedEvent, events.FileModifiedEvent, events.FileDeletedEvent, events.FileMovedEvent),
     *(events.DirCreatedEvent, events.DirDeletedEvent, events.DirMovedEvent),
+    # A file that may be read, or may not any more.
+    events.FileAttribEvent,
 ]
 
 #: Among the changed names: a full scan is due, or the folders are to be watched anew first. Not ledger paths.

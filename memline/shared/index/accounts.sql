@@ -133,3 +133,14 @@ CREATE TABLE IF NOT EXISTS questions (
     question TEXT NOT NULL,
     missing TEXT NOT NULL
 ) STRICT;
+
+-- The last lines of the audit log (shared/figures/kept_actions.py).
+CREATE TABLE IF NOT EXISTS audit (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    at REAL NOT NULL,
+    asker TEXT NOT NULL,
+    action TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    error TEXT NOT NULL
+) STRICT;

@@ -173,6 +173,17 @@ def hashes(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT path, hash FROM files WHERE outcome <> ?", (REMOVED,)).fetchall())
 
 
+#: What `page` orders files by.
+ORDERS = {
+    "path": "path",
+    "outcome": "outcome",
+    "reason": "reason",
+    "chunks": "7",
+    "size": "size",
+    "seen": "observed_ns",
+}
+
+
 def page(
     connection: Connection,
     *,
@@ -182,9 +193,11 @@ def page(
     is_exact: bool = False,
     first: int = 0,
     count: int,
+    order: str = "path",
 ) -> list[FileRecord]:
-    """List files that are not removed, by path, from number `first` on; empty filters limit nothing.
+    """List files that are not removed, from number `first` on; empty filters limit nothing.
 
+    `order`: a key of `ORDERS`, with a minus the largest first.
     `path`: a part of the path, in any case; the whole of it when `is_exact`.
     """
     wheres = {
@@ -197,7 +210,8 @@ def page(
     query = (
         "SELECT path, source, size, observed_ns, outcome, reason,"
         " (SELECT count(*) FROM chunks WHERE file_id = files.id)"
-        f" FROM files WHERE {' AND '.join(chosen)} ORDER BY path LIMIT ? OFFSET ?"
+        f" FROM files WHERE {' AND '.join(chosen)}"
+        f" ORDER BY {ORDERS[order.removeprefix('-')]} {'DESC' * order.startswith('-')}, path LIMIT ? OFFSET ?"
     )
     rows = connection.execute(query, (*chosen.values(), count, first))
     return [FileRecord(**dict(zip(FileRecord.__annotations__, row, strict=True))) for row in rows]

@@ -40,6 +40,17 @@ CREATE TABLE IF NOT EXISTS kept (
     since REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- What the index had of files that went one by one, until their root has lost no other for a while
+-- (`sync/vanished.py`).
+CREATE TABLE IF NOT EXISTS set_aside (
+    path TEXT PRIMARY KEY,
+    root TEXT NOT NULL,
+    at REAL NOT NULL,
+    row TEXT NOT NULL,
+    -- The texts of its chunks, one after another.
+    texts TEXT NOT NULL
+) STRICT;
+
 -- Texts that a file has had, as long as a vector of them is kept: they are forgotten with the file.
 CREATE TABLE IF NOT EXISTS former_texts (
     path TEXT NOT NULL,

@@ -2,7 +2,7 @@
 
     wanted --lease--> leased --store--> ready          active = 1: some chunk needs it
        ^                |                 |             active = 0: it stays as cache
-       +---- later -----+---- refused --> failed (due: when to try again)
+       +---- later -----+---- refused --> failed (due: when to try again, LEFT_ALONE: never by itself)
 
 A text whose last chunk is removed while its request is in flight stays leased with active = 0. A batch may
 return its vector a day later, and a chunk that needs the text again until then must not pay for it twice.
@@ -17,6 +17,7 @@ All functions but `change_priority` run inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from memline.shared.index import token_rows
@@ -41,6 +42,9 @@ FIRST_RETRY_S = 2.0
 #: Seconds until a failed text is tried again by a long-lived process; `index` tries at once.
 FAILED_RETRY_S = 3_600.0
 
+#: `due` of a failed text that a person left alone: it is tried again only when that is asked for.
+LEFT_ALONE = inf
+
 #: Seconds that vectors which came from elsewhere are kept at least, however many: until then their files have
 #: been read. A cached vector is "used" at this time in the future.
 IMPORTED_KEEP_S = 86_400.0
@@ -56,6 +60,7 @@ class Backlog:
     wanted: int = 0
     leased: int = 0
     ready: int = 0
+    #: Without those that a person left alone.
     failed: int = 0
     #: Wanted by a job that was cancelled, or is paused; not counted as wanted.
     cancelled: int = 0
@@ -238,15 +243,33 @@ def drop_unneeded(connection: Connection) -> None:
     )
 
 
-def retry_failed(connection: Connection, identity_id: int, *, due_before: float | None) -> int:
-    """Make failed texts wanted again: those due before a time, or all of them when it is None."""
-    cursor = connection.execute(
-        # In a request it shows sooner what is wrong with it, and one text is not worth a batch.
-        "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, by_request = 1"
-        " WHERE identity_id = ? AND state = 'failed' AND state <> 'ready' AND (? IS NULL OR due < ?)",
-        (identity_id, due_before, due_before),
+_FAILED = "identity_id = ? AND state = 'failed' AND state <> 'ready'"
+
+# In a request it shows sooner what is wrong with it, and one text is not worth a batch.
+_RETRY = "UPDATE vectors SET state = 'wanted', due = 0, attempts = 0, by_request = 1"
+
+
+def retry_failed(connection: Connection, identity_id: int, *, due_before: float = LEFT_ALONE) -> int:
+    """Make failed texts wanted again that are due before a time; all but those left alone without one."""
+    return int(
+        connection.execute(f"{_RETRY} WHERE {_FAILED} AND due < ?", (identity_id, due_before)).rowcount
     )
-    return int(cursor.rowcount)
+
+
+def failed_texts(connection: Connection, identity_id: int) -> list[tuple[bytes, str, bool]]:
+    """List (text hash, error, whether it is left alone) of all failed texts."""
+    rows = connection.execute(
+        f"SELECT text_hash, error, due FROM vectors WHERE {_FAILED} ORDER BY id", (identity_id,)
+    )
+    return [(digest, error, due == LEFT_ALONE) for digest, error, due in rows]
+
+
+def change_failed(connection: Connection, identity_id: int, texts: Sequence[bytes], *, is_left: bool) -> int:
+    """Leave these failed texts alone, or make them wanted again; returns how many."""
+    change, values = ("UPDATE vectors SET due = ?", (LEFT_ALONE,)) if is_left else (_RETRY, ())
+    return connection.executemany(
+        f"{change} WHERE {_FAILED} AND text_hash = ?", ((*values, identity_id, each) for each in texts)
+    ).rowcount
 
 
 def backlog(connection: Connection, identity_id: int) -> Backlog:
@@ -260,6 +283,9 @@ def backlog(connection: Connection, identity_id: int) -> Backlog:
         cancelled = count_by_priority(connection, identity_id, CANCELLED)
         paused = count_by_priority(connection, identity_id, PAUSED)
         counts.update(wanted=wanted - cancelled - paused, cancelled=cancelled, paused=paused)
+    if failed := counts.get("failed"):
+        left = f"SELECT count(*) FROM vectors WHERE {_FAILED} AND active = 1 AND due = ?"
+        counts["failed"] = failed - scalar(connection, left, identity_id, LEFT_ALONE)
     return Backlog(**counts)
 
 
@@ -310,15 +336,14 @@ def next_due(connection: Connection, identity_id: int) -> float | None:
 
 
 def failures(connection: Connection, identity_id: int, limit: int) -> list[tuple[str, str, str]]:
-    """List (text hash in hex, error, a path with the text) of failed texts."""
+    """List (text hash in hex, error, a path with the text) of failed texts that are not left alone."""
     return list(
         connection.execute(
             "SELECT lower(hex(text_hash)), error,"
             " (SELECT files.path FROM chunks JOIN files ON files.id = chunks.file_id"
             "  WHERE chunks.text_hash = vectors.text_hash LIMIT 1)"
-            " FROM vectors WHERE identity_id = ? AND state = 'failed' AND state <> 'ready'"
-            " ORDER BY id LIMIT ?",
-            (identity_id, limit),
+            f" FROM vectors WHERE {_FAILED} AND due < ? ORDER BY id LIMIT ?",
+            (identity_id, LEFT_ALONE, limit),
         )
     )
 
@@ -364,11 +389,13 @@ def take_in(
 def prune_cache(connection: Connection, keep: int, now: float) -> None:
     """Remove cached vectors, least recently used first, until `keep` are left.
 
-    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted.
+    Those that were imported within `IMPORTED_KEEP_S` are neither removed nor counted; those of a file that
+    is set aside are not removed.
     """
     statement = (
         "DELETE FROM vectors WHERE id IN (SELECT id FROM vectors WHERE active = 0 AND state = 'ready'"
-        " AND used_at <= ?1 ORDER BY used_at, id"
+        " AND used_at <= ?1 AND NOT EXISTS (SELECT 1 FROM former_texts JOIN set_aside USING (path)"
+        " WHERE former_texts.text_hash = vectors.text_hash) ORDER BY used_at, id"
         f" LIMIT min(max(({_COUNT_CACHED} AND used_at <= ?1) - ?2, 0), ?3))"
     )
     in_slices(connection, statement, now, keep, SLICE_ROWS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.index import batches, identities, ledger, meta, ownership, vectors
+from memline.shared.index import batches, identities, ledger, meta, ownership, set_aside, vectors
 from memline.shared.index.driver import reading_if_any
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.index.vectors import Backlog
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.sources.transcripts.formats import Transcripts
+
+#: Seconds between two plans, at least, of who looks at the files again and again, and the part of the time
+#: that they may take: 0.1 s of CPU for 5,000 files.
+FILES_EVERY_S, FILES_SHARE = 4.0, 1 / 400
 
 
 @value
@@ -40,6 +44,8 @@ class IndexState:
     is_changing_model: bool = False
     #: Files that are gone and kept, or may be removed.
     kept: Kept = field(default_factory=dict)
+    #: Files that went and of which something is set aside.
+    aside: tuple[str, ...] = ()
 
 
 @value
@@ -100,6 +106,7 @@ def read_index_state(connection: Connection) -> IndexState:
         workspace=str(meta.get(connection, meta.WORKSPACE, "") or ""),
         is_changing_model=bool(active and target and active.id != target.id),
         kept=vanished.read(connection),
+        aside=tuple(set_aside.read(connection)),
     )
 
 
@@ -118,13 +125,14 @@ def make_plan(
     choice: Choice,
     index: IndexState,
     *,
+    decides: bool = False,
     accepts_removals: bool = False,
     now: float | None = None,
 ) -> Plan:
     """Compare the disk, the files of all sources an agent has, with an index.
 
-    `accepts_removals`: what is gone is removed, however much it is. Raises IndexOfAnother for an index of
-    another workspace.
+    `decides`: what is gone and not kept is removed at once; `accepts_removals`: however much it is. Raises
+    IndexOfAnother for an index of another workspace.
     """
     ownership.refuse(settings, index.workspace)
     memory = settings.memory
@@ -153,6 +161,8 @@ def make_plan(
             index.kept,
             now=now,
             hashes=partial(_hashes, settings),
+            aside=index.aside,
+            decides=decides,
             accepts=accepts_removals,
         )
         held = {path for path in changes.removed if path in kept and roots.holds(kept[path], now)}

@@ -5,6 +5,10 @@ at once, their rows and vectors stay and are searched, and every answer says so,
 `memline index --accept-removals`, or `sync.keepVanishedHours` is over. The rows of `kept` have each such
 file; `since` 0 is one whose removal was accepted.
 
+A root may also vanish file by file, each of them a plain removal: what the index had of such a file is set
+aside for as long as its root goes on to lose one within `QUIET_S`, `sync.keepVanishedHours` at most, and is
+there again when so many are gone that the root is kept.
+
 A session that its own program deleted for its age stays until it is forgotten: no person asked for that.
 """
 
@@ -12,14 +16,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config.schema import AgentSettings
 from memline.shared.config.transcript_programs import retention_days
 from memline.shared.digests import sha256
-from memline.shared.index import ledger
+from memline.shared.index import ledger, set_aside
 from memline.shared.index.ledger import RecordedFile
 from memline.shared.sources.discover import Discovery
 from memline.shared.sources.paths import SESSIONS, TRANSCRIPT_PREFIX, MemoryPaths, is_transcript, unprintable
@@ -29,12 +33,16 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from memline.shared.index.rows import FileRow
+    from memline.shared.index.set_aside import Content
 
 #: Files of a root whose folder is there, of which all may be gone without a doubt.
 FEW_FILES = 5
 
 #: Files of a root, of which more than half are hardly removed at once on purpose.
 MANY_FILES = 20
+
+#: Seconds within which a root loses its next file when it vanishes file by file.
+QUIET_S = 60.0
 
 #: `since` of what may be removed, and of a session that its program cleaned up.
 ACCEPTED, CLEANED_UP = 0.0, -1.0
@@ -142,6 +150,14 @@ class Roots:
         days = retention_days(name, self._settings.transcript_places[name])
         return bool(days) and mtime_ns > 0 and now - mtime_ns / 1e9 >= days * 86_400.0
 
+    def may_vanish(self, files: int) -> bool:
+        """Tell whether so many files of a root can be kept at all while its folder is there."""
+        return files >= FEW_FILES and self._keep_s > 0
+
+    def is_over(self, since: float, now: float) -> bool:
+        """Tell whether no file is kept any longer that went then."""
+        return abs(now - since) >= self._keep_s
+
     def doubtful(self, gone: Iterable[str], files: Iterable[str]) -> set[str]:
         """Return the roots of which so much is gone that it is kept; `files`: those that the ledger has."""
         if not self._keep_s:
@@ -166,12 +182,15 @@ def hold(
     *,
     now: float,
     hashes: Callable[[], Mapping[str, str]],
+    aside: Collection[str] = (),
+    decides: bool = False,
     accepts: bool = False,
 ) -> dict[str, tuple[str, float]]:
     """Return which of the files that a walk did not find are kept, and which of them may be removed.
 
-    `files`: those of the ledger; `hashes`: those of their contents, asked for only in doubt. `accepts`:
-    whatever is gone may be removed.
+    `files`: those of the ledger; `hashes`: those of their contents, asked for only in doubt. `aside`: files
+    that went before and are set aside. `decides`: what is not kept may be removed; `accepts`: whatever is
+    gone.
     """
     removed = list(removed)
     gone = [path for path in removed if roots.of(path) and roots.is_gone(path)]
@@ -187,16 +206,21 @@ def hold(
     if accepts:
         return found
     fresh = [path for path in gone if path not in known]
-    settled = [path for path in files if path not in known]
-    if doubtful := roots.doubtful(fresh, settled):
+    before = [path for path in aside if roots.is_gone(path)]
+    settled = [*(path for path in files if path not in known), *aside]
+    if doubtful := roots.doubtful([*before, *fresh], settled):
         in_doubt = [path for path in fresh if roots.of(path) in doubtful]
         moved = _moved(in_doubt, discovery, files, hashes)
         # With these back in their root it may be in order.
-        still = roots.doubtful([path for path in fresh if path not in moved], settled)
+        still = roots.doubtful([*before, *(path for path in fresh if path not in moved)], settled)
         found |= {
             path: (roots.of(path), now) for path in in_doubt if roots.of(path) in still and path not in moved
         }
         found |= {path: (roots.of(path), ACCEPTED) for path in in_doubt if path not in found}
+        # They are stored again (`settle`).
+        found |= {path: (roots.of(path), now) for path in before if roots.of(path) in still}
+    if decides:
+        found |= {path: (roots.of(path), ACCEPTED) for path in fresh if path not in found}
     return found
 
 
@@ -248,11 +272,41 @@ def refuse(connection: Connection, roots: Roots | None, rows: Iterable[FileRow],
     asked = [path for path in paths if path not in known or roots.holds(known[path], now)]
     fresh = [path for path in asked if path not in known]
     if fresh:
-        files = [path for path in ledger.recorded_files(connection) if path not in known]
+        aside = set_aside.read(connection)
+        files = {path for path in ledger.recorded_files(connection) if path not in known} | aside.keys()
         own = {roots.of(path) for path in fresh}
         gone = [path for path in files if roots.of(path) in own and roots.is_gone(path)]
-        doubtful = roots.doubtful(gone, files)
+        doubtful = roots.doubtful(gone, files) | _vanishing(known, since=now - QUIET_S)
         kept = {path: (roots.of(path), now) for path in fresh if roots.of(path) in doubtful}
         keep(connection, kept)
         asked = [path for path in asked if path in known or path in kept]
+        totals = Counter(map(roots.of, files))
+        for path in set(fresh).intersection(gone) - kept.keys():
+            if roots.of(path) and roots.may_vanish(totals[roots.of(path)]):
+                set_aside.put(connection, path, roots.of(path), now)
     return {*asked, *cleaned}
+
+
+def _vanishing(known: Kept, *, since: float) -> set[str]:
+    """Return the roots of which files were found gone, and kept, since then."""
+    return {root for root, at in known.values() if at > ACCEPTED and at >= since}
+
+
+def settle(connection: Connection, roots: Roots, now: float, *, decides: bool = False) -> list[Content]:
+    """Return what is to be stored again of roots that vanish, and is kept from now on; inside a transaction.
+
+    What was set aside of other roots is let go of when they have lost no more for `QUIET_S`. `decides`: now.
+    """
+    aside, known = set_aside.read(connection), read(connection)
+    last: dict[str, float] = {}
+    for root, at in aside.values():
+        last[root] = max(at, last.get(root, at))
+    back, over = dict[str, tuple[str, float]](), list[str]()
+    for path, (root, at) in aside.items():
+        if root in _vanishing(known, since=last[root] - QUIET_S):
+            back[path] = root, now
+        elif decides or abs(now - last[root]) >= QUIET_S or roots.is_over(at, now):
+            over.append(path)
+    set_aside.drop(connection, over, now)
+    keep(connection, back)
+    return set_aside.contents_of(connection, back, now)
