@@ -15,7 +15,7 @@ import sys
 from _signal import SIG_IGN, SIGTERM, signal  # type: ignore[import-not-found]
 from collections.abc import Sequence
 
-from memline.producers.cli import at_once
+from memline.producers.cli import at_once, command_client
 from memline.producers.cli.command_list import COMMANDS, PLAIN, UNTIL_STOPPED
 from memline.producers.interrupts import disarm, exit_status, tell
 from memline.shared.errors import MemlineError
@@ -43,7 +43,7 @@ def run(args: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
-        return _failed(error)
+        return failed(error)
     return status if isinstance(status, int) else 0
 
 
@@ -51,6 +51,8 @@ def _run(args: list[str]) -> object:
     if at_once.answer(args):
         return 0
     if not PLAIN.isdisjoint(args) and at_once.COMPLETE not in os.environ:
+        if (answered := command_client.ask(args)) is not None:
+            return answered
         from memline.producers.cli import plain
 
         if (status := plain.run(args)) is not plain.LEFT:
@@ -60,7 +62,7 @@ def _run(args: list[str]) -> object:
     return run_command(args)
 
 
-def _failed(error: Exception) -> int:
+def failed(error: Exception) -> int:
     """Print what went wrong, if it is known; a fault of ours is raised again."""
     from memline.producers.cli import plain
 

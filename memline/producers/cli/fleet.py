@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from memline.producers.cli.invocation import Invocation, echo
-from memline.producers.cli.long_running import liveness, stop_event, watch_of
+from memline.producers.cli.long_running import liveness, stop_event, watch_of, write_log
 from memline.producers.cli.options import command
 from memline.producers.runs import supervisor
 from memline.producers.runs.supervisor import memline
@@ -44,6 +44,7 @@ def fleet(context: click.Context, invocation: Invocation, api: bool) -> int | No
     if context.invoked_subcommand is not None:
         return None
 
+    write_log()
     settings, tell = invocation.settings, partial(echo, err=True)
     variables = environment.without_liveness(os.environ) | _chosen(invocation)
     url = settings.queue.url

@@ -60,9 +60,7 @@ def index(
     verbose: bool,
     as_json: bool,
 ) -> int | None:
-    """Bring the index of every agent up to date, and say what came of it."""
-    if new_agent:
-        invocation = Invocation(options=replace(invocation.options, new_agent=True))
+    """Bring the index of every agent up to date, and say what came of it; `asks` has taken `new_agent`."""
     if adopt is not None:
         invocation = _adopted(invocation, Path(adopt).expanduser().absolute())
     options: dict[str, Any] = {"force": force, "re_embed": re_embed, "accept_removals": accept_removals}

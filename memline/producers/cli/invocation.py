@@ -7,21 +7,28 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memline.shared.config import environment, workspaces
 from memline.shared.config.load import Options, load
-from memline.shared.errors import NoWorkspace
+from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.visible_text import in_json, visible
 
 if TYPE_CHECKING:
+    from memline.producers.memory import Memory
     from memline.shared.config.load import Loaded
     from memline.shared.config.schema import AgentSettings, Settings
 
+    Kept = Callable[[Settings, AgentSettings], AbstractContextManager[Memory]]
+
+
+#: Seconds between two looks for settings that can be read.
+LOOK_EVERY_S = 0.5
 
 #: A folder, and the one that it was.
 _MOVED = "{0} was {1}: its settings and its index are still those of that folder"
@@ -34,22 +41,39 @@ class Misuse(Exception):
 class Invocation:
     """Holds the global options of a command line, and reads the configuration when it is first needed."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, kept: Kept | None = None) -> None:
         self.options = options
+        #: Opens the memory of an agent, where a process keeps it for further commands.
+        self.kept = kept
         #: Whether it was said that the workspace is a folder that was moved.
         self._has_told = False
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Invocation:
+    def of(cls, given: Mapping[str, str], *, kept: Kept | None = None) -> Invocation:
         """Make the invocation of these global options, by their names."""
         names = ("config", "home", "workspace")
         config, home, workspace = (Path(given[name]) if name in given else None for name in names)
-        return cls(Options(config=config, home=home, workspace=workspace, agent=given.get("agent")))
+        return cls(
+            Options(config=config, home=home, workspace=workspace, agent=given.get("agent")), kept=kept
+        )
 
     @cached_property
     def loaded(self) -> Loaded:
-        """Read the configuration with the origin of its values."""
-        return load(self.options)
+        """Read the configuration with the origin of its values.
+
+        A process that started again by itself had good settings: it waits until they are good again.
+        """
+        is_again, is_told = os.environ.pop(environment.STARTED_AGAIN, ""), False
+        while True:
+            try:
+                return load(self.options)
+            except ConfigError as error:
+                if not is_again:
+                    raise
+                if not is_told:
+                    echo(f"memline: waits for settings that can be read: {error.message}", err=True)
+                is_told = True
+                time.sleep(LOOK_EVERY_S)
 
     @property
     def settings(self) -> Settings:

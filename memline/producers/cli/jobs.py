@@ -224,7 +224,7 @@ def reindex(
             states = [reindex_job.progress(settings, invocation.settings.prices) for settings in agents]
             print_result(states, as_json, (line for each in states for line in _progress_lines(each)))
         else:
-            with audited(CALLS["jobs cancel"], this_user()) as line:
+            with audited(CALLS["jobs cancel"], this_user(), invocation.settings.account_path) as line:
                 cancelled = [reindex_job.cancel_all(settings, url) for settings in agents]
                 line["jobs"] = ", ".join(job for each in cancelled for job in each["ids"])
             print_result(cancelled, as_json, (line for each in cancelled for line in _cancelled_lines(each)))

@@ -18,6 +18,7 @@ from memline.shared.config import environment
 from memline.shared.config.live import LOOK_EVERY_S, Changed, SettingsWatch
 from memline.shared.config.schema import AgentSettings
 from memline.shared.liveness import Liveness
+from memline.shared.log_stream import protect_errors
 from memline.shared.scheduling.home_processes import registered
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def start_again(changed: Changed | None, stop: StopEvent) -> None:
     echo(f"memline: the settings changed ({changed.words}): this process starts again with them", err=True)
     sys.stdout.flush()
     sys.stderr.flush()
+    os.environ[environment.STARTED_AGAIN] = "1"
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
@@ -89,7 +91,11 @@ def liveness() -> Liveness:
 
 
 def write_log(*, default_level: str = "WARNING") -> None:
-    """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say."""
+    """Write this command's log lines, as `MEMLINE_LOG_LEVEL` and `MEMLINE_LOG_FORMAT` say.
+
+    Neither they nor anything else on standard error waits for a reader from here on.
+    """
+    protect_errors()
     logs.configure(*environment.log_options(default=default_level))
 
 

@@ -37,7 +37,8 @@ from memline.shared.config.installation import HOST_NAME
 from memline.shared.config.transcript_programs import IMPORTED
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import ConfigError
-from memline.shared.search.dates import day_of_time, parse_bound
+from memline.shared.sources.dates import day_of_time, parse_bound
+from memline.shared.values import to_json
 from memline.shared.words import counted
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def backup(invocation: Invocation, folder: str, as_json: bool) -> None:
         f" ({each.bytes / 1e6:.1f} MB) in {each.path}"
         for each in saved
     )
-    print_result([each.to_json() for each in saved], as_json, lines)
+    print_result([to_json(each) for each in saved], as_json, lines)
 
 
 def _conversations(saved: backups.Saved) -> str:
@@ -79,7 +80,7 @@ def restore(invocation: Invocation, path: str, yes: bool, as_json: bool) -> int 
         f"Restored {each.agent}: {counted(each.files, 'file')}, {counted(each.vectors, 'vector')}."
         for each in restored
     )
-    print_result([each.to_json() for each in restored], as_json, lines)
+    print_result([to_json(each) for each in restored], as_json, lines)
     if not as_json:
         advise("memline index")
     return None
@@ -100,7 +101,7 @@ def export_command(invocation: Invocation, path: str, what: str | None, as_json:
     chosen = what or "all"
     if not _is_standard_output(path):
         moved = export(invocation.agent(), Path(path), what=chosen, on_progress=on_progress)
-        print_result(moved.to_json(), as_json, _export_lines(moved))
+        print_result(to_json(moved), as_json, _export_lines(moved))
         return
     if as_json:
         raise Misuse("standard output is the export: --json has no place there")
@@ -132,7 +133,7 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
         chats = import_chats.take_in(
             invocation.agent(), source, given, on_progress=lambda done: say(counted(done, "conversation"))
         )
-        print_result(chats.to_json(), as_json, _chat_lines(chats))
+        print_result(to_json(chats), as_json, _chat_lines(chats))
     elif source == "openclaw":
         taken = take_over_all(
             invocation.enabled_agents(),
@@ -159,7 +160,7 @@ def import_command(invocation: Invocation, source: str, path: str | None, as_jso
         moved = take_in(
             invocation.agent(), file, on_progress=lambda done: say(f"{counted(done, 'vector')} read")
         )
-        print_result(moved.to_json(), as_json, _import_lines(moved))
+        print_result(to_json(moved), as_json, _import_lines(moved))
     if not as_json:
         advise("memline index")
 
@@ -276,6 +277,7 @@ def forget(
     if sum(each is not None for each in (path, query, session, before)) != 1:
         raise ConfigError("say what to forget", hint="one of: PATH, --query, --session, --before")
     found: dict[Path, set[bytes]] = {}
+    resolve.end_removals(agent)
     if path is not None:
         targets = resolve.targets_of_path(agent, path)
         found = {} if targets else of_path(agent, path)
@@ -384,7 +386,7 @@ def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json
             f"Until then nothing answers for it. To undo this here: memline agent move {name} --to"
             f" {settings.queue.host}",
         ]
-        print_result({**saved.to_json(), "indexHost": settings.queue.host, "movingTo": host}, as_json, lines)
+        print_result({**to_json(saved), "indexHost": settings.queue.host, "movingTo": host}, as_json, lines)
         return
     if folder is None:
         is_undone = moving.stay(settings, chosen)
@@ -396,7 +398,7 @@ def move(invocation: Invocation, name: str, to: str, backup: str | None, as_json
     if arrived:
         words += f" {counted(arrived.files, 'file')}, {counted(arrived.vectors, 'vector')}."
         words += " Take it out of the old host's configuration."
-    counts = arrived.to_json() if arrived else {"agentId": name}
+    counts = to_json(arrived) if arrived else {"agentId": name}
     print_result({**counts, "indexHost": host, "movingTo": ""}, as_json, [words])
     if not as_json:
         echo("Try: memline index", err=True)

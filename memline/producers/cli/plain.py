@@ -7,7 +7,7 @@ nothing is accepted here that click refuses. A test gives the same lines to both
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -35,13 +35,16 @@ class Line:
     arguments: dict[str, Any]
 
 
-def run(args: Sequence[str]) -> object:
-    """Run a plain command line and return its exit status; `LEFT` for one that is left to click."""
+def run(args: Sequence[str], invoked: Callable[[dict[str, str]], Invocation] = Invocation.of) -> object:
+    """Run a plain command line and return its exit status; `LEFT` for one that is left to click.
+
+    `invoked` makes the invocation of its global options.
+    """
     line = parse(args)
     if line is None or environment.asks_for_traces()[0]:
         return LEFT
     module, _, name = COMMANDS[line.name][0].partition(":")
-    invocation = Invocation.of(line.shared)
+    invocation = invoked(line.shared)
     try:
         return getattr(import_module(module), name)(invocation, **line.arguments)
     except Misuse:

@@ -52,8 +52,8 @@ def search(
                 invocation.settings.queue.address, settings.agent, request, index=settings.index_path.name
             )
         if answer is None:
-            with Memory.of(invocation.settings, settings) as memory:
-                answer = memory.ask(request).to_json()
+            with (invocation.kept or Memory.of)(invocation.settings, settings) as memory:
+                answer = memory.ask(request, face="cli").to_json()
     if chat is not None:
         from memline.producers.agents.tools import denied_answer, view_for
 

@@ -11,6 +11,7 @@ from contextlib import closing
 import click
 
 from memline.producers.agents.tools import Caller, MemoryTools, chat_for
+from memline.producers.cli.command_server import answering
 from memline.producers.cli.invocation import Invocation
 from memline.producers.cli.long_running import (
     listed,
@@ -94,8 +95,8 @@ def serve(invocation: Invocation, host: str | None, port: int | None, read_only:
             changed.set()
 
     with stop_event() as stop, serving(wanted, stop) as (url, run), looking(look):
-        click.echo(f"memline: {url} (dashboard at /ui, MCP at /mcp)", err=True)
-        with listed(invocation, "serve", served, seen):
+        click.echo(f"memline: {url}{wanted.base_path} (dashboard at /ui, MCP at /mcp)", err=True)
+        with listed(invocation, "serve", served, seen), answering(invocation.settings.home):
             while not stop.is_set():
                 changed.clear()
                 chosen = invocation.loaded.chosen

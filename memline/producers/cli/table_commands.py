@@ -21,6 +21,7 @@ from memline.producers.cli.invocation import Invocation, echo, print_result
 from memline.producers.cli.options import OneOf, command, invocation_of
 from memline.shared.errors import MemlineError
 from memline.shared.index.jobs import asker as this_user
+from memline.shared.values import replace
 
 if TYPE_CHECKING:
     from memline.shared.config.schema import AgentSettings
@@ -44,7 +45,10 @@ def asks(
 
     def audits(function: Callable[..., int | None]) -> Callable[..., int | None]:
         def act(invocation: Invocation, **arguments: Any) -> int | None:
-            with audited(call, this_user()) as line:
+            if arguments.get("new_agent"):
+                # The agent that the command makes may be unknown.
+                invocation = Invocation(options=replace(invocation.options, new_agent=True))
+            with audited(call, this_user(), invocation.settings.account_path) as line:
                 click.get_current_context().meta[_LINE] = line
                 return function(invocation, **arguments)
 
