@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,15 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.shared.config.load import Loaded, Options, load
+from memline.shared.config.schema import AgentSettings
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import redis_client
 from memline.shared.queue.heartbeat import WorkerInfo
+from memline.shared.queue.message_list import DEAD
 from tests.support.http_api import serving
+from tests.support.index_rows import MODEL_A, add_batch
 from tests.support.redis_server import RedisServer
+from tests.support.stored_messages import StoredMessages, files
 
 #: Debian's names and others'.
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
@@ -69,7 +75,7 @@ class World:
         config = self.folder / "config.json5"
         content = {
             "agents": {"list": [{"id": "main", "workspace": str(self.notes)}]},
-            "queue": {"url": self.redis.url},
+            "queue": {"url": self.redis.url, "name": "web"},
             "serve": serve,
         }
         config.write_text(json.dumps(content))
@@ -80,31 +86,24 @@ class World:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
 
+    def fill_rows(self, agent: AgentSettings) -> None:
+        """Have a job whose texts failed with hostile errors, and a batch."""
+        with closing(IndexWriter.of(agent)) as writer:
+            writer.retarget(MODEL_A)
+            writer.connection.execute("UPDATE vectors SET state = 'failed', error = ?", (HOSTILE[0],))
+            add_batch(writer, "b" * 32, job_id="batch_1", error=HOSTILE[1], created_at=1.0, due=9e12)
+
     def fill_queue(self) -> None:
         """Put dead letters with hostile errors there, and a worker that seems to be alive."""
-        client = redis_client.client(self.redis.url)
+        stored = StoredMessages(self.redis.url, "web")
         for number, text in enumerate(HOSTILE):
-            message = {
-                "queue_name": "chunk",
-                "actor_name": "chunk_files",
-                "args": [],
-                "kwargs": {"agent": "main", "paths": [text]},
-                "options": {
-                    "error": text,
-                    "traceback": f"Traceback\n{text}",
-                    "redis_message_id": f"m{number}",
-                },
-                "message_id": f"m{number}",
-                "message_timestamp": int(time.time() * 1000),
-            }
-            client.zadd("memline:chunk.XQ", {f"m{number}": time.time() * 1000})
-            client.hset("memline:chunk.XQ.msgs", f"m{number}", msgspec.json.encode(message))
+            stored.put(DEAD, "chunk", f"m{number}", files(text), error=text, trace=f"Traceback\n{text}")
         worker = WorkerInfo(
             id="w1", threads_of={"chunk": 2}, host="<b>host</b>", pid=1, version="1", started=time.time(),
             last_seen=time.time(), busy_s=0,
         )  # fmt: skip
-        client.sadd("memline:workers", "w1")
-        client.set("memline:worker:w1", msgspec.msgpack.encode(worker))
+        stored.client.sadd(redis_client.key(stored.client, "workers"), "w1")
+        stored.client.set(redis_client.key(stored.client, "worker:w1"), msgspec.msgpack.encode(worker))
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +120,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         bring_up_to_date(replace(loaded.settings, queue=replace(loaded.settings.queue, url="")), agent)
         world.fill_queue()
         with serving(loaded.settings, loaded=loaded) as world.url:
+            world.fill_rows(agent)
             yield world
 
 

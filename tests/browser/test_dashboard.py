@@ -18,7 +18,8 @@ ADDRESSES += [
     "/ui/search?q=invoices+cents&explain=1",
     "/ui/search?q=%3Cscript%3Ewindow.owned%3D1%3C/script%3E",
 ]
-ADDRESSES += ["/ui/charts", "/ui/charts?span=month", "/ui/searches"]
+ADDRESSES += ["/ui/charts", "/ui/charts?span=month", "/ui/searches", "/ui/failed", "/ui/messages?select=all"]
+ADDRESSES += [f"/ui/batches/{'b' * 32}", "/ui/jobs?sort=-age", "/ui/files?sort=size", "/ui/audit"]
 ADDRESSES += ["/ui/note?path=MEMORY.md&from=5&lines=2", f"/ui/note?path=memory/{quote(HOSTILE_NAME)}"]
 
 #: Minutes, so that a loaded machine fails none.
@@ -26,6 +27,10 @@ WAIT_MS = 120_000
 
 #: What is wrong for somebody who reads a page by ear, or with a keyboard.
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+_HIGHEST_ROW = """() => Math.max(0, ...[...document.querySelectorAll('table.cards tbody tr')]
+    .map(row => row.getBoundingClientRect().height))"""
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
@@ -41,6 +46,10 @@ def test_every_page_is_whole_and_can_be_read_by_everybody(opened: Opener, width:
             for node in each["nodes"]
         ]
         wide = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+        # On a phone a row is two lines: at 24 px each, with what is around them.
+        high = page.evaluate(_HIGHEST_ROW) if width == 390 else 0
+        if high > 75:
+            problems.append(f"a row is {high} pixels high")
         if wide > 0:
             problems.append(f"{wide} pixels wider than the window")
         if page.evaluate("window.owned"):
@@ -123,6 +132,34 @@ def test_a_number_follows_what_changes_without_a_reload(opened: Opener, world: W
     expect(page.locator(figure)).to_have_text("1", timeout=WAIT_MS)
     assert page.evaluate("window.same")
     (world.notes / "memory" / "new.md").unlink()
+
+
+def test_a_list_says_that_it_is_paused_while_something_is_chosen(opened: Opener) -> None:
+    page = opened()
+    page.goto("/ui/messages")
+    page.locator("[data-select]").click()
+    expect(page.locator("[data-frozen]")).to_contain_text("Paused while 6 are chosen.", timeout=WAIT_MS)
+    page.locator("input[name=message]").first.uncheck()
+    expect(page.locator("[data-frozen]")).to_contain_text("Paused while 5 are chosen.", timeout=WAIT_MS)
+
+    page.locator("[data-frozen] button").click()
+
+    expect(page.locator("[data-frozen]")).to_have_count(0, timeout=WAIT_MS)
+    assert page.locator("input[name=message]:checked").count() == 0
+
+
+def test_a_page_that_lost_its_stream_asks_for_its_parts_when_it_is_back(opened: Opener) -> None:
+    page = opened()
+    page.goto("/ui/messages")
+    expect(page.locator("[data-live]")).to_have_text("live", timeout=WAIT_MS)
+    asked = list[str]()
+    page.on("request", lambda sent: asked.append(sent.headers.get("memline-fragment", "")))
+    parts = page.eval_on_selector_all("[data-fragment]", "parts => parts.map(part => part.dataset.fragment)")
+
+    with page.expect_response(lambda answer: answer.request.headers.get("memline-fragment") == parts[-1]):
+        page.evaluate("take({isOpen: false}); take({isOpen: true})")
+
+    assert {*parts} <= {*asked}
 
 
 def test_everything_works_without_script(opened: Opener) -> None:

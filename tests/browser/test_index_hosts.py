@@ -42,7 +42,7 @@ def test_an_open_page_follows_the_queues_of_both_hosts(
                     # Of the last minute: with one more note there is something in it, however slow all is.
                     hosts[0].add("alpha", number)
                     hosts[1].add("beta", number)
-                    rate = row.locator('[data-label="A minute"]')
+                    rate = row.locator('[data-label="Rate"]')
                     expect(rate).to_have_text(re.compile("[1-9]"), timeout=DEADLINE)
                     expect(row).to_contain_text("served", timeout=DEADLINE)
                 texts = (NOTES + len(queues)) * TEXTS

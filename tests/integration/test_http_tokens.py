@@ -1,6 +1,7 @@
 """The HTTP API with tokens and several agents: what each opens."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -8,11 +9,13 @@ import pytest
 from jsonschema import validate
 
 from memline.producers.calls.arguments import answers
+from memline.producers.calls.memory_calls import APPEND
+from memline.producers.calls.table import CALLS
 from memline.producers.http import auth
 from tests.support.http_api import serving
 from tests.support.workspace import Place
 
-ALL, WORK = "token-for-all", "token-for-work"
+ALL, WORK, READS = "token-for-all", "token-for-work", "token-that-reads"
 
 
 @pytest.fixture
@@ -75,6 +78,29 @@ def test_with_tokens_each_opens_its_agent_and_nothing_else(notes: Place) -> None
         assert "the agents are: main, work" in refused(
             client.get("/status", params={"agent": "nobody"}, headers=bearer(ALL)), 404
         )
+
+
+def test_a_token_that_reads_may_search_and_changes_nothing(notes: Place) -> None:
+    before = (notes.workspace / "MEMORY.md").read_text()
+    with_agents(notes)
+    content = json.loads(notes.config.read_text())
+    content["serve"] = {"tokens": [{"name": "wall", "token": READS, "role": "reader"}]}
+    content["agents"]["defaults"] = {"memorySearch": {"append": {"enabled": True}}}
+    notes.config.write_text(json.dumps(content))
+    actions = [call for call in CALLS.values() if call.http and call.audit]
+    assert "append" in [call.name for call in actions]
+
+    with serving(notes.settings) as url, httpx.Client(base_url=url, timeout=120) as client:
+        assert found(client, "cents", READS) == ["MEMORY.md"]
+        assert found(client, "vault", READS, agent="work") == ["MEMORY.md"]
+        for path in ("/status", "/overview", "/jobs", "/metrics"):
+            assert client.get(path, headers=bearer(READS)).status_code == 200
+        for call in actions:
+            path = re.sub("{.*?}", "x", call.path)
+            answer = client.post(path, json={"text": "x"} if call is APPEND else {}, headers=bearer(READS))
+            assert "this token only reads" in refused(answer, 403)
+
+    assert (notes.workspace / "MEMORY.md").read_text() == before and not (notes.workspace / "memory").exists()
 
 
 def test_a_client_that_repeats_wrong_tokens_has_to_wait(notes: Place) -> None:

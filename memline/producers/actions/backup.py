@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from memline.producers.bridges import import_chats
 from memline.shared.clock import Clock, SystemClock
@@ -21,7 +20,7 @@ from memline.shared.index.driver import file_id, open_writer, refuse_foreign
 from memline.shared.index.repair import move_aside
 from memline.shared.index_writer import IndexWriter
 from memline.shared.sync import freshness
-from memline.shared.values import to_json, value
+from memline.shared.values import value
 
 #: The ending of a backup: the file of an agent is `<agent>.sqlite`.
 SUFFIX = ".sqlite"
@@ -41,9 +40,6 @@ class Saved:
     workspace: str = ""
     #: Imported conversations, but for those that were forgotten.
     conversations: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self)
 
 
 def back_up(agents: Sequence[AgentSettings], folder: Path) -> list[Saved]:

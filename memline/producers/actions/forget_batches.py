@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
-from typing import Any
 
 from memline.shared.batches.batch_lifecycle import Lifecycle
 from memline.shared.batches.open_batches import ClaimLost, claimed
@@ -14,7 +13,7 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.index import batches, identities
 from memline.shared.index.batches import Batch
 from memline.shared.index_writer import IndexWriter
-from memline.shared.values import to_json, value
+from memline.shared.values import value
 
 #: Seconds that a command waits for providers to let the files go.
 WAIT_S = 30.0
@@ -32,9 +31,6 @@ class LeftBehind:
     file: str
     provider: str
     error: str
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self)
 
 
 def reopen(writer: IndexWriter) -> None:

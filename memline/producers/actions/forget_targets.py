@@ -13,11 +13,12 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
-from memline.shared.index import driver
+from memline.shared.index import driver, set_aside
 from memline.shared.index.chunks import TOKENIZER, former_texts
-from memline.shared.search.dates import day_of_path
+from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
 from memline.shared.sources import note_files
+from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.discover import discover
 from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.folding import fold
@@ -200,6 +201,15 @@ def kind_of(path: str) -> type[Lines] | type[Transcript]:
 
 
 _CHUNKS_OF = "SELECT text_hash, text FROM chunks JOIN files ON files.id = file_id WHERE path = ?"
+
+
+def end_removals(agent: AgentSettings) -> None:
+    """Let go of what is set aside of files that are gone: no root comes back that is to be forgotten."""
+    with driver.reading_if_any(agent.index_path) as reader:
+        aside = set_aside.read(reader) if reader else {}
+    if aside:
+        with closing(IndexWriter.of(agent)) as writer:
+            writer.settle_removals(decides=True)
 
 
 def targets_of_path(agent: AgentSettings, cited: str) -> list[Target]:

@@ -6,6 +6,7 @@ Each takes who asks and the parameters of its row, and returns what every face s
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,8 @@ from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.diagnosis import queue_of
+from memline.shared.index import identities, vectors
+from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import heartbeat, message_list
 from memline.shared.queue.fleet_workers import wake
 from memline.shared.words import counted
@@ -186,6 +189,33 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
     count = sum(len(each["probed"]) for each in done)
     audit = {"agents": _names(asker), "mode": mode or "", "provider": provider or "", "probed": count}
     return Done(value=done, words=tuple(words), audit=audit, is_changed=count > 0)
+
+
+def _change_failed(is_left: bool, asker: Asker, group: str | None = None, text: str | None = None) -> Done:
+    counts = dict[str, int]()
+    for settings in asker.agents:
+        count = 0
+        with closing(IndexWriter.of(settings)) as writer, writer.transaction() as (connection, _):
+            if (target := identities.target(connection)) is not None:
+                chosen = [
+                    digest
+                    for digest, error, _ in vectors.failed_texts(connection, target.id)
+                    if group in (None, message_list.group_of(error)) and digest.hex().startswith(text or "")
+                ]
+                count = vectors.change_failed(connection, target.id, chosen, is_left=is_left)
+        if count and not is_left:
+            _wake(asker, settings.agent)
+        counts[settings.agent] = count
+    what, total = "left alone" if is_left else "tried again", sum(counts.values())
+    return Done(
+        value=[{"agentId": agent, "texts": count} for agent, count in counts.items()],
+        words=tuple(f"{agent}: {counted(count, 'text', 'are')} {what}." for agent, count in counts.items()),
+        audit={"agents": _names(asker), "group": group or "", "count": total},
+        is_changed=total > 0,
+    )
+
+
+retry_texts, leave_texts = partial(_change_failed, False), partial(_change_failed, True)
 
 
 def dead_messages(asker: Asker, *, limit: int | None = None, **where: Any) -> Done:

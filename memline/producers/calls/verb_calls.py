@@ -41,6 +41,8 @@ _QUEUE = Parameter(name="queue", words="Messages of this queue.")
 _GROUP = Parameter(name="group", words="Dead messages with this error: a group of `queue dead`.")
 _MATCH = Parameter(name="match", words="Glob over queue, index host, actor, agent, error and id.")
 _IDS = Parameter(name="id", words="Only messages of these ids.", kind="array", python="ids", limits=TEXTS)
+_ERROR = Parameter(name="group", words="Texts with this error: a group of the page of failed texts.")
+_TEXT = Parameter(name="text", words="The one whose hash begins so; `memline index --json` has hashes.")
 
 VERB_CALLS = (
     Call(
@@ -322,6 +324,34 @@ If it fails, the breaker stays open for longer. Exit status 1 when no breaker is
         button="Probe now",
         parameters=(_PROVIDER, _MODE),
         examples=("memline queue probe", "memline queue probe --provider openai --mode batch"),
+    ),
+    Call(
+        name="queue retry",
+        title="Try failed texts again now.",
+        text="""\
+Try texts again that got no vector: those of a group, those named by --text, or all of the agents meant.
+
+Those that were left alone are tried as well. It costs what their tokens cost; the dashboard lists them by
+their error, with file and lines.""",
+        run=f"{_VERBS}:retry_texts",
+        audit="retry",
+        button="Retry",
+        parameters=(_ERROR, _TEXT),
+        examples=("memline queue retry", "memline queue retry --agent work --group 3fa2c1d8"),
+    ),
+    Call(
+        name="queue leave",
+        title="Leave failed texts alone.",
+        text="""\
+Leave texts alone that got no vector: those of a group, those named by --text, or all of the agents meant.
+
+They are found by their words, are no finding any more, and are not tried again until `queue retry`. A text
+that is changed is a new one.""",
+        run=f"{_VERBS}:leave_texts",
+        audit="leave",
+        button="Leave",
+        parameters=(_ERROR, _TEXT),
+        examples=("memline queue leave", "memline queue leave --agent work --text 5f3a9c21"),
     ),
     Call(
         name="queue providers",

@@ -26,6 +26,7 @@ from memline.producers.calls.arguments import read
 from memline.producers.calls.memory_calls import CALLER, MEMORY_CALLS
 from memline.producers.calls.rows import Call
 from memline.producers.http.auth import DASHBOARD, Access, Authenticator, Guard, OriginCheck, access_of
+from memline.producers.http.base_path import BasePath
 from memline.producers.http.openapi import describe
 from memline.producers.http.request_log import RequestLog, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
@@ -89,6 +90,7 @@ class Api:
         self._pages = dashboard(tools, serve, authenticator, self._pool)
         self._is_stopping = is_stopping
         self._logs_questions = serve.log_questions
+        self._base_path = serve.base_path
         made = server(tools, _caller_of, pool=self._pool, tell=self._tell)
         mcp, self._serving_mcp = http_endpoint(made, max_body_bytes=serve.max_body_bytes)
         self.routes = (
@@ -98,7 +100,7 @@ class Api:
             Route("/metrics", self._metrics, methods=["GET"]),
             Route("/health", _health, methods=["GET"]),
             Route("/ready", self._ready, methods=["GET"]),
-            Route("/openapi.json", _openapi, methods=["GET"]),
+            Route("/openapi.json", self._openapi, methods=["GET"]),
             Route("/mcp", mcp, methods=["POST"]),
             Route("/", _to_dashboard, methods=["GET"]),
             Route("/ui", _to_dashboard, methods=["GET"]),
@@ -120,6 +122,7 @@ class Api:
             routes=self.routes,
             # CORS before the guard, so that a page of an allowed origin can read the guard's errors.
             middleware=[
+                Middleware(BasePath, base=serve.base_path),
                 Middleware(RequestLog, tally=tools.tally, routes=self.routes),
                 Middleware(OriginCheck, serve=serve),
                 cors,
@@ -176,6 +179,9 @@ class Api:
         text = await self._pool.run(self._tools.metrics)
         return Response(text, media_type="text/plain; version=0.0.4")
 
+    async def _openapi(self, _request: Request) -> Response:
+        return JsonResponse(describe(own_version(), self._base_path))
+
     async def _ready(self, _request: Request) -> Response:
         """Say whether questions can be answered: every index there is can be opened."""
         try:
@@ -189,10 +195,6 @@ class Api:
 
 async def _health(_request: Request) -> Response:
     return JsonResponse({"status": "ok", "version": own_version()})
-
-
-async def _openapi(_request: Request) -> Response:
-    return JsonResponse(describe(own_version()))
 
 
 async def _to_dashboard(_request: Request) -> Response:

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from memline.producers.agents.tools import Caller
 from memline.producers.http.responses import error_response, too_many
 from memline.producers.http.server import is_loopback, parse_address
-from memline.shared.config.installation import Serve
+from memline.shared.config.installation import OWNER, READER, Serve, Token
 from memline.shared.errors import AccessDenied
 from memline.shared.values import value
 
@@ -68,6 +68,8 @@ class Access:
     client: str
     #: The one agent that the token opens; empty: all.
     only: str
+    #: Whether it may change anything.
+    can_act: bool = True
     #: The agent that is meant when the request names none.
     default_agent: str
 
@@ -79,7 +81,8 @@ class Access:
                 f"this token does not open the agent {agent[:80]!r}",
                 hint=f"leave agent out, or name {self.only}",
             )
-        return Caller(agent=agent or self.only or self.default_agent, session_key=session_key)
+        agent = agent or self.only or self.default_agent
+        return Caller(agent=agent, session_key=session_key, can_act=self.can_act)
 
 
 class Authenticator:
@@ -95,9 +98,9 @@ class Authenticator:
         """`on_refused` is called for each token that opens nothing."""
         self._default_agent = default_agent
         self._on_refused = on_refused
-        #: (digest of the token, its name, the agent that it opens)
-        self._tokens = [(_digest(serve.token), "token", "")] if serve.token else []
-        self._tokens += [(_digest(token), f"tokens.{agent}", agent) for agent, token in serve.tokens.items()]
+        entries = [Token(name="token", token=serve.token, role=OWNER)] if serve.token else []
+        #: Digest of the token, and its entry.
+        self._tokens = [(_digest(each.token), each) for each in (*entries, *serve.tokens)]
         self._wrong_tokens = PerMinute(MAX_WRONG_TOKENS)
 
     @property
@@ -114,13 +117,19 @@ class Authenticator:
         """Return what the token opens; None when that is nothing."""
         sent = _digest(token)
         # Without tokens every client may ask.
-        opened = None if self._tokens else (address, "")
-        for digest, name, agent in self._tokens:
+        opened = None if self._tokens else Token(name=address, role=OWNER)
+        for digest, each in self._tokens:
             if hmac.compare_digest(sent, digest):
-                opened = name, agent
-        if opened is None:
-            return None
-        return Access(client=opened[0], only=opened[1], default_agent=self._default_agent)
+                opened = each
+        return self._access(opened) if opened else None
+
+    def _access(self, token: Token) -> Access:
+        return Access(
+            client=token.name,
+            only=token.agent,
+            default_agent=self._default_agent,
+            can_act=token.role != READER,
+        )
 
     def wait_s(self, address: str, *, has_access: bool, has_token: bool) -> float:
         """Return the seconds that an address has to wait after wrong tokens; counts one that is wrong."""
@@ -133,17 +142,12 @@ class Authenticator:
 
     def access_by_name(self, name: str) -> Access | None:
         """Return what the token of this name opens; only for a client that has proved to have it."""
-        for _, known, agent in self._tokens:
-            if name == known:
-                return Access(client=name, only=agent, default_agent=self._default_agent)
-        return None
+        return next((self._access(each) for _, each in self._tokens if each.name == name), None)
 
     def key_of(self, name: str) -> bytes | None:
         """Return a key made of the token of this name, to sign with; None for an unknown one."""
-        for digest, known, _ in self._tokens:
-            if name == known:
-                return hmac.digest(digest, b"key for signatures", "sha256")
-        return None
+        digest = next((digest for digest, each in self._tokens if each.name == name), None)
+        return digest and hmac.digest(digest, b"key for signatures", "sha256")
 
 
 class PerMinute:

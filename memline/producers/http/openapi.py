@@ -27,8 +27,8 @@ _FAILURES = {
 _IDS = {"jobs ls": "listJobs", "reindex": "askReindex"}
 
 
-def describe(version: str) -> Schema:
-    """Write the whole description."""
+def describe(version: str, base_path: str = "") -> Schema:
+    """Write the whole description, of a server below this path."""
     paths: Schema = {}
     for call in CALLS.values():
         for method in call.methods:
@@ -58,6 +58,7 @@ def describe(version: str) -> Schema:
             "description": "Memory search for agents. Every error is {error, hint}.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
+        "servers": [{"url": base_path or "/"}],
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},

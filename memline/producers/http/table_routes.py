@@ -50,6 +50,8 @@ class TableRoutes:
     def _asker(self, request: Request, call: Call, agent: str) -> Asker:
         """Return who asks, with the agents that it may mean. Raises AccessDenied and UnknownAgent."""
         access = access_of(request.scope)
+        if call.audit:
+            access.caller().check_acting()
         if call.rights == OWNER and access.only:
             raise AccessDenied("this is of all agents", hint=f"this token opens the agent {access.only}")
         names = self._agents

@@ -11,8 +11,10 @@ pool.
 A part that follows the state is `<section data-fragment="rows" data-topics="queues">{% block rows %}…{%
 endblock %}</section>`: when the server says that a topic (snapshot.py: `Snapshot.topics`) changed, the
 script asks for this block alone and puts it there. A single number is `{{ ui.figure("wanted", figures) }}`
-(snapshot.py: `Snapshot.figures`). Macros are in `ui.html`, filters in rendering.py. Never mark a text as
-safe: all output is escaped, and its control characters are made visible.
+(snapshot.py: `Snapshot.figures`). A table is ordered and paged by links: `listing` (listing.py) and `ui.th`;
+on a phone its row is two lines, the cell of class `lead` beside its name and those of class `two` below.
+Macros are in `ui.html`, filters in rendering.py. Never mark a text as safe: all output is escaped, and its
+control characters are made visible.
 
 To add an action: a row in the table of calls with a function and the words of its `button`, and in the
 template `{{ ui.act(form, "jobs pause", {"job": job.id}) }}`, which brings the double-submit token and the

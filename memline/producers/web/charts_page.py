@@ -140,7 +140,7 @@ KINDS = (
         least=10,
         now=_backlog,
     ),
-    Kind(label="Vectors a second", words=number, series=rate(sampling.VECTORS, 1), least=1, now=_rate),
+    Kind(label="Vectors per second", words=number, series=rate(sampling.VECTORS, 1), least=1, now=_rate),
     Kind(
         label="Oldest message",
         words=age,
@@ -151,7 +151,7 @@ KINDS = (
         needs_queue=True,
     ),
     Kind(label="Errors of providers", words=number, series=errors, least=10, is_of_home=True),
-    Kind(label="Searches a minute", words=number, series=rate(sampling.SEARCHES, 60), least=10),
+    Kind(label="Searches per minute", words=number, series=rate(sampling.SEARCHES, 60), least=10),
     Kind(label="Time of a search", words=seconds, series=percentiles(sampling.SEARCH_SECONDS), least=0.01),
     Kind(
         label="Latency of providers",
@@ -177,6 +177,11 @@ KINDS = (
         needs_queue=True,
     ),
 )
+
+
+#: The chart of what a job does, and those of searches.
+RATES = tuple(kind for kind in KINDS if kind.label == "Vectors per second")
+SEARCHES = tuple(kind for kind in KINDS if kind.label in ("Searches per minute", "Time of a search"))
 
 
 def charts(

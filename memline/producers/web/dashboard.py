@@ -7,10 +7,8 @@ other origins.
 
 from __future__ import annotations
 
-import json
-import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -33,6 +31,7 @@ from memline.producers.http.auth import ACCESS, Access, Authenticator, address_o
 from memline.producers.http.responses import error_response, status_of, wants_page
 from memline.producers.http.server import listen, require_token, run, url_of
 from memline.producers.web import (
+    audit_page,
     charts_page,
     failed_page,
     files_page,
@@ -45,6 +44,8 @@ from memline.producers.web import (
 )
 from memline.producers.web.background_runs import Runs
 from memline.producers.web.confirmations import words_before
+from memline.producers.web.event_stream import EventStream
+from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
     Action,
@@ -59,36 +60,17 @@ from memline.producers.web.page import (
 )
 from memline.producers.web.rendering import ROOT, Renderer, Static
 from memline.producers.web.snapshot import Snapshot
-from memline.producers.web.strip import Strip, news, strip_of
+from memline.producers.web.strip import Strip, strip_of
 from memline.shared.config.installation import Serve
 from memline.shared.config.load import Loaded
-from memline.shared.errors import AccessDenied, BadRequest, MemlineError, QueueError
+from memline.shared.errors import AccessDenied, MemlineError, QueueError
+from memline.shared.figures.kept_actions import keep
 from memline.shared.liveness import Liveness
 from memline.shared.logs import AUDIT, Log
 from memline.shared.sampling import sampling
 
-#: Same-origin, not no-referrer: with that, browsers send `Origin: null` with the forms of the page itself.
-_HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
-    " worker-src 'self'; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "x-frame-options": "DENY",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
-
-#: Where a login may lead: a page of ours, so no other site and no other scheme.
-_NEXT = re.compile(rf"{ROOT}/[\w./?=&%+~-]*", re.ASCII)
-
-#: Characters of what an action said that are kept for the next page; a cookie holds 4,096 bytes.
-_DONE_CHARS = 600
-
 #: Fields of a form that the one which asks first makes anew.
 _OF_FORM = frozenset(("ask", "form_token", "once"))
-
-#: Seconds after which a stream of events ends, so that the browser asks again with its cookie.
-_STREAM_S = 600.0
 
 #: The header by which the script asks for one block of a page.
 FRAGMENT = "memline-fragment"
@@ -99,6 +81,7 @@ _AUDIT = Log(AUDIT)
 
 #: A module of pages has `PAGES`, and `ACTIONS` where it has some.
 MODULES = (
+    audit_page,
     overview_page,
     search_page,
     files_page,
@@ -144,8 +127,9 @@ class Dashboard:
             runs=Runs(),
             is_read_only=serve.read_only,
         )
-        self._static = Static()
+        self._static = Static(serve.base_path)
         self._renderer = Renderer(self._static)
+        self._events_of = EventStream(self.live, self._renderer, self._strip)
         self.app = Starlette(
             routes=[
                 Route("/static/{digest}/{name}", self._send_static, methods=["GET"]),
@@ -195,7 +179,7 @@ class Dashboard:
         """Return the view of a browser that is logged in. Raises Redirect to the login for others."""
         access: Access | None = request.scope.get(ACCESS)
         if access is None:
-            raise Redirect(f"{ROOT}/login?next={quote(_here(request))}")
+            raise Redirect(f"{ROOT}/login?next={quote(address_here(request))}")
         return View(
             site=self._site,
             access=access,
@@ -212,7 +196,7 @@ class Dashboard:
             fragment = request.headers.get(FRAGMENT, "")
             form_token = session.form_token(request.cookies)
             done = unquote(request.cookies.get(session.DONE_COOKIE, ""))
-            here = _here(request)
+            here = address_here(request)
             text = await self._pool.run(partial(self._draw, page, view, fragment, form_token, here, done))
             if text is None:
                 raise PageMissing("there is no such part of the page")
@@ -257,11 +241,12 @@ class Dashboard:
 
     def _action(self, action: Action) -> Callable[[Request], Any]:
         async def act(request: Request) -> Response:
-            form = await _read_form(request)
+            form = await read_form(request)
             view = self._view(request, form)
             self._check_form(request, form)
             if action.call.rights == OWNER:
                 require_owner(view)
+            view.access.caller().check_acting()
             if not view.can_act:
                 raise AccessDenied("this server is read-only", hint="start memline serve without --read-only")
             if form.get("ask") == "1":
@@ -269,7 +254,7 @@ class Dashboard:
             number = form.get("once", "")[:64]
             if number and not session.FORMS.begin(number):
                 words, target = session.FORMS.said(number)
-                return _done(request, target or form.get("next", ""), f"Done already, and once: {words}")
+                return lead_on(request, target or form.get("next", ""), f"Done already, and once: {words}")
             said: str | None = None
             try:
                 done = await self._pool.run(partial(action.run, view))
@@ -278,7 +263,7 @@ class Dashboard:
             finally:
                 session.FORMS.end(number, None if said is None else (said, target))
                 self.live.forget()
-            return _done(request, target, said)
+            return lead_on(request, target, said)
 
         return self._guarded(act)
 
@@ -293,7 +278,7 @@ class Dashboard:
             "lines": lines,
             "path": action.path,
             "label": label,
-            "back": target if _NEXT.fullmatch(target) else ROOT + "/",
+            "back": own_page(target),
             "fields": [each for each in view.form.multi_items() if each[0] not in _OF_FORM],
         }
         return self._html(request, self._renderer.page("confirm.html", context), form_token)
@@ -307,7 +292,7 @@ class Dashboard:
 
     async def _show_login(self, request: Request) -> Response:
         if ACCESS in request.scope:
-            return RedirectResponse(ROOT + "/", 303, _HEADERS)
+            return RedirectResponse(ROOT + "/", 303, HEADERS)
         return self._login_page(request, request.query_params.get("next", ""))
 
     def _login_page(self, request: Request, target: str, error: str = "", status: int = 200) -> Response:
@@ -316,7 +301,7 @@ class Dashboard:
         return self._html(request, self._renderer.page("login.html", context), form_token, status)
 
     async def _log_in(self, request: Request) -> Response:
-        form = await _read_form(request)
+        form = await read_form(request)
         self._check_form(request, form)
         target, token = form.get("next", ""), form.get("token", "").strip()
         address = address_of(request.scope)
@@ -333,7 +318,10 @@ class Dashboard:
             )
             return self._login_page(request, target, error, 429 if wait_s else 401)
         _AUDIT.info("audit.login", by=access.client, address=address)
-        response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
+        path, fields = self._site.settings.account_path, {"address": address}
+        login = partial(keep, path, by=access.client, action="login", agent=access.only, fields=fields)
+        await anyio.to_thread.run_sync(login)
+        response = RedirectResponse(own_page(target), 303, HEADERS)
         session.put_cookie(
             response,
             session.SESSION_COOKIE,
@@ -344,9 +332,9 @@ class Dashboard:
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        self._check_form(request, await _read_form(request))
+        self._check_form(request, await read_form(request))
         self.sessions.end(request.cookies, address_of(request.scope))
-        response = RedirectResponse(ROOT + "/login", 303, _HEADERS)
+        response = RedirectResponse(ROOT + "/login", 303, HEADERS)
         for name in (session.SESSION_COOKIE, session.FORM_COOKIE, session.DONE_COOKIE):
             session.put_cookie(response, name, "", headers=request.headers, max_age_s=0)
         return response
@@ -357,51 +345,25 @@ class Dashboard:
             raise HTTPException(404, "not found")
         content, media_type = found
         caching = {"cache-control": "public, max-age=31536000, immutable"}
-        return Response(content, media_type=media_type, headers=_HEADERS | caching)
+        return Response(content, media_type=media_type, headers=HEADERS | caching)
 
     async def _events(self, request: Request) -> Response:
         access: Access | None = request.scope.get(ACCESS)
         # 204 tells an EventSource not to try again.
         if access is None:
-            return Response(status_code=204, headers=_HEADERS)
+            return Response(status_code=204, headers=HEADERS)
         if self.live.is_full:
             raise QueueError("too many browsers watch", hint="close some, or refresh the page by hand")
-        return StreamingResponse(
-            self._stream(access.only, request), media_type="text/event-stream", headers=_HEADERS
-        )
 
-    async def _stream(self, only: str, request: Request) -> AsyncIterator[str]:
-        """Yield an event whenever the state differs: the topics that changed, and the figures."""
-        sent_topics: dict[str, object] = {}
-        sent_figures: dict[str, str] = {}
-        sent_status: dict[str, object] = {}
-        left_s = _STREAM_S
-        yield "retry: 3000\n\n"
-        with self.live.watching():
-            while left_s > 0 and not self._is_stopping():
-                if self.access(request.cookies, address_of(request.scope)) is None:
-                    # Logged out meanwhile.
-                    return
-                snapshot = self.live.latest
-                if snapshot is not None:
-                    topics, figures = snapshot.topics(only), snapshot.figures(only)
-                    status = news(self._strip(snapshot, only), self._renderer)
-                    changed = [name for name, value in topics.items() if sent_topics.get(name) != value]
-                    told = {name: text for name, text in figures.items() if sent_figures.get(name) != text}
-                    # The page was drawn a moment ago: its first event brings figures and strip alone.
-                    event = {"topics": changed if sent_topics else [], "figures": told}
-                    if status != sent_status:
-                        event["status"] = status
-                    sent_topics, sent_figures, sent_status = topics, figures, status
-                    if any(event.values()):
-                        yield f"data: {json.dumps(event)}\n\n"
-                waited_s = await self.live.next(15.0)
-                left_s -= waited_s
-                if waited_s >= 15.0:
-                    yield ": still here\n\n"
+        def is_allowed() -> bool:
+            """Say whether it is not logged out meanwhile."""
+            return self.access(request.cookies, address_of(request.scope)) is not None
+
+        said = self._events_of.told(access.only, is_allowed, self._is_stopping)
+        return StreamingResponse(said, media_type="text/event-stream", headers=HEADERS)
 
     def _html(self, request: Request, text: str, form_token: str, status: int = 200) -> Response:
-        response = Response(text.encode("utf-8", "replace"), status, _HEADERS, "text/html")
+        response = Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html")
         if request.cookies.get(session.FORM_COOKIE) != form_token:
             session.put_cookie(
                 response, session.FORM_COOKIE, form_token, headers=request.headers, max_age_s=None
@@ -411,8 +373,8 @@ class Dashboard:
     async def _redirect(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, Redirect)
         if request.headers.get(FRAGMENT):
-            return Response(status_code=401, headers=_HEADERS)
-        return RedirectResponse(error.target, 303, _HEADERS)
+            return Response(status_code=401, headers=HEADERS)
+        return RedirectResponse(error.target, 303, HEADERS)
 
     async def missing(self, request: Request) -> Response:
         """Answer a browser that asked for an address that is not there."""
@@ -460,30 +422,6 @@ class Dashboard:
             "hint": hint,
         }
         return self._html(request, self._renderer.page("error.html", context), form_token, status)
-
-
-def _done(request: Request, target: str, words: str) -> Response:
-    """Lead to a page of ours, which shows what was done."""
-    response = RedirectResponse(target if _NEXT.fullmatch(target) else ROOT + "/", 303, _HEADERS)
-    text = quote(words[:_DONE_CHARS])[:3_000]
-    session.put_cookie(response, session.DONE_COOKIE, text, headers=request.headers, max_age_s=60)
-    return response
-
-
-async def _read_form(request: Request) -> QueryParams:
-    """Return the fields of a form. Raises BadRequest."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise BadRequest("the body is not that of a form", hint="use the buttons of the page")
-    try:
-        return QueryParams((await request.body()).decode())
-    except ValueError as error:
-        raise BadRequest("the body of the form is not UTF-8", hint="use the buttons of the page") from error
-
-
-def _here(request: Request) -> str:
-    """Return the address of a page, with its query."""
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 @contextmanager

@@ -1,28 +1,28 @@
-"""Show the texts that got no vector, by the provider's words, and try them again."""
+"""Show the texts that got no vector, by the provider's words; try them again, or leave them alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
+from urllib.parse import urlencode
 
 from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.search_page import note_url
 from memline.shared.config.schema import AgentSettings
-from memline.shared.index import driver, identities
+from memline.shared.index import driver, identities, vectors
+from memline.shared.queue.message_list import group_of
 from memline.shared.values import value
 
-#: Texts of a group that are named.
+#: Texts of a group that are on a page.
 SHOWN = 50
 
 _FAILED = (
-    "SELECT vectors.error, vectors.attempts, ifnull(jobs.token, ''), ifnull(files.path, ''),"
-    " ifnull(min(chunks.start_line), 0), ifnull(chunks.end_line, 0)"
+    "SELECT vectors.error, vectors.due, vectors.attempts, vectors.text_hash, ifnull(jobs.token, '') AS job,"
+    " ifnull(files.path, ''), ifnull(min(chunks.start_line), 0), ifnull(chunks.end_line, 0)"
     " FROM vectors LEFT JOIN jobs ON jobs.id = vectors.job"
     " LEFT JOIN chunks ON chunks.text_hash = vectors.text_hash LEFT JOIN files ON files.id = chunks.file_id"
     " WHERE vectors.identity_id = ? AND vectors.state = 'failed' AND vectors.active = 1"
-    " GROUP BY vectors.id ORDER BY vectors.error, files.path, chunks.start_line"
+    " AND ? IN ('', jobs.token) GROUP BY vectors.id ORDER BY files.path, chunks.start_line"
 )
 
 
@@ -30,6 +30,7 @@ _FAILED = (
 class FailedText:
     """A text that got no vector."""
 
+    hash: str
     attempts: int
     #: The job that wants it; empty for a live edit.
     job: str
@@ -42,41 +43,64 @@ class FailedText:
 
 @value
 class Group:
-    """The texts of an agent that failed with the same words."""
+    """The texts of an agent that failed alike."""
 
     agent: str
-    #: The provider's own words.
+    id: str
+    #: The provider's own words, of the first text.
     error: str
+    #: A person left them alone: they are not tried again by themselves.
+    is_left: bool
     count: int
     texts: tuple[FailedText, ...]
+    #: Addresses of the texts before these and behind them; empty without any.
+    before: str
+    after: str
 
 
 def _failed(view: View) -> Data:
-    chosen = view.query.get("agent", "")
+    chosen, job = view.query.get("agent", ""), view.query.get("job", "")
     agents = [view.agent(chosen)] if chosen else list(view.agents)
-    groups = [group for settings in agents for group in _groups(settings)]
+    groups = [group for settings in agents for group in _groups(view, settings, job)]
     return {
-        "groups": sorted(groups, key=lambda group: -group.count),
-        "shown": SHOWN,
+        "groups": sorted(groups, key=lambda group: (group.is_left, -group.count)),
         "names": [settings.agent for settings in view.agents],
         "chosen": chosen,
+        "job": job,
         "command": command_line("--agent" * bool(chosen), chosen, "status", "--verbose"),
     }
 
 
-def _groups(settings: AgentSettings) -> Iterator[Group]:
+def _groups(view: View, settings: AgentSettings, job: str) -> Iterator[Group]:
+    only, first = view.query.get("group", ""), view.number("first", 0)
     with driver.reading_if_any(settings.index_path) as reader:
         target = identities.target(reader) if reader is not None else None
-        rows = reader.execute(_FAILED, (target.id,)).fetchall() if reader and target else []
-    for error, found in groupby(rows, key=itemgetter(0)):
-        texts = [_text(settings.agent, row) for row in found]
-        yield Group(agent=settings.agent, error=error, count=len(texts), texts=tuple(texts[:SHOWN]))
+        rows = reader.execute(_FAILED, (target.id, job)).fetchall() if reader and target else []
+    groups: dict[tuple[str, bool], list[Any]] = {}
+    for row in rows:
+        groups.setdefault((group_of(row[0]), row[1] == vectors.LEFT_ALONE), []).append(row)
+    for (name, is_left), found in groups.items():
+        if only not in ("", name):
+            continue
+        address = f"?{urlencode({'agent': settings.agent, 'job': job, 'group': name})}&first="
+        yield Group(
+            agent=settings.agent,
+            id=name,
+            error=found[0][0],
+            is_left=is_left,
+            count=len(found),
+            texts=tuple(_text(settings.agent, row) for row in found[first : first + SHOWN]),
+            before=f"{address}{max(0, first - SHOWN)}" if first else "",
+            after=f"{address}{first + SHOWN}" if first + SHOWN < len(found) else "",
+        )
 
 
 def _text(agent: str, row: tuple[Any, ...]) -> FailedText:
-    _, attempts, job, path, first, last = row
+    _, _, attempts, digest, job, path, first, last = row
     url = note_url(agent, path, first, last) if path else ""
-    return FailedText(attempts=attempts, job=job, path=path, first=first, last=last, url=url)
+    return FailedText(
+        hash=digest.hex(), attempts=attempts, job=job, path=path, first=first, last=last, url=url
+    )
 
 
 PAGES = (Page(path="/failed", title="Failed texts", template="failed.html", data=_failed, is_in_nav=False),)

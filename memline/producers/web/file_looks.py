@@ -20,13 +20,11 @@ from memline.shared.errors import IndexFault, MemlineError
 from memline.shared.finding import OK, PROBLEM, Finding
 from memline.shared.findings.diagnosis import codes_from, of_agent, queue_of
 from memline.shared.index import driver
-from memline.shared.sync.plan import IndexState, Plan, make_plan, read_index_state
+from memline.shared.sync.plan import FILES_EVERY_S, FILES_SHARE, IndexState, Plan, make_plan, read_index_state
 from memline.shared.values import replace, value
 
-#: Seconds between two looks at files, at least, and the part of the time that they may take.
-FILES_EVERY_S, FILES_SHARE = 4.0, 1 / 400
-
-#: The same for what `memline doctor` examines beside: whether SQLite finds the file whole, what is well.
+#: Seconds between two looks at what `memline doctor` examines beside, at least, and the part of the time that
+#: they may take: whether SQLite finds the file whole, what is well.
 EXAMINED_EVERY_S, EXAMINED_SHARE = 60.0, 1 / 1_000
 
 #: Seconds that the first reader waits for the first look.
@@ -121,24 +119,27 @@ class FileLooks:
         """Compare the files of an agent with its index, and find what takes a look at the disk."""
         roots, codes = _roots(settings), codes_from(disk=True) - CHEAP
         plan: Plan | None = None
+        files_behind = 0
 
         def find() -> Iterable[Finding]:
-            nonlocal plan
+            nonlocal plan, files_behind
             choice, met = choose(settings), troubles_of(self._settings, settings)
             look = partial(of_agent, settings, choice=choice, troubles=met, queue=self._queue, codes=codes)
             try:
                 with driver.reading_if_any(settings.index_path) as reader:
                     plan = make_plan(settings, choice, read_index_state(reader) if reader else IndexState())
+                    files_behind = plan.changes.count
                     return look(index=reader, plan=plan)
             except IndexFault as error:
                 # Its rows say so; what is on the disk is compared with nothing.
-                return look(fault=error)
+                plan = make_plan(settings, choice, IndexState())
+                return look(fault=error, plan=plan)
 
         found = tuple(guarded(find))
         self._known[settings.agent] = replace(
             self._known.get(settings.agent, Look()),
             at=time.time(),
-            files_behind=plan.changes.count if plan is not None else 0,
+            files_behind=files_behind,
             plan=plan,
             findings=found,
             roots=roots,

@@ -13,6 +13,7 @@ from memline.producers.calls.table import CALLS
 from memline.producers.reports import session_list as reports
 from memline.producers.reports.estimate import estimate
 from memline.producers.reports.session_list import SET_UP
+from memline.producers.web.listing import Listing, asked
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT, path_of
 from memline.producers.web.search_page import file_url, note_url
@@ -121,30 +122,32 @@ def _card(view: View, name: str) -> AgentCard:
 def _files(view: View) -> Data:
     settings = view.agent(view.query.get("agent", ""))
     where = {name: view.query.get(name, "").strip() for name in ("outcome", "source", "path")}
-    first = view.number("first", 0)
+    first, (order, query) = view.number("first", 0), asked(view, ledger.ORDERS, "path")
     files: list[FileRecord] = []
     outcomes: dict[str, int] = {}
     with driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
             outcome, source, path = where.values()
             files = ledger.page(
-                reader, outcome=outcome, source=source, path=path, first=first, count=PAGE + 1
+                reader, outcome=outcome, source=source, path=path, first=first, count=PAGE + 1, order=order
             )
             outcomes = ledger.outcome_counts(reader)
-    more, files = len(files) > PAGE, files[:PAGE]
-    words = {"agent": settings.agent, **{name: text for name, text in where.items() if text}}
-    urls = {file.path: file_url(settings.agent, file.path) for file in files}
-    before = f"?{urlencode({**words, 'first': max(0, first - PAGE)})}" if first else ""
+    table = Listing(
+        rows=files[:PAGE],
+        columns=ledger.ORDERS,
+        order=order,
+        first=first,
+        has_more=len(files) > PAGE,
+        query=query | {"agent": settings.agent},
+        size=PAGE,
+    )
     return {
         "names": [each.agent for each in view.agents],
         "agent": settings.agent,
         "where": where,
         "outcomes": outcomes,
-        "files": files,
-        "urls": urls,
-        "before": before,
-        "after": f"?{urlencode({**words, 'first': first + PAGE})}" if more else "",
-        "words": f"{first + 1:,} to {first + len(files):,}" if files else "",
+        "files": table,
+        "urls": {file.path: file_url(settings.agent, file.path) for file in table.rows},
         "command": command_line("--agent", settings.agent, "status", "--verbose"),
     }
 
@@ -210,7 +213,7 @@ def _run(view: View) -> Done:
     asker = view.asker(is_of_one=True)
     (settings,) = asker.agents
     options = view.arguments(INDEX)
-    with audited(INDEX, asker.by) as line:
+    with audited(INDEX, asker.by, settings.account_path) as line:
         line |= {"agent": settings.agent, **options}
         view.site.runs.start(view.site.tools.memory(settings.agent), **options)
     words = f"{settings.agent} is being indexed; what comes of it is said on the page of the agents."

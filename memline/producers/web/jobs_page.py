@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memline.producers.reports import batch_jobs
 from memline.producers.reports import job_reports as reports
 from memline.producers.reports.batch_jobs import SHORT
+from memline.producers.web.charts_page import RATES, charts
+from memline.producers.web.listing import by, listing
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
-from memline.shared.config.schema import AgentSettings
+from memline.producers.web.rendering import ROOT
+from memline.producers.web.snapshot import HELD
+from memline.producers.web.strip import address
 from memline.shared.errors import JobUnknown
-from memline.shared.index import driver
+from memline.shared.figures.points import SPANS
+from memline.shared.index import driver, jobs
+from memline.shared.words import span
 
 #: Jobs and batches that have ended and are shown.
-ENDED = 100
+ENDED = 500
 
 #: Errors of a batch on a page.
 PAGE = 100
+
+#: Columns of the lists, and what they are ordered by.
+_JOB_KEYS = by(
+    job="id", agent="agentId", what="name", by="askedBy", state="state", files="files.total",
+    texts="texts.total", rate="textsPerSecond", eta="etaSeconds", cost="cost.soFar", total="cost.expected",
+    age=lambda job: -job["createdAt"],
+)  # fmt: skip
+_BATCH_KEYS = by(
+    batch="id", agent="agentId", name="jobId", state="progress", rows="rows", stored="stored",
+    failed="failed", age="ageSeconds", poll="nextLookAt", price="cost",
+)  # fmt: skip
 
 #: What can be done with a job in a state.
 _VERBS = {"running": ("jobs pause", "jobs cancel"), "paused": ("jobs resume", "jobs cancel")}
@@ -28,7 +46,9 @@ def _jobs(view: View) -> Data:
     ended = reports.ended(view.agents, prices=view.site.settings.prices, limit=ENDED)
     known = {job["id"] for job in opened}
     rows = [*opened, *(job.to_json() for job in ended if job.id not in known)]
-    return {"jobs": rows, "now": time.time(), "command": command_line("jobs", "ls")}
+    waits = {job["id"]: _waits(view, job, _batches_of(view, job)) for job in opened}
+    table = listing(view, rows, _JOB_KEYS)
+    return {"jobs": table, "waits": waits, "now": time.time(), "command": command_line("jobs", "ls")}
 
 
 def _opened(view: View) -> list[dict[str, Any]]:
@@ -47,37 +67,74 @@ def _job(view: View) -> Data:
             raise PageMissing(error.message, hint="memline jobs ls") from error
         prices = view.site.settings.prices
         found = reports.report(job, prices=prices, now=time.time()).to_json()
+    snapshot, agent, batches = view.site.live.read(), found["agentId"], _batches_of(view, found)
+    age_s = snapshot.at - found["createdAt"]
+    points = SPANS["hour" if age_s < 3_600 else "day" if age_s < 86_400 else "month"]
     return {
         "title": f"Job {found['id']}",
         "job": found,
-        "batches": _batches_of(view, found["agentId"], found["id"]),
+        "batches": batches,
+        "waits": _waits(view, found, batches),
+        "charts": charts(view, snapshot, points, agent, RATES),
         "now": time.time(),
         "verbs": _VERBS.get(found["state"], ()),
         "command": command_line("jobs", "show", found["id"]),
     }
 
 
+def _waits(view: View, job: Mapping[str, Any], batches: Sequence[batch_jobs.Job]) -> list[tuple[str, str]]:
+    """Say what a job that is not over waits for, each with the address of the page that shows it."""
+    now, snapshot = time.time(), view.site.live.read()
+    if job["state"] == jobs.PAUSED:
+        at, by = next((each["at"], each["by"]) for each in job["history"][::-1] if each["event"] == "paused")
+        return [(f"paused by {by} since {span(now - at)}", "")]
+    if job["endedAt"] or not (job["texts"]["left"] or job["files"]["done"] < job["files"]["total"]):
+        return []
+    waits = [
+        (
+            f"in batch {each.batch.token[:SHORT]} since {span(now - each.batch.created_at)}",
+            f"{ROOT}/batches/{each.batch.token}",
+        )
+        for each in batches
+    ]
+    # Its own batches are named; those of other jobs it does not wait for.
+    found = snapshot.told(view.access.only)
+    ours = (
+        each
+        for each in found
+        if each.agent in (None, job["agentId"])
+        and (each.code == "rate_limited" or (each.code in HELD and each.is_trouble))
+    )
+    return waits + [(each.what, address(each, lambda _: view.is_owner)) for each in ours]
+
+
 _JOBS_OF_BATCH = "SELECT DISTINCT jobs.token FROM vectors JOIN jobs ON jobs.id = vectors.job WHERE lease = ?"
 
 
-def _jobs_of(settings: AgentSettings, batch: str) -> list[str]:
+def _jobs_of(job: batch_jobs.Job) -> list[str]:
     """List the jobs whose texts an open batch has."""
-    with driver.reading_if_any(settings.index_path) as reader:
-        rows = reader.execute(_JOBS_OF_BATCH, (batch,)).fetchall() if reader is not None else []
-    return [job for (job,) in rows]
+    with driver.reading_if_any(job.settings.index_path) as reader:
+        rows = reader.execute(_JOBS_OF_BATCH, (job.batch.token,)).fetchall() if reader is not None else []
+    return [name for (name,) in rows]
 
 
-def _batches_of(view: View, agent: str, job: str) -> list[dict[str, Any]]:
+def _batches_of(view: View, job: Mapping[str, Any]) -> list[batch_jobs.Job]:
     """List the open batches that have texts of a job."""
-    settings, now = view.agent(agent), time.time()
-    found = batch_jobs.listed([settings], limit=0, only_open=True)
-    return [each.to_json(now) for each in found if job in _jobs_of(settings, each.batch.token)]
+    if not job["texts"]["left"]:
+        return []
+    found = batch_jobs.listed([view.agent(job["agentId"])], limit=0, only_open=True)
+    return [each for each in found if job["id"] in _jobs_of(each)]
 
 
 def _batches(view: View) -> Data:
     now = time.time()
     found = [job.to_json(now) for job in batch_jobs.listed(view.agents, limit=ENDED)]
-    return {"batches": found, "short": SHORT, "now": now, "command": command_line("batch", "ls")}
+    return {
+        "batches": listing(view, found, _BATCH_KEYS),
+        "short": SHORT,
+        "now": now,
+        "command": command_line("batch", "ls"),
+    }
 
 
 def _batch(view: View) -> Data:
@@ -85,15 +142,14 @@ def _batch(view: View) -> Data:
     now, first = time.time(), view.number("first", 0)
     errors = batch_jobs.error_rows(job, first=first, limit=PAGE + 1)
     batch = job.to_json(now)
-    base = f"/batches/{batch['id']}?first="
     return {
         "title": f"Batch {batch['id'][:SHORT]}",
         "batch": batch,
-        "jobs": _jobs_of(job.settings, job.batch.token),
+        "jobs": _jobs_of(job),
         "now": now,
         "errors": errors[:PAGE],
-        "before": f"{base}{max(0, first - PAGE)}" if first else "",
-        "after": f"{base}{first + PAGE}" if len(errors) > PAGE else "",
+        "before": f"?first={max(0, first - PAGE)}" if first else "",
+        "after": f"?first={first + PAGE}" if len(errors) > PAGE else "",
         "command": command_line("batch", "show", batch["id"]),
     }
 

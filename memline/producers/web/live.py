@@ -26,6 +26,7 @@ from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import codes_from, merged, of_agent, of_common, queue_of
 from memline.shared.findings.facts import fleet_at
+from memline.shared.findings.of_place import disk_mark
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue.routes import commands
@@ -47,6 +48,9 @@ STALE_S, RESTING_S, STALE_SHARE = 5.0, 60.0, 1 / 500
 #: Seconds of processor time above which an agent's rows are read beside the pages, which show the last ones:
 #: counting a million wanted texts takes 0.2 s. Reading them takes at most this part of the time.
 SLOW_S, SLOW_SHARE = 0.05, 1 / 20
+
+#: Seconds between two looks whether the server stops: changed settings are taken then.
+STOP_EVERY_S = 0.25
 
 #: Seconds after which one who waits without a watcher looks whether the server stops.
 IDLE_S = 15.0
@@ -130,7 +134,11 @@ class LiveFigures:
                     else:
                         self._tell()
                 if self._watchers:
-                    await anyio.sleep(max(READ_EVERY_S, self._cost_s / READ_SHARE))
+                    due = time.monotonic() + max(READ_EVERY_S, self._cost_s / READ_SHARE)
+                    while (left_s := due - time.monotonic()) > 0:
+                        await anyio.sleep(min(left_s, STOP_EVERY_S))
+                        if is_stopping():
+                            break
                     continue
                 with anyio.move_on_after(IDLE_S):
                     await self._woken.wait()
@@ -241,7 +249,7 @@ class LiveFigures:
         """Return what an agent's rows say, read again where that may differ."""
         now = time.monotonic()
         files = [_mark(f"{settings.index_path}{end}") for end in ("", "-wal")]
-        mark = files, settings.workspace.is_dir(), look.roots, shared
+        mark = files, settings.workspace.is_dir(), look.roots, disk_mark(settings), shared
         known = self._states.get(settings.agent)
         if known is None:
             return self._read_state(settings, look, mark)

@@ -9,6 +9,7 @@ from typing import Any
 
 from memline.producers.reports.estimate import estimate
 from memline.producers.web.charts_page import KINDS, charts
+from memline.producers.web.listing import by, listing
 from memline.producers.web.page import Data, Page, View, command_line
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.config.keys import Setting
@@ -17,9 +18,11 @@ from memline.shared.figures.points import SPANS
 from memline.shared.finding import OK
 from memline.shared.values import value
 
-#: Agents of the table: those that are behind come first.
-MOST_AGENTS = 20
-
+#: Columns of the table of agents, and what they are ordered by; without, those that are behind come first.
+_AGENT_KEYS = by(
+    agent="agent", behind="files_behind", wanted="pending", rate="rate",
+    ready=lambda agent: agent.count("ready"), failed=lambda agent: agent.count("failed"),
+)  # fmt: skip
 
 #: Charts of the overview, of those of all (charts_page.KINDS).
 _FIRST_CHARTS = KINDS[:4]
@@ -28,11 +31,15 @@ _FIRST_CHARTS = KINDS[:4]
 def _overview(view: View) -> Data:
     only = view.access.only
     snapshot = view.site.live.read()
-    told, names = view.told(), [settings.agent for settings in view.agents]
+    told = view.told()
     return {
         "figures": snapshot.figures(only),
-        "agents": sorted(snapshot.of(only), key=_busy_first)[:MOST_AGENTS],
-        "agents_left": max(0, len(names) - MOST_AGENTS),
+        "agents": listing(view, sorted(snapshot.of(only), key=_busy_first), _AGENT_KEYS),
+        # What is worst of each; none where all is well.
+        "worst": {
+            each.agent: next((found for found in snapshot.told(each.agent) if found.is_trouble), None)
+            for each in snapshot.of(only)
+        },
         "has_queue": view.is_owner and snapshot.has_queue,
         "findings": [each for each in told if each.level != OK],
         "fine": [each.what for each in told if each.level == OK],

@@ -81,7 +81,7 @@ class View:
 
     @property
     def can_act(self) -> bool:
-        return not self.site.is_read_only
+        return self.access.can_act and not self.site.is_read_only
 
     @property
     def queue_url(self) -> str:

@@ -11,13 +11,14 @@ from memline.producers.actions.perform import Done, audited
 from memline.producers.calls.table import CALLS
 from memline.producers.reports import breakers as reports
 from memline.producers.web.charts import spark
+from memline.producers.web.listing import by, listing
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
 from memline.producers.web.rendering import ROOT
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest, MemlineError
 from memline.shared.queue import message_list
 from memline.shared.queue.depth import QueueDepth, rates
-from memline.shared.queue.message_list import DEAD, DELAYED, STATES, Filter
+from memline.shared.queue.message_list import DEAD, DELAYED, IN_FLIGHT, STATES, Filter
 from memline.shared.queue.routes import QUEUES
 from memline.shared.scheduling.health import BATCH, REQUESTS
 from memline.shared.values import value
@@ -25,6 +26,23 @@ from memline.shared.words import counted
 
 #: Role whose queue an operator can pause -> the mode of the provider behind it.
 _MODES = {"embed": REQUESTS, "batch": BATCH}
+
+
+#: Columns of the tables, and what they are ordered by.
+_QUEUE_KEYS = by(
+    queue="depth.name", waiting="depth.waiting", flight="depth.in_flight", delayed="depth.delayed",
+    dead="depth.dead", oldest="depth.oldest_s", rate="depth.rate_per_minute",
+)  # fmt: skip
+_WORKER_KEYS = by(
+    role="role", host="host", pid="pid", version="version", busy="threadsBusy", heartbeat="lastSeenSeconds",
+    work=lambda worker: worker["current"][0]["ageSeconds"] if worker["current"] else None,
+    memory="memoryBytes", started="started",
+)  # fmt: skip
+_PROVIDER_KEYS = by(
+    name="0.name", agent="0.agentId", state="1.state", why="1.reason", probe="1.nextProbe",
+    minute="0.minute.requests", calls="0.lastDay.calls",
+    errors=lambda row: sum(row[0]["lastDay"]["errors"].values()),
+)  # fmt: skip
 
 
 @value
@@ -36,35 +54,27 @@ class QueueRow:
     runs: tuple[str, ...]
     #: Whether a worker takes its messages.
     is_served: bool
-    #: Mode of the provider behind it; empty where none is.
-    mode: str
-    #: Agents whose provider is paused in that mode.
+    #: Agents whose provider is paused in the mode that it serves.
     paused: tuple[str, ...]
 
 
 def _queues(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
-    queues = snapshot.fleet.queues if snapshot.fleet else ()
-    counts = rates(view.queue_url) if queues else {}
-    workers = snapshot.fleet.workers if snapshot.fleet else ()
-    serving = {(role, each.index_host) for each in workers for role in each.queues}
-    names = [settings.agent for settings in view.agents]
-    paused = {mode: _paused(list(snapshot.agents.values()), mode) for mode in _MODES.values()}
-    rows = []
-    for depth in queues:
-        mode = _MODES.get(depth.role, "")
-        hosts = {host for role, host in serving if role == depth.role}
-        rows.append(
-            QueueRow(
-                depth=depth,
-                runs=spark([float(count) for count in counts.get(depth.name, ())]),
-                is_served=bool(hosts) if depth.is_shared else depth.host in hosts,
-                mode=mode,
-                paused=paused.get(mode, ()),
-            )
+    fleet, names = snapshot.fleet, [settings.agent for settings in view.agents]
+    counts = rates(view.queue_url) if fleet else {}
+    paused = {mode: paused_agents(list(snapshot.agents.values()), mode) for mode in _MODES.values()}
+    rows = [
+        QueueRow(
+            depth=depth,
+            runs=spark([float(count) for count in counts.get(depth.name, ())]),
+            is_served=fleet.is_served(depth),
+            paused=paused.get(_MODES.get(depth.role, ""), ()),
         )
+        for depth in (fleet.queues if fleet else ())
+        if fleet
+    ]
     return {
-        "rows": rows,
+        "queues": listing(view, rows, _QUEUE_KEYS),
         "findings": view.told("queues", "workers", "messages"),
         # Mode and its queue -> the agents that can be paused, and those that can be resumed.
         "switches": [
@@ -74,7 +84,7 @@ def _queues(view: View) -> Data:
     }
 
 
-def _paused(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
+def paused_agents(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
     """Name the agents whose provider an operator paused in a mode."""
 
     def is_paused(provider: Mapping[str, Any]) -> bool:
@@ -87,7 +97,7 @@ def _paused(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 def _workers(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
-    return {"workers": workers, "findings": view.told("queues", "workers")}
+    return {"workers": listing(view, workers, _WORKER_KEYS), "findings": view.told("queues", "workers")}
 
 
 def _providers(view: View) -> Data:
@@ -97,8 +107,13 @@ def _providers(view: View) -> Data:
             found += reports.of_agent(settings, view.site.settings)
         except MemlineError as error:
             errors.append(error.message)
+    rows = [(provider, mode) for provider in found for mode in provider["modes"]]
     return {
-        "providers": found,
+        "providers": listing(view, rows, _PROVIDER_KEYS),
+        # Of all agents of the home, so the same for each.
+        "spending": [
+            *{(each["provider"], each["model"]): each for one in found for each in one["spending"]}.values()
+        ],
         "errors": errors,
         "now": time.time(),
         "command": command_line("queue", "providers"),
@@ -168,6 +183,8 @@ def _messages(view: View) -> Data:
         "messages": found.messages,
         "after": f"{ROOT}/messages?{after}" if after else "",
         "is_later": is_later,
+        "is_all": view.query.get("select") == "all",
+        "select": f"{ROOT}/messages?{urlencode({**view.query, 'select': 'all'})}",
         "first": f"{ROOT}/messages?{urlencode(words)}",
         "verbs": _allowed(where),
         "total": sum(found.counts.values()),
@@ -183,7 +200,7 @@ def _allowed(where: Filter) -> list[str]:
 
 def _message(view: View) -> Data:
     state, queue, name = (view.query.get(each, "") for each in ("state", "queue", "id"))
-    where = _filter({"state": state})
+    where = Filter(state=state) if state == IN_FLIGHT else _filter({"state": state})
     found = message_list.details(view.queue_url, where.state, queue, name)
     if found is None:
         raise PageMissing(
@@ -231,7 +248,8 @@ def _change(view: View, verb: str) -> Done:
         words += f" {counted(len(chosen) - count, 'other')} had been taken or removed meanwhile."
     page = f"/messages?{urlencode({**_words(where), 'group': ''})}"
     # What the messages are about stays out of the log.
-    with audited(CALLS[f"queue {verb}"], view.access.client) as line:
+    path = view.site.settings.account_path
+    with audited(CALLS[f"queue {verb}"], view.access.client, path, where.agent) as line:
         line |= {"state": where.state, "queue": where.queue, "count": count, "asked": len(chosen)}
     return Done(value=None, words=(words,), page=page)
 

@@ -111,14 +111,16 @@ def command_of(call: Call, values: Mapping[str, object]) -> str:
 class Static:
     """The static files: each has its digest in its address, so a browser may keep it for good."""
 
-    def __init__(self) -> None:
+    def __init__(self, base_path: str = "") -> None:
+        """`base_path`: of `serve`, before every address of a page."""
+        self.base_path = base_path
         self._files = {path.name: path.read_bytes() for path in sorted((_HERE / "static").iterdir())}
         self._digests = {
             name: hashlib.sha256(content).hexdigest()[:16] for name, content in self._files.items()
         }
 
     def address(self, name: str) -> str:
-        return f"{ROOT}/static/{self._digests[name]}/{name}"
+        return f"{self.base_path}{ROOT}/static/{self._digests[name]}/{name}"
 
     def find(self, digest: str, name: str) -> tuple[bytes, str] | None:
         """Return content and media type; None for a file, or a version of it, that is not there."""
@@ -149,14 +151,25 @@ class Renderer:
             size=size,
             one_line=one_line,
             counted=counted,
+            link=self.link,
         )
         self._environment.globals.update(
-            root=ROOT, static=static.address, calls=CALLS, path_of=path_of, command_of=command_of
+            # `inside`: of fields that the application itself reads.
+            root=self.link(ROOT),
+            inside=ROOT,
+            static=static.address,
+            calls=CALLS,
+            path_of=path_of,
+            command_of=command_of,
         )
         self._environment.globals["icon"] = self.icon
         # As a global, so that a block that is rendered alone has the macros too.
         for name, file in (("ui", "ui.html"), ("state_strip", "strip.html")):
             self._environment.globals[name] = self._environment.get_template(file).module
+
+    def link(self, address: str) -> str:
+        """Put the base path before an address that begins with ROOT."""
+        return f"{self._static.base_path}{address}" if address.startswith(ROOT) else address
 
     def icon(self, level: str) -> str:
         """Return the address of the icon of a tab by the worst level."""

@@ -190,6 +190,18 @@ def _note(view: View) -> Data:
         "lines": lines,
         "said": f"lines {excerpt['from']} and following of the transcript, masked" if is_said else "",
         "file": file_url(settings.agent, excerpt["path"]),
+        "linked": [
+            (
+                words,
+                [(each["title"] or each["path"], note_url(settings.agent, each["path"])) for each in names],
+                total,
+            )
+            for words, names, total in (
+                ("Links to", excerpt["links"], excerpt["totalLinks"]),
+                ("Linked from", excerpt["backlinks"], excerpt["totalBacklinks"]),
+            )
+            if names
+        ],
         "before": note_url(settings.agent, excerpt["path"], before) if first > 1 else "",
         "after": note_url(settings.agent, excerpt["path"], following) if following else "",
         "truncated": excerpt["truncated"] and not following,

@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from memline.producers.web.charts_page import KINDS, SPAN_NAMES, charts, span_of
+from memline.producers.web.charts_page import SEARCHES, SPAN_NAMES, charts, span_of
 from memline.producers.web.page import Data, Page, View
 from memline.shared.figures import counters, kept_questions
 from memline.shared.index.accounts import AccountFile
 from memline.shared.values import value
-
-#: Of the charts of all.
-_CHARTS = tuple(kind for kind in KINDS if kind.label in ("Searches a minute", "Time of a search"))
 
 
 @value
@@ -47,7 +44,7 @@ def _searches(view: View) -> Data:
         "chosen": agent,
         "span": name,
         "spans": SPAN_NAMES,
-        "charts": charts(view, view.site.live.read(), span, agent, _CHARTS),
+        "charts": charts(view, view.site.live.read(), span, agent, SEARCHES),
         "rows": rows,
         "kept": kept,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memline.producers.reports.fleet_state import eta_s, is_stopped
@@ -11,13 +11,14 @@ from memline.shared.figures.points import EVERY_S
 from memline.shared.finding import OK, Finding
 from memline.shared.findings.diagnosis import merged
 from memline.shared.values import value
+from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.shared.queue.depth import Fleet
 
 
 #: Findings while which no text that waits is embedded, and what is said instead of rate and ETA.
-_HELD = {
+HELD = {
     "redis_unreachable": "Redis does not answer",
     "provider_without_key": "the provider has no key",
     "provider_unusable": "the provider cannot be used",
@@ -26,7 +27,6 @@ _HELD = {
     "breaker_open": "the provider stopped",
     "agent_moving": "the agent moves",
     "role_missing": "a role is missing",
-    "job_paused": "their job is paused",
     "rate_limited": "the provider asked to wait",
     "waiting_in_batch": "in a batch",
 }
@@ -123,16 +123,28 @@ class Snapshot:
         """Say how fast vectors come and when all that are wanted are there, or what they wait for."""
         pending = counts["wanted"] + counts["leased"]
         if not pending:
-            states = [each.state for each in self.of(only) if each.state]
-            if not any(state["vectors"]["ready"] for state in states):
-                return "no vector is there yet"
-            return "the others are there" if counts["failed"] else "all are there"
+            return self._rest(self.of(only))
         codes = {each.code for each in self.told(only) if each.is_trouble or each.code in _WAITS}
-        if held := next((words for code, words in _HELD.items() if code in codes), ""):
+        if held := next((words for code, words in HELD.items() if code in codes), ""):
             return held
         if eta is None:
             return "none came in the last minute"
-        return f"{number(rate)} a second, ETA {age(eta)}"
+        return f"rate {number(rate)}/s, ETA {age(eta)}"
+
+    def _rest(self, agents: Sequence[AgentFigures]) -> str:
+        """Say what there is where no vector is wanted."""
+        count = {name: sum(each.count(name) for each in agents) for name in ("ready", "paused", "cancelled")}
+        if count["paused"]:
+            return f"{counted(count['paused'], 'other', 'wait')} for a paused job"
+        if count["cancelled"]:
+            return f"{counted(count['cancelled'], 'other', 'were')} cancelled"
+        if not count["ready"]:
+            return "no vector is there yet"
+        if any(each.state is None for each in agents):
+            return "an agent has no index yet"
+        if any(each.files_behind for each in agents):
+            return "files are behind"
+        return "the others are there" if any(each.count("failed") for each in agents) else "all are there"
 
     @property
     def roles_missing(self) -> tuple[str, ...]:

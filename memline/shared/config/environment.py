@@ -48,6 +48,9 @@ STATE_DIR = "OPENCLAW_STATE_DIR"
 #: Where Claude Code keeps its own files (sessions).
 CLAUDE_DIR = "CLAUDE_CONFIG_DIR"
 
+#: Set for a program that a process executes in its own place, since its settings changed.
+STARTED_AGAIN = "_MEMLINE_STARTED_AGAIN"
+
 #: Keys of providers, by provider; of two variables the first that is set counts.
 PROVIDER_KEYS = {row.name: row.key_variables for row in PROVIDERS.values() if row.key_variables}
 

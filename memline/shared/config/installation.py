@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from memline.shared.config.keys import IGNORE, NEVER, RESTART, WARN, Block, Duration, key
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.values import value
@@ -145,6 +143,20 @@ class QueueSettings(Block):
         return f"{self.url}#{self.name}{'@' * bool(self.host)}{self.host}" if self.url else ""
 
 
+#: What a token may do: everything, what is of one agent, or read alone.
+OWNER, AGENT, READER = "owner", "agent", "reader"
+
+
+@value
+class Token(Block):
+    """One entry of `serve.tokens`."""
+
+    name: str = key("", required=True, doc="who has it: the asker in the audit log")
+    token: str = key("", required=True, secret=True, doc="the bearer token")
+    role: str = key(AGENT, choices=(OWNER, AGENT, READER), required=True, doc="what it may do")
+    agent: str = key("", doc="the only agent that it opens; empty: all")
+
+
 #: Of 0.2.
 WITHOUT_THREADS = {"threads": "four requests are answered at once"}
 
@@ -159,9 +171,16 @@ class Serve(Block):
     host: str = key("127.0.0.1", taken=NEVER, doc="address; anything but loopback needs a token")
     port: int = key(7843, low=0, high=65_535, taken=NEVER, doc="port; 0: any that is free")
     token: str = key("", secret=True, doc="bearer token for all agents")
-    tokens: Mapping[str, str] = key(factory=dict, secret=True, doc="bearer token of each agent, by its id")
+    tokens: tuple[Token, ...] = key((), of=Token, doc="more tokens; an object: one of each agent, by its id")
     allowed_hosts: tuple[str, ...] = key((), doc="names in the Host header beside loopback and `host`")
     allowed_origins: tuple[str, ...] = key((), doc="origins of web pages that may call it, https://… each")
+    base_path: str = key(
+        "",
+        pattern=r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*",
+        normal=lambda text: text.rstrip("/"),
+        allowed="a path such as /memory",
+        doc="where a proxy has it: the path that it passes on",
+    )
     requests_per_minute: int = key(0, low=0, doc="requests of one client in any minute; 0: no limit")
     max_body_bytes: int = key(65_536, low=1_024, high=16_777_216, doc="size of a request at most")
     timeout_seconds: int = key(30, low=1, high=3_600, doc="time limit of a request")

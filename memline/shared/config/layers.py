@@ -7,12 +7,14 @@ Only `extraPaths` and `exclude` add up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from memline.shared.config import environment
 from memline.shared.config.check import Issues
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, given, leaves
 from memline.shared.config.schema import Chunking, Hybrid
+from memline.shared.values import replace
 from memline.shared.words import counted
 
 
@@ -44,11 +46,15 @@ def expand_references(
     """
     expanded = dict(settings)
     for path, field in leaves(block):
-        if path not in settings or not field.metadata.keys() & {"secret", "url"}:
+        if path not in settings or not field.metadata.keys() & {"secret", "url", "of"}:
             continue
         value, origin = given(settings, path)
+        if isinstance(value, Block):
+            continue
         missing: list[str] = []
-        if isinstance(value, Mapping):
+        if isinstance(value, tuple):
+            value = tuple(_expanded(each, env, missing) for each in value)
+        elif isinstance(value, Mapping):
             value = {name: environment.expand(text, env, missing) for name, text in value.items()}
         elif path.endswith("apiKey") and any(value in names for names in environment.PROVIDER_KEYS.values()):
             # The name of a key's variable, written in the place of the key.
@@ -62,6 +68,14 @@ def expand_references(
         for name in () if drop else missing:
             issues.problem(f"{origin}: the variable {name} is not set", f"export {name}=…")
     return expanded
+
+
+def _expanded(entry: Any, env: Environment, missing: list[str]) -> Any:
+    """Replace `${NAME}` in the secrets of an entry of a list."""
+    secrets = (each.name for each in type(entry).members.values() if each.metadata.get("secret"))
+    return replace(
+        entry, **{name: environment.expand(getattr(entry, name), env, missing) for name in secrets}
+    )
 
 
 def adjust(settings: Mapping[str, Setting], issues: Issues) -> dict[str, Setting]:

@@ -27,6 +27,7 @@ from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, given, values
 from memline.shared.config.layers import adjust, expand_references, merge
 from memline.shared.errors import ConfigError
+from memline.shared.patterns import late
 from memline.shared.values import field, replace, value
 
 #: Variables that win over a key of the file.
@@ -38,10 +39,14 @@ _VARIABLES = {
 }
 
 #: A command in a hint, and the global options that it has.
-_COMMAND = re.compile(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
+_COMMAND = late(r"\bmemline ((?:--[a-z]+ \S+ )*)(?=[a-z])")
 
 #: Characters of a token at least.
 _SHORTEST_TOKEN = 8
+
+#: Characters of the name of a token at most, and what its role needs.
+_LONGEST_NAME = 80
+_ROLES = "owner opens all agents, agent the one that it names, reader either"
 
 
 @value
@@ -202,6 +207,14 @@ def _read_shared(raw: RawConfig, qmd: Mapping[str, Setting], options: Options) -
     if isinstance(memory := content.get("memory"), dict):
         # Read before, and only with the backend that it is about.
         content["memory"] = {name: each for name, each in memory.items() if name != "qmd"}
+    serve = content.get("serve")
+    if isinstance(serve, dict) and isinstance(tokens := serve.get("tokens"), dict):
+        # The short form: the token of each agent, by its id.
+        entries = [
+            {"name": f"tokens.{agent}", "token": token, "role": installation.AGENT, "agent": agent}
+            for agent, token in tokens.items()
+        ]
+        content["serve"] = {**serve, "tokens": entries}
     settings |= check_block(schema.ConfigFile, content, at=raw.name, issues=issues)
     if "scope" in raw.get("memory") and settings.get("memory.scope") is qmd.get("memory.scope"):
         # What was meant to keep a chat out must not let it in because of a slip of the pen.
@@ -312,12 +325,21 @@ def _folder(option: Path | None, name: str, variable: str, env: Environment) -> 
 
 def _check_tokens(settings: Mapping[str, Setting], agents: AgentList, issues: Issues) -> None:
     token, token_origin = given(settings, "serve.token")
-    tokens, origin = given(settings, "serve.tokens", {})
+    tokens, origin = given(settings, "serve.tokens", ())
     named = [(token_origin, token)] if token else []
-    named += [(f"{origin}.{agent}", text) for agent, text in tokens.items()]
-    for agent in tokens:
-        if not agents.has(agent):
-            issues.problem(f"{origin}: there is no agent {agent!r}", f"one of: {', '.join(agents.ids)}")
+    names = {"token"}
+    for each in tokens:
+        place = f"{origin}: {each.name[:_LONGEST_NAME]!r}"
+        named.append((place, each.token))
+        if each.agent and not agents.has(each.agent):
+            issues.problem(f"{origin}: there is no agent {each.agent!r}", f"one of: {', '.join(agents.ids)}")
+        if bool(each.agent) is not (each.role == installation.AGENT) and each.role != installation.READER:
+            what = "needs" if not each.agent else "takes no"
+            issues.problem(f"{place}: the role {each.role} {what} agent", _ROLES)
+        if each.name in names or not each.name.isprintable() or len(each.name) > _LONGEST_NAME:
+            allowed = f"{_LONGEST_NAME} visible characters at most, not token, and of no other entry"
+            issues.problem(f"{place}: not usable as a name", allowed)
+        names.add(each.name)
     seen: set[str] = set()
     for place, text in named:
         if len(text) < _SHORTEST_TOKEN or not text.isascii() or not text.isprintable() or " " in text:

@@ -79,5 +79,6 @@ def _json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json(item) for item in value]
     if isinstance(value, Block):
-        return {name: _json(getattr(value, field.name)) for name, field in type(value).members.items()}
+        members = type(value).members.items()
+        return {name: _json(masked(getattr(value, field.name), field.metadata)) for name, field in members}
     return mask_url(value) if isinstance(value, str) and "://" in value else value

@@ -47,7 +47,7 @@ def test_charts_survive_a_restart_of_the_server(notes: Place, opened: Opener) ->
     for _ in range(2):
         found = charts(opened())
         assert values(found["Vectors wanted"]) == ["251", "0"]
-        assert values(found["Searches a minute"]) == ["120"]
+        assert values(found["Searches per minute"]) == ["120"]
         assert values(found["Time of a search"], "p95") == ["10 ms"]
     day, month = charts(opened(), span="day"), charts(opened(), span="month")
 
@@ -88,7 +88,7 @@ def test_the_token_of_an_agent_sees_no_other_and_nothing_of_the_home(notes: Plac
     found = charts(worker)
 
     assert values(found["Vectors wanted"])[0] == "4"
-    assert found.keys() == {"Vectors wanted", "Vectors a second", "Searches a minute", "Time of a search"}
+    assert found.keys() == {"Vectors wanted", "Vectors per second", "Searches per minute", "Time of a search"}
     assert worker.get("/charts", agent="main").status_code == 403
 
 

@@ -3,11 +3,13 @@
 import re
 from contextlib import closing
 
+import pytest
+
 from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
-from tests.support.index_rows import MODEL_A, make_job
+from tests.support.index_rows import MODEL_A, add_batch, make_job
 from tests.support.workspace import Place
 
 
@@ -38,6 +40,32 @@ def test_cancelling_a_job_asks_first_and_says_what_is_lost(browser: Browser, not
     done = browser.post("/jobs/cancel", **fields_of(asked.text, "/jobs/cancel"))
 
     assert "cancelled" in text_of(done) and "Pause" not in text_of(done)
+
+
+@pytest.mark.parametrize(
+    ("prices", "words"),
+    [
+        (
+            {"a": {"perMillion": 2.5, "batchPerMillion": 1.0}},
+            ": about $1.0000 instead of $0.4000. What the provider has finished by then is paid for as well.",
+        ),
+        ({"a": {"perMillion": 2.5}}, ", about twice that of a batch."),
+    ],
+)
+def test_cancelling_a_batch_says_what_is_kept_and_the_price_of_the_rest(
+    opened: Opener, notes: Place, prices: dict[str, object], words: str
+) -> None:
+    browser = opened(blocks={"prices": prices})
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        # Half of what it was counted with is left: four texts, and that of the note.
+        add_batch(writer, "cafe0123cafe", texts=4, rows=10, stored=5, cost=0.8, job_id="batch_7")
+
+    fields = fields_of(browser.get("/batches/cafe0123cafe").text, "/batch/cancel")
+    asked = browser.post("/batch/cancel", **fields, ask="1")
+
+    assert "5 vectors are kept; 5 texts are sent in requests." in text_of(asked)
+    assert f"Requests are at full price{words}" in text_of(asked)
+    assert "at the provider" in browser.shows("/batches/cafe0123cafe")
 
 
 def test_a_form_that_is_sent_twice_acts_once_and_says_what_the_first_did(

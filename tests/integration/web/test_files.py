@@ -32,7 +32,7 @@ def test_files_are_listed_by_page_outcome_and_part_of_the_path(browser: Browser,
     assert "1 to 100" in text_of(first) and 'rel="next"' in first.text
     assert "101 to 103" in text_of(last) and 'rel="prev"' in last.text and 'rel="next"' not in last.text
     assert "memory/picture.md not_text" in picture and "memory/note-000.md" not in picture
-    assert "1 to 10" in some and "memory/note-059.md" in some
+    assert "memory/note-059.md" in some and "memory/note-060.md" not in some
     assert "No file of the index" in browser.shows("/files", agent="main", path="%_")
 
 

@@ -1,6 +1,7 @@
 """The pages of jobs and batches, and what their actions change in the rows."""
 
 import logging
+import re
 import time
 from contextlib import closing
 from typing import Any
@@ -14,7 +15,7 @@ from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling.budget import BATCH, Charge
 from memline.shared.scheduling.embed_results import Failure
 from tests.integration.web.conftest import configure
-from tests.integration.web.test_pages import HOSTILE, Tags
+from tests.integration.web.test_pages import HOSTILE, Tags, events
 from tests.support.browser import Browser, text_of
 from tests.support.index_rows import MODEL_A, add_batch, file_row, make_job
 from tests.support.workspace import Place
@@ -160,3 +161,38 @@ def test_what_a_provider_says_is_text(browser: Browser, notes: Place, text: str)
 def test_a_page_of_a_job_that_is_none_says_so(browser: Browser) -> None:
     for path in ("/jobs/none", "/batches/none", "/jobs/%3Cscript%3E"):
         assert browser.get(path).status_code == 404
+
+
+def test_a_job_says_what_it_waits_for(browser: Browser, notes: Place) -> None:
+    job, token = make(notes, "main"), "f" * 32
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        texts = writer.connection.execute("SELECT count(*) FROM vectors WHERE job > 0").fetchone()[0]
+        add_batch(writer, token, job_id="batch_1", created_at=time.time() - 720, due=9e12)
+        writer.connection.execute("UPDATE vectors SET state = 'leased', lease = ? WHERE job > 0", (token,))
+
+    page = browser.get(f"/jobs/{job}")
+    assert texts and f"Waits: in batch {token[:8]} since 12 min" in text_of(page)
+    assert f'href="/ui/batches/{token}"' in page.text and "<progress" in page.text
+    assert f"in batch {token[:8]} since 12 min" in browser.shows("/jobs")
+    assert job in browser.shows(f"/batches/{token}")
+
+    browser.post("/jobs/pause", job=job)
+    assert re.search(r"Waits: paused by \S+ since \d+ s", browser.shows(f"/jobs/{job}"))
+
+
+def test_the_buttons_of_a_job_and_a_batch_follow_it_in_another_browser(
+    browser: Browser, notes: Place
+) -> None:
+    job, token = make(notes, "main"), "a" * 32
+    put_batch(notes, "main", token)
+    assert "memline batch cancel" in browser.get(f"/batches/{token}", fragment="rows").text
+    said = events(browser)
+    next(said)
+    with Browser(browser.url) as other:
+        other.post("/jobs/pause", job=job)
+        assert "jobs" in next(each["topics"] for each in said if "jobs" in each["topics"])
+        part = browser.get(f"/jobs/{job}", fragment="rows").text
+        assert "/jobs/resume" in part and "/jobs/pause" not in part
+        other.post("/batch/cancel", batch=token)
+        assert next(each for each in said if "agents" in each["topics"])
+    assert "To be cancelled" in browser.get(f"/batches/{token}", fragment="rows").text

@@ -1,6 +1,7 @@
 """What the pages of the dashboard show, also of hostile notes, and how they follow the state."""
 
 import json
+import logging
 import re
 from contextlib import closing
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import httpx
 import pytest
 
 from memline.producers.web.dashboard import PAGES
+from memline.shared.index.driver import reading
 from memline.shared.index_writer import IndexWriter
 from tests.integration.web.conftest import Opener
 from tests.support.browser import Browser, text_of
@@ -67,6 +69,19 @@ def test_a_search_shows_hits_with_the_parts_of_their_score_and_opens_the_note(br
     assert link
     note = browser.client.get(link[1].replace("&amp;", "&"))
     assert '<tr id="L3" class="asked">' in note.text and "whole cents" in note.text
+
+
+def test_a_note_shows_what_it_links_to_and_what_links_to_it(browser: Browser, notes: Place) -> None:
+    notes.write("../main/memory/a.md", "# Ann <b>\n\nSee [[Bob]].\n")
+    notes.write("../main/memory/b.md", "# Bob\n\nAlone.\n")
+    link = r'href="/ui/note\?[^"]*path=memory%2F{}.md[^"]*">{}</a>'
+
+    shown = lambda name: browser.get("/note", agent="main", path=f"memory/{name}.md").text  # noqa: E731
+    until(lambda: browser.get("/search", q="alone", agent="main") and "Linked from" in shown("b"), "links")
+
+    assert re.search("Linked from: <a " + link.format("a", "Ann &lt;b&gt;"), shown("b"))
+    assert re.search("Links to: <a " + link.format("b", "Bob"), shown("a"))
+    assert "Links to" not in shown("b") and "Linked from" not in shown("a")
 
 
 @pytest.mark.parametrize(
@@ -280,6 +295,67 @@ def test_failed_texts_are_grouped_by_the_words_of_the_provider(browser: Browser,
 
     page = text_of(browser.get("/failed"))
 
-    assert "texts of main <b>refused</b>" in page and "memory/a.md" in page
-    assert "Retry all failed texts of main" in page
+    assert "4 texts of main <b>refused</b>" in page and "memory/a.md" in page
+    assert "Retry 4 texts" in page and "memline queue leave" not in page
+    assert "memline --agent main queue leave --group" in page
     assert 'href="/ui/failed"' in browser.get("/").text
+
+
+def test_failed_texts_are_left_alone_and_tried_again(
+    browser: Browser, notes: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    settings = notes.settings.agents["main"]
+
+    def counts() -> dict[str, int]:
+        with reading(settings.index_path) as reader:
+            rows = reader.execute("SELECT state, count(*) FROM vectors GROUP BY state")
+            return dict(rows.fetchall())
+
+    with closing(IndexWriter.of(settings)) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("memory/a.md", "one text", "another", "third"))
+        failed = "UPDATE vectors SET state = 'failed', error = 'refused: row ' || id || '0000', due = 1"
+        writer.connection.execute(failed)
+    page = browser.get("/failed").text
+    group, text = (
+        re.findall(r'name="group" value="(\w+)"', page)[0],
+        re.findall(r'name="text" value="(\w+)"', page),
+    )
+    assert "text_refused" in browser.get("/").text and "4 texts of main" in page
+
+    assert "main: 1 text is left alone." in text_of(browser.post("/queue/leave", agent="main", text=text[0]))
+    assert "main: 4 texts are left alone." in text_of(browser.post("/queue/leave", agent="main", group=group))
+    overview = browser.get("/").text
+    assert "text_refused" not in overview and 'data-figure="failed">0<' in overview
+    assert "left alone" in browser.get("/failed").text
+    # Neither an hour nor a resume takes them up.
+    with closing(IndexWriter.of(settings)) as writer:
+        writer.sweep()
+        writer.retry_all()
+    assert counts()["failed"] == 4
+
+    assert "main: 1 text is tried again." in text_of(browser.post("/queue/retry", agent="main", text=text[0]))
+    assert counts() == {"failed": 3, "wanted": 1}
+    assert "main: 3 texts are tried again." in text_of(
+        browser.post("/queue/retry", agent="main", group=group)
+    )
+    assert counts() == {"wanted": 4}
+    verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
+    assert verbs == ["audit.leave", "audit.leave", "audit.retry", "audit.retry"]
+
+
+def test_an_agent_with_a_failure_is_not_ok(browser: Browser, notes: Place) -> None:
+    def state_of(agent: str) -> str:
+        row = browser.get("/", fragment="agents").text.partition(f"{agent}</th>")[2].partition("</tr>")[0]
+        return row.partition('data-label="State">')[2]
+
+    assert ">ok<" in state_of("main") and ">ok<" in state_of("work")
+    with closing(IndexWriter.of(notes.settings.agents["work"])) as writer:
+        writer.retarget(MODEL_A)
+        writer.store_file(file_row("memory/a.md", "one text"))
+        writer.connection.execute("UPDATE vectors SET state = 'failed', error = 'refused'")
+    notes.folder.joinpath("main").rename(notes.folder / "moved")
+
+    until(lambda: ">problem<" in state_of("main"), "the workspace that is gone")
+    assert ">failed<" in state_of("work")

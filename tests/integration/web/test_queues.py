@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -63,6 +64,7 @@ def embedder(browser: Browser, stored: StoredMessages) -> Iterator[list[int]]:
 
 class _Message:
     message_id, queue_name, actor_name, args = "m<1>", "embed", "embed_texts", ({"agent": "main"},)
+    options = MappingProxyType[str, str]({})
 
 
 def audited(caplog: pytest.LogCaptureFixture, verb: str) -> list[dict[str, Any]]:
@@ -291,6 +293,16 @@ def test_a_worker_shows_what_it_works_on_and_is_drained(
     until(lambda: bool(embedder), "the worker's drain")
     assert len(audited(caplog, "drain")) == 1
     assert browser.post("/queue/drain", worker="none").status_code >= 400
+
+
+def test_a_message_in_flight_is_shown_from_its_worker(browser: Browser, stored: StoredMessages) -> None:
+    stored.put(WAITING, "chunk", "one", files("a.md"))
+    assert browser.client.get("/ui/messages/one?state=in flight&queue=chunk&id=none").status_code == 404
+    stored.client.lpop("memline:web:chunk")
+
+    page = browser.shows("/messages/one", state="in flight", queue="chunk", id="one")
+
+    assert "State in flight" in page and "a.md" in page and "Drop" not in page
 
 
 def test_pages_of_the_fleet_are_not_for_a_token_of_one_agent(browser: Browser) -> None:

@@ -221,6 +221,37 @@ def test_a_server_that_is_read_only_refuses_every_action(action: Action, opened:
     assert "read-only" in browser.get("/search").text
 
 
+@pytest.fixture
+def reader(opened: Opener) -> Browser:
+    """A browser that is logged in with a token that reads."""
+    entry = {"name": "wall", "token": WORK, "role": "reader"}
+    found = opened(tokens=[entry], blocks={"queue": {"url": "redis://127.0.0.1:1/0"}})
+    assert "wall" in found.log_in(WORK).text
+    return found
+
+
+def test_a_token_that_reads_may_do_no_action(reader: Browser) -> None:
+    for action in ACTIONS:
+        path = re.sub("{.*?}", "x", action.path)
+        page = reader.post(path, agent="main")
+        fields = {"form_token": reader.form_token(), "agent": "main"}
+        headers = {"origin": reader.url, "accept": "application/json"}
+        answer = reader.client.post(f"/ui{path}", data=fields, headers=headers)
+
+        assert page.status_code == answer.status_code == 403
+        assert "this token only reads" in text_of(page) and answer.json()["error"] == "this token only reads"
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: page.path)
+def test_a_token_that_reads_sees_every_page_and_no_button_of_an_action(page: Page, reader: Browser) -> None:
+    shown = reader.get(page.path, q="cents", path="MEMORY.md", plan="1")
+
+    assert shown.status_code in (200, 404)
+    assert re.findall(r'<form[^>]*method="post"[^>]*>', shown.text) == [
+        '<form method="post" action="/ui/logout">'
+    ]
+
+
 def test_a_read_only_server_shows_no_button_of_an_action(opened: Opener, notes: Place) -> None:
     queue = {"queue": {"url": "redis://127.0.0.1:1/0"}}
 
@@ -242,3 +273,16 @@ def test_an_action_that_fails_is_in_the_log_with_who_and_why(
     (record,) = (each for each in caplog.records if each.getMessage() == "audit.reindex")
     fields = record.memline_fields  # type: ignore[attr-defined]
     assert fields["by"] == "token" and "error" in fields and ALL not in str(fields)
+
+
+def test_the_asker_of_an_action_is_the_name_of_the_token(
+    opened: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    browser = opened(tokens=[{"name": "Ada's laptop", "token": ALL, "role": "owner"}])
+    browser.log_in(ALL)
+    caplog.set_level(logging.INFO)
+
+    browser.post("/index", agent="main")
+
+    (record,) = (each for each in caplog.records if each.getMessage() == "audit.index")
+    assert record.memline_fields["by"] == "Ada's laptop"  # type: ignore[attr-defined]

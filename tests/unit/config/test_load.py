@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Serve
+from memline.shared.config.installation import ChatMatch, ChatRule, ChatScope, Serve, Token
 from memline.shared.config.load import Options, examine
 from memline.shared.config.schema import ExtraPath
 from memline.shared.config.show import keys_of_file, shown_for_all
@@ -343,6 +343,26 @@ def test_the_settings_of_qmd_count_with_its_backend_and_yield_to_those_of_memory
     assert yielding.agent().max_injected_chars == 7
 
 
+def test_a_list_of_tokens_names_each_and_shows_none(read: Loader) -> None:
+    entries = [
+        {"name": "ops", "token": "${OPS}", "role": "owner"},
+        {"name": "ci", "token": "for-the-build", "role": "agent", "agent": "main"},
+        {"name": "wall", "token": "for-the-wall", "role": "reader"},
+    ]
+
+    loaded = read({"serve": {"tokens": entries}}, {"OPS": "from-the-environment"})
+
+    tokens = loaded.settings.serve.tokens
+    assert [(each.name, each.role, each.agent) for each in tokens] == [
+        ("ops", "owner", ""),
+        ("ci", "agent", "main"),
+        ("wall", "reader", ""),
+    ]
+    assert tokens[0].token == "from-the-environment"
+    assert [each["token"] for each in shown_for_all(loaded)["serve.tokens"].value] == ["(set)"] * 3
+    assert "for-the-build" not in repr(loaded) and "from-the-environment" not in repr(loaded)
+
+
 def test_tokens_may_come_from_variables_and_files_and_are_never_shown(read: Loader, tmp_path: Path) -> None:
     serve = {"token": "${TOKEN}", "tokens": {"main": "for-main-only"}, "allowedHosts": ["notes.example"]}
     (tmp_path / "token").write_text("of-the-secret\n")
@@ -351,12 +371,14 @@ def test_tokens_may_come_from_variables_and_files_and_are_never_shown(read: Load
     by_variable = read({"serve": serve}, {"TOKEN": "x" * 8, "MEMLINE_SERVE_TOKEN": "of-the-variable"})
     by_file = read({"serve": {}}, {"MEMLINE_SERVE_TOKEN_FILE": str(tmp_path / "token")})
 
+    of_main = Token(name="tokens.main", token="for-main-only", role="agent", agent="main")
     assert loaded.settings.serve == Serve(
-        token="from-the-environment", tokens={"main": "for-main-only"}, allowed_hosts=("notes.example",)
+        token="from-the-environment", tokens=(of_main,), allowed_hosts=("notes.example",)
     )
     shown = {key: one.value for key, one in shown_for_all(loaded).items() if key.startswith("serve.")}
     assert shown["serve.token"] == "(set)"
-    assert shown["serve.tokens"] == {"main": "(set)"}
+    (entry,) = shown["serve.tokens"]
+    assert entry == {"name": "tokens.main", "token": "(set)", "role": "agent", "agent": "main"}
     assert "for-main-only" not in repr(loaded.settings.serve)
     assert by_variable.settings.serve.token == "of-the-variable"
     assert by_file.settings.serve.token == "of-the-secret"

@@ -6,6 +6,8 @@ const page = document.body;
 const waiting = new Set();
 // What ends the connection to the stream; null without one.
 let leave = null;
+// Whether the stream was open, and was lost since.
+let [wasOpen, isLost] = [false, false];
 
 function isBusy(part) {
   // What a user is about to choose, type or read stays.
@@ -14,16 +16,24 @@ function isBusy(part) {
     || (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
 }
 
-function sayFrozen(part, isFrozen) {
-  const said = part.previousElementSibling;
-  if (said && said.dataset.frozen) said.hidden = !isFrozen;
-  else if (isFrozen) {
-    const words = document.createElement('p');
-    words.className = 'notice';
-    words.dataset.frozen = '1';
-    words.textContent = 'This changed meanwhile; it follows again when nothing in it is chosen or open.';
-    part.before(words);
+function sayFrozen(part) {
+  const isFrozen = Boolean(part.querySelector('input:checked, details[open]'));
+  let said = part.previousElementSibling;
+  if (!said || !said.dataset.frozen) {
+    if (!isFrozen) return;
+    part.insertAdjacentHTML('beforebegin', '<p class="notice" data-frozen="1" role="status"><span></span> <button type="button" class="plain">follow again</button></p>');
+    said = part.previousElementSibling;
+    said.querySelector('button').addEventListener('click', () => {
+      for (const box of part.querySelectorAll('input:checked')) box.checked = false;
+      for (const open of part.querySelectorAll('details[open]')) open.open = false;
+      said.remove();
+      swap(part);
+    });
   }
+  const count = part.querySelectorAll('input:checked').length;
+  said.firstChild.textContent = count ? `Paused while ${count} ${count === 1 ? 'is' : 'are'} chosen.` : 'Paused while something in it is open.';
+  said.hidden = !isFrozen;
+  if (!isFrozen && part.isOld) swap(part);
 }
 
 async function swap(part) {
@@ -31,7 +41,7 @@ async function swap(part) {
   part.isOld = true;
   // A hidden tab asks for nothing.
   if (document.hidden || waiting.has(name)) return;
-  sayFrozen(part, isBusy(part));
+  sayFrozen(part);
   if (isBusy(part)) return;
   waiting.add(name);
   try {
@@ -85,6 +95,10 @@ function take({isOpen, topics, figures, status}) {
     mark.hidden = false;
     mark.textContent = isOpen ? 'live' : 'not live';
     mark.classList.toggle('lost', !isOpen);
+    // Nobody told of what changed in between.
+    if (isOpen && isLost) for (const part of document.querySelectorAll('[data-fragment]')) part.isOld = true;
+    if (isOpen && isLost) refresh();
+    [wasOpen, isLost] = [wasOpen || isOpen, wasOpen && !isOpen];
   }
   if (status) showStatus(status);
   for (const shown of figures ? document.querySelectorAll('[data-figure]') : []) {
@@ -138,7 +152,20 @@ document.addEventListener('visibilitychange', () => {
 });
 addEventListener('pagehide', rest);
 addEventListener('pageshow', follow);
+for (const name of ['change', 'toggle']) {
+  document.addEventListener(name, event => {
+    const part = event.target.closest('[data-fragment]');
+    if (part) sayFrozen(part);
+  }, true);
+}
 document.addEventListener('click', async event => {
+  const all = event.target.closest('[data-select]');
+  if (all) {
+    event.preventDefault();
+    for (const box of all.closest('form').querySelectorAll('input[type=checkbox]')) box.checked = true;
+    sayFrozen(all.closest('[data-fragment]'));
+    return;
+  }
   const button = event.target.closest('[data-copy]');
   if (!button) return;
   await navigator.clipboard.writeText(button.dataset.copy);
