@@ -4,9 +4,11 @@
 
 A blow is one of: SIGKILL of a role, SIGSTOP for longer than a lease, Redis killed with or without its data,
 FLUSHALL, a full disk (a limit on the size of files), a provider that fails or hangs, a clock that is hours
-ahead or behind, settings that change, a polite end. Prints what was lost, what was paid for twice and what
-could have been, what is shown as spent and what was billed, and memory. Exits with 1 when a file or vector is
-missing, the index differs, or more was paid for twice than was in flight.
+ahead or behind, settings that change, a polite end. The first third is polite: ends and settings. Prints
+what was lost, what was paid for twice and what could have been, what is shown as spent and what was billed,
+and memory. Exits with 1 when a file or vector is missing, the index differs, more was paid for twice than
+was in flight, or another sum is shown than was billed: after polite blows any other, after all one that is
+less, or more by what was in flight.
 """
 
 import argparse
@@ -15,11 +17,13 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from memline.shared.sources.tokens import estimate_tokens
@@ -37,6 +41,12 @@ IN_FLIGHT = 4 * IN_THE_AIR
 
 #: Seconds of a lease here: a process that is stopped for longer has lost it.
 LEASE_S = 3.0
+
+#: Tokens of a text at most.
+MOST_TOKENS = 400
+
+#: What is still in the air: leases, and batches that are not over.
+OPEN = "SELECT token FROM leases UNION ALL SELECT token FROM batches WHERE state <> 'closed'"
 
 #: Seconds in which all work must be done after the last blow.
 END_S = 600.0
@@ -57,21 +67,32 @@ class Chaos:
         self.at_risk = 0
         self.blows: Counter[str] = Counter()
 
-    def strike(self) -> None:
+    def strike(self, *, politely: bool) -> None:
         """One blow of a random kind."""
-        kinds: list[tuple[int, Callable[[], None]]] = [
-            (10, self._kill),
-            (3, self._stop),
-            (2, self._kill_redis),
-            (1, self._flush),
-            (2, self._fill_disk),
-            (3, self._lose_provider),
-            (2, self._set_clock),
-            (3, self._change_settings),
-            (3, self._end),
-        ]
+        polite: list[tuple[int, Callable[[], None]]] = [(3, self._change_settings), (3, self._end)]
+        kinds = (
+            polite
+            if politely
+            else [
+                *polite,
+                (10, self._kill),
+                (3, self._stop),
+                (2, self._kill_redis),
+                (1, self._flush),
+                (2, self._fill_disk),
+                (3, self._lose_provider),
+                (2, self._set_clock),
+            ]
+        )
         (blow,) = self._dice.choices([blow for _, blow in kinds], [weight for weight, _ in kinds])
         blow()
+
+    def supervise(self) -> None:
+        """Start what ended by itself, as a supervisor does: a process that starts needs valid settings."""
+        for label in self.labels:
+            if not self._fleet.is_running(label):
+                self._fleet.start(label)
+                self._counted(f"{label} ended by itself")
 
     def _counted(self, name: str, texts: int = 0) -> None:
         self.blows[name] += 1
@@ -158,6 +179,51 @@ class Chaos:
         self._counted(f"end {label}")
 
 
+class BillingServer(EmbeddingServer):
+    """A provider that adds up the tokens that it embedded, in requests and in batches."""
+
+    batched = 0
+
+    def count_texts(self, texts: Sequence[str]) -> None:
+        """Count the texts of a batch, as its jobs call it."""
+        super().count_texts(texts)
+        self.batched += sum(map(estimate_tokens, texts))
+
+
+def billed(provider: BillingServer) -> int:
+    """Tokens that a provider asks money for: what was refused costs nothing."""
+    with provider.lock:
+        answered = [each for each in provider.requests if not each.fault.startswith(("500", "429"))]
+        return provider.batched + sum(
+            estimate_tokens(text) for each in answered for text in each.body["input"]
+        )
+
+
+def shown(place: Place) -> int:
+    """Tokens that count as spent, on whichever day: clocks were ahead."""
+    query = (
+        "SELECT (SELECT total(tokens) FROM spending)"
+        " - (SELECT total(tokens) FROM reservations WHERE mode = 'requests' AND sent = 0)"
+    )
+    with closing(sqlite3.connect(place.home / "accounts.sqlite")) as accounts:
+        return int(accounts.execute(query).fetchone()[0])
+
+
+def until_ready(fleet: Fleet, texts: int) -> float:
+    """Wait until so many texts have their vectors and no batch is open; the seconds that it took."""
+
+    def is_ready() -> bool:
+        return fleet.vectors() == {"ready": texts} and not fleet.place.rows(OPEN)
+
+    try:
+        return fleet.until(is_ready, "all vectors", within_s=END_S)
+    except AssertionError:
+        print(
+            f"{fleet.vectors()} of {texts}; {fleet.place.status()}", *fleet.dead(), sep="\n", file=sys.stderr
+        )
+        raise
+
+
 def resident_mb(fleet: Fleet, labels: list[str]) -> dict[str, int]:
     """Memory of each process in MB."""
     sizes = {}
@@ -171,7 +237,7 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
     """Strike a backfill so many times; 1 when a promise was broken."""
     dice = random.Random(seed)
     with (
-        EmbeddingServer(dims=16, latency_ms=40) as provider,
+        BillingServer(dims=16, latency_ms=40) as provider,
         RedisServer(folder / "redis", keeps_data=True) as redis,
     ):
         batch = {"batch": {"enabled": True, "minTexts": 50, "pollIntervalMs": 200}} if batches else {}
@@ -184,12 +250,16 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
             chaos.labels = [*LINES, *more]
             fleet.up(*more)
             before = resident_mb(fleet, chaos.labels)
-            notes = texts // TEXTS
+            notes, polite = texts // TEXTS, blows // 3
             for number in range(blows):
                 for index in range(notes * number // blows, notes * (number + 1) // blows):
                     place.write(f"memory/note-{index}.md", note(index))
                 time.sleep(dice.uniform(0.1, 0.8))
-                chaos.strike()
+                chaos.strike(politely=number < polite)
+                chaos.supervise()
+                if number == polite - 1:
+                    until_ready(fleet, notes * polite // blows * TEXTS)
+                    politely = shown(place), billed(provider)
                 if number % 25 == 24:
                     print(f"{number + 1} blows, {fleet.vectors()}", file=sys.stderr, flush=True)
             for label in chaos.labels:
@@ -198,15 +268,7 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
             chaos.at_risk += IN_FLIGHT * ROWS
             fleet.run("queue", "resume")
             wanted = notes * TEXTS
-            try:
-                took = fleet.until(
-                    lambda: fleet.vectors() == {"ready": wanted}, "all vectors", within_s=END_S
-                )
-            except AssertionError:
-                found = place.status()
-                print(f"{fleet.vectors()} of {wanted}; {found}", file=sys.stderr)
-                print(*fleet.dead(), sep="\n", file=sys.stderr)
-                raise
+            took = until_ready(fleet, wanted)
             after = resident_mb(fleet, chaos.labels)
             dead = fleet.dead()
         right, got = undisturbed(place, folder), place.contents()
@@ -217,14 +279,12 @@ def run(folder: Path, *, blows: int, texts: int, batches: bool, seed: int) -> in
         print(f"texts: {wanted}; all done {took:.0f} s after the last blow")
         print(f"files lost: {len(lost)}; index equal: {is_equal}; dead letters: {len(dead)}")
         print(f"texts paid for twice: {again}; in flight at the blows, at most: {chaos.at_risk}")
-        shown = place.status()["spending"]["today"]["tokens"]
-        with provider.lock:
-            # What was refused costs nothing.
-            answered = [each for each in provider.requests if not each.fault.startswith(("500", "429"))]
-            billed = sum(estimate_tokens(text) for each in answered for text in each.body["input"])
-        print(f"tokens shown as spent: {shown}; billed by requests: {billed}")
+        spent, paid = shown(place), billed(provider)
+        print(f"tokens after polite blows: {politely[0]} shown as spent, {politely[1]} billed")
+        print(f"tokens after all: {spent} shown as spent, {paid} billed")
         print(f"memory in MB at the start {before} and at the end {after}")
-        return int(bool(lost) or not is_equal or again > chaos.at_risk)
+        is_wrong = politely[0] != politely[1] or not 0 <= spent - paid <= chaos.at_risk * MOST_TOKENS
+        return int(bool(lost) or not is_equal or again > chaos.at_risk or is_wrong)
 
 
 def main() -> int:

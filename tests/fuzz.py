@@ -15,15 +15,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
+import zstandard
 
 from memline.shared.config.load import Options, load
 from memline.shared.errors import MemlineError
+from memline.shared.sources import links as note_links
 from memline.shared.sources.chunking import split
 from memline.shared.sources.redaction import redact
 from memline.shared.sources.tokens import CHARS_PER_TOKEN, weighted_length
+from memline.shared.sources.transcripts import compressed, opencode
+from memline.shared.sources.transcripts.imported import lines_of
 from memline.shared.sources.transcripts.progress import Counts, TranscriptContext
 from memline.shared.sources.transcripts.transcript_lines import TranscriptParser
 from tests.support.http_api import serving
@@ -33,7 +39,17 @@ from tests.support.workspace import Place
 MAX_CASE_S = 2.0
 
 #: Share of all cases for each target, in percent.
-SHARES = {"transcripts": 28, "redaction": 28, "paths": 12, "configuration": 10, "chunker": 14, "http": 8}
+SHARES = {
+    "transcripts": 20,
+    "formats": 10,
+    "exports": 6,
+    "links": 6,
+    "redaction": 22,
+    "paths": 10,
+    "configuration": 8,
+    "chunker": 10,
+    "http": 8,
+}
 
 _WORDS = [
     "password=",
@@ -184,6 +200,136 @@ def transcripts() -> Iterator[Case]:
     yield run
 
 
+_AT = "2026-11-23T03:27:13.592Z"
+_ITEM = {"type": "UserMessage", "content": [{"type": "text", "text": "Deploy, password: hunter2"}]}
+_ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+
+#: Records of the programs whose sessions are lines, by the module that reads them.
+_SESSIONS: dict[str, tuple[object, ...]] = {
+    "codex": (
+        {"timestamp": _AT, "type": "event_msg", "payload": {"type": "item_completed", "item": _ITEM}},
+        {"timestamp": _AT, "type": "event_msg", "payload": {"type": "user_message", "message": "Deploy"}},
+        {"timestamp": _AT, "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 1}},
+        {"timestamp": _AT, "type": "response_item", "payload": _ANSWER},
+    ),
+    "gemini_cli": (
+        {"id": "a", "timestamp": _AT, "type": "user", "content": [{"text": "Deploy"}]},
+        {"id": "b", "timestamp": _AT, "type": "gemini", "content": "Done."},
+        {"$rewindTo": "a"},
+    ),
+}
+
+
+def formats() -> Iterator[Case]:
+    """Sessions of Codex, also compressed, of Gemini CLI and of opencode."""
+
+    def run(dice: random.Random) -> None:
+        name = dice.choice(list(_SESSIONS))
+        module = import_module(f"memline.shared.sources.transcripts.{name}")
+        parser = TranscriptParser(TranscriptContext(), Counts(), now=1.77e9, format=module.FORMAT)
+        lines, at = list[tuple[Any, bytes]](), 0
+        for record in dice.choices(_SESSIONS[name], k=dice.randint(1, 8)):
+            text = json.dumps(odd(dice, record), ensure_ascii=dice.random() < 0.5)
+            line = (mutated(dice, text) if dice.random() < 0.2 else text).encode("utf-8", "surrogatepass")
+            parser.read_line(line)
+            lines.append(((at, at + len(line)), line))
+            at += len(line)
+        spans = {span for span, _ in lines}
+        assert spans.issuperset(module._taken_back(lines))
+        packed = bytearray(zstandard.compress(b"\n".join(line for _, line in lines)))
+        for _ in range(dice.randint(0, 3)):
+            packed[dice.randrange(len(packed))] = dice.randrange(256)
+        assert len(compressed.unpacked(bytes(packed), 10_000, window=1 << 27)) <= 10_000
+        message = {"role": "user", "time": {"created": 1}}
+        rows = [
+            (f"m{number // 2}", odd(dice, 1), _stored(dice, message), "p", _stored(dice, {"text": "Deploy"}))
+            for number in range(dice.randint(1, 6))
+        ]
+        for each in opencode._lines(iter(rows), odd(dice, "A title"), {"messageID": "m1"}):
+            assert "\n" not in each
+
+    yield run
+
+
+def _stored(dice: random.Random, value: object) -> str:
+    text = json.dumps(odd(dice, value))
+    return mutated(dice, text) if dice.random() < 0.2 else text
+
+
+_EXPORTS: dict[str, dict[str, Any]] = {
+    "chatgpt": {
+        "id": "c",
+        "title": "Deploy",
+        "create_time": 1.77e9,
+        "current_node": "b",
+        "mapping": {
+            "a": {
+                "parent": None,
+                "children": ["b"],
+                "message": {
+                    "author": {"role": "user"},
+                    "create_time": 1.77e9,
+                    "content": {"content_type": "text", "parts": ["Deploy"]},
+                    "metadata": {"attachments": [{"name": "a.txt"}]},
+                },
+            },
+            "b": {
+                "parent": "a",
+                "message": {
+                    "author": {"role": "assistant"},
+                    "content": {"content_type": "multimodal_text", "parts": ["Done", {"text": "x"}]},
+                },
+            },
+        },
+    },
+    "claude_ai": {
+        "uuid": "c",
+        "name": "Deploy",
+        "created_at": _AT,
+        "updated_at": _AT,
+        "current_leaf_message_uuid": "b",
+        "chat_messages": [
+            {"uuid": "a", "sender": "human", "text": "Deploy", "created_at": _AT},
+            {
+                "uuid": "b",
+                "parent_message_uuid": "a",
+                "sender": "assistant",
+                "content": [{"type": "text", "text": "Done."}],
+                "attachments": [{"file_name": "a.txt"}],
+            },
+        ],
+    },
+}
+
+
+def exports() -> Iterator[Case]:
+    """Conversations in exports of ChatGPT and Claude."""
+
+    def run(dice: random.Random) -> None:
+        name = dice.choice(list(_EXPORTS))
+        read = import_module(f"memline.shared.sources.transcripts.{name}").FORMAT.conversation
+        record = odd(dice, _EXPORTS[name])
+        try:
+            conversation = read(record if isinstance(record, dict) else {})
+        except ValueError:
+            return
+        lines_of(conversation)
+
+    yield run
+
+
+def links() -> Iterator[Case]:
+    def run(dice: random.Random) -> None:
+        seeds = ("[[Note#Part|alias]]", "![[a/b.md]]", "[x](memory/a%20b.md#L1)", "[x](<a b.md>)", "[[a]]")
+        text = " ".join(dice.choice((*seeds, *_WORDS)) for _ in range(dice.randint(1, 12)))
+        lines = mutated(dice, text).split("\n")
+        for link in note_links.links(lines, tuple):
+            assert 1 <= link.line <= len(lines) and link.target
+            assert isinstance(link.key, str)
+
+    yield run
+
+
 def redaction() -> Iterator[Case]:
     def run(dice: random.Random) -> None:
         seed = " ".join(dice.choices(_WORDS, k=dice.randint(1, 12)))
@@ -316,6 +462,9 @@ class _client:
 
 TARGETS: dict[str, Callable[[], Iterator[Case]]] = {
     "transcripts": transcripts,
+    "formats": formats,
+    "exports": exports,
+    "links": links,
     "redaction": redaction,
     "paths": paths,
     "configuration": configuration,

@@ -1,36 +1,42 @@
 """Edit and search for hours, in a shorter time, and watch memory, latency and the index.
 
-    python -m tests.soak [--minutes 60] [--hours 8] [--seed 1]
+    python -m tests.soak [--minutes 60] [--hours 8] [--fleet] [--seed 1]
 
-`memline up` follows a workspace and `memline serve` answers over HTTP, both as real processes, while notes
-are written, changed, moved and deleted, at a rate that makes `--hours` of one busy person fit into
-`--minutes`. At the end the index must equal that of a calm run. Prints memory and latency at the start and
-the end.
+`memline up`, or the processes of a fleet, follow a workspace and `memline serve` answers over HTTP, all real
+processes, while notes are written, changed, moved and deleted, at a rate that makes `--hours` of one busy
+person fit into `--minutes`. Prints latency at the start and the end, and after a tenth and half of the time
+and at the end what must not grow: memory and handles of each process, rows of requests in flight, and keys of
+Redis that do not expire. Exits with 1 when a search failed, the index differs at the end from that of a calm
+run, or one of these grew from half of the time to the end.
 """
 
 import argparse
-import json
 import random
-import signal
 import socket
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import httpx
 
 from tests.support.embedding_server import EmbeddingServer
-from tests.support.process import end, running_memline
+from tests.support.fleet import LINES, Fleet
+from tests.support.process import running_memline
+from tests.support.redis_server import RedisServer
 from tests.support.undisturbed import undisturbed
 from tests.support.workspace import Place, note, remote, until
 
 #: Seconds between two edits, and between two searches, of one busy person.
 EDIT_S, SEARCH_S = 10.0, 15.0
+
+#: What counts of handles, rows and keys may differ by from one moment to another.
+FEW = 16
 
 #: Notes there are at the start.
 NOTES = 300
@@ -59,80 +65,93 @@ def edit(place: Place, dice: random.Random, number: int) -> None:
                 file.write(f"\n## Later {number}\n\nsomething new {dice.random()}\n")
 
 
-def handles(process: subprocess.Popen[str]) -> int:
-    """Open files and sockets of a process."""
-    return len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
-
-
-def rows(place: Place) -> dict[str, int]:
-    """Rows that must not grow: requests in flight, and what they are counted with."""
+def figures(pids: Mapping[str, int], place: Place, redis: RedisServer | None) -> dict[str, int]:
+    """What must not grow: memory and handles of processes, rows of requests in flight, keys in Redis."""
+    found = {}
+    for name, pid in pids.items():
+        status = Path(f"/proc/{pid}/status").read_text()
+        found[f"MB of {name}"] = int(status.partition("VmRSS:")[2].split()[0]) // 1024
+        found[f"handles of {name}"] = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     with closing(sqlite3.connect(place.home / "accounts.sqlite")) as accounts:
-        (reservations,) = accounts.execute("SELECT count(*) FROM reservations").fetchone()
-    return {"leases": len(place.rows("SELECT token FROM leases")), "reservations": reservations}
+        (found["reservations"],) = accounts.execute("SELECT count(*) FROM reservations").fetchone()
+    found["leases"] = len(place.rows("SELECT token FROM leases"))
+    if redis is not None:
+        with closing(redis.client()) as asked:
+            databases: Any = asked.info("keyspace")
+        found["keys"] = sum(each["keys"] - each["expires"] for each in databases.values())
+    return found
 
 
-def memory_mb(process: subprocess.Popen[str]) -> int:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
+def grown(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """Name what grew by more than a machine's moods: a tenth of memory and 4 MB, or `FEW` of the rest."""
+    return [
+        name
+        for name, now in after.items()
+        if now > before[name] + (4 + before[name] // 10 if name.startswith("MB") else FEW)
+    ]
 
 
-def run(folder: Path, *, seconds: float, simulated_s: float, seed: int) -> int:
-    """Edit and search for so many seconds; 1 when the index differs at the end or a search failed."""
+def run(folder: Path, *, seconds: float, simulated_s: float, with_fleet: bool, seed: int) -> int:
+    """Edit and search for so many seconds; 1 when the verdict of the module's first lines is no."""
     dice = random.Random(seed)
     speed = simulated_s / seconds
-    with EmbeddingServer(dims=16, latency_ms=30) as provider, closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
+    with ExitStack() as stack:
+        provider = stack.enter_context(EmbeddingServer(dims=16, latency_ms=30))
+        redis = stack.enter_context(RedisServer(folder / "redis")) if with_fleet else None
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
         place = Place(folder=folder / "user", memory=remote(provider.url))
         for number in range(NOTES):
             place.write(f"memory/note-{number}.md", note(number))
         place.index()
-        arguments = place.arguments()
-        with (
-            running_memline(*arguments, "up") as up,
-            running_memline(*arguments, "serve", "--port", str(port)) as server,
-            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
-        ):
-            until(lambda: _is_up(client), "the server")
-            began = time.monotonic()
-            edits = searches = failures = 0
-            latencies: list[float] = []
-            memory = {}
-            while (now := time.monotonic() - began) < seconds:
-                if now * speed >= edits * EDIT_S:
-                    edits += 1
-                    edit(place, dice, edits)
-                if now * speed >= searches * SEARCH_S:
-                    searches += 1
-                    question = dice.choice(_QUESTIONS).format(n=dice.randrange(NOTES))
-                    asked = time.monotonic()
-                    answer = client.get("/search", params={"query": question})
-                    latencies.append(time.monotonic() - asked)
-                    failures += answer.status_code != 200
-                if now > seconds * 0.1 and not memory:
-                    memory = {"up": memory_mb(up), "serve": memory_mb(server)}
-                    opened_before = {"up": handles(up), "serve": handles(server)}
-                time.sleep(0.01)
-            after = {"up": memory_mb(up), "serve": memory_mb(server)}
-            opened = {"up": handles(up), "serve": handles(server)}
-            right = undisturbed(place, folder)
-            with suppress(AssertionError):
-                until(lambda: _is_equal(place, right), "the index")
-            is_equal = _is_equal(place, right)
-            end(server, signal.SIGTERM)
-            end(up, signal.SIGTERM)
+        pids = {}
+        if redis is not None:
+            fleet = stack.enter_context(Fleet(place, redis.url))
+            fleet.up()
+            pids = {label: fleet.pid(label) for label in LINES}
+        else:
+            pids["up"] = stack.enter_context(running_memline(*place.arguments("up"))).pid
+        serve = place.arguments("serve", "--port", str(port))
+        env = {"MEMLINE_QUEUE_URL": redis.url} if redis else {}
+        pids["serve"] = stack.enter_context(running_memline(*serve, env=env)).pid
+        client = stack.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60))
+        until(lambda: _is_up(client), "the server")
+        began = time.monotonic()
+        edits = searches = failures = 0
+        latencies: list[float] = []
+        seen: list[dict[str, int]] = []
+        while (now := time.monotonic() - began) < seconds:
+            if now * speed >= edits * EDIT_S:
+                edits += 1
+                edit(place, dice, edits)
+            if now * speed >= searches * SEARCH_S:
+                searches += 1
+                question = dice.choice(_QUESTIONS).format(n=dice.randrange(NOTES))
+                asked = time.monotonic()
+                answer = client.get("/search", params={"query": question})
+                latencies.append(time.monotonic() - asked)
+                failures += answer.status_code != 200
+            if now > seconds * (0.1, 0.5, 2)[len(seen)]:
+                seen.append(figures(pids, place, redis))
+            time.sleep(0.01)
+        seen.append(figures(pids, place, redis))
+        right = undisturbed(place, folder)
+        with suppress(AssertionError):
+            until(
+                lambda: place.contents() == right and not place.rows("SELECT token FROM leases"), "the index"
+            )
+        is_equal, left = place.contents() == right, len(place.rows("SELECT token FROM leases"))
         tenth = max(1, len(latencies) // 10)
         print(f"{simulated_s / 3600:.1f} h in {seconds / 60:.0f} min: {edits} edits, {searches} searches")
-        print(f"searches that failed: {failures}; index equal: {is_equal}")
+        print(f"searches that failed: {failures}; index equal: {is_equal}; leases left: {left}")
         first, last = median(latencies[:tenth]), median(latencies[-tenth:])
         print(f"search, median: {first:.3f} s at the start, {last:.3f} s at the end")
-        print(f"memory in MB after a tenth of the time {json.dumps(memory)}, at the end {json.dumps(after)}")
-        print(
-            f"handles then {json.dumps(opened_before)}, at the end {json.dumps(opened)}; rows {rows(place)}"
-        )
-        return int(failures > 0 or not is_equal)
+        for name in seen[-1]:
+            print(f"{name}:", *(each[name] for each in seen))
+        growing = grown(*seen[-2:])
+        print(f"grew from half of the time to the end: {', '.join(growing) or 'nothing'}")
+        return int(failures > 0 or not is_equal or left > 0 or bool(growing))
 
 
 def _is_up(client: httpx.Client) -> bool:
@@ -142,15 +161,12 @@ def _is_up(client: httpx.Client) -> bool:
         return False
 
 
-def _is_equal(place: Place, right: object) -> bool:
-    return place.contents() == right
-
-
 def main() -> int:
     """Parse the command line and run once."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--hours", type=float, default=8)
+    parser.add_argument("--fleet", action="store_true", help="the processes of a fleet instead of `up`")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -158,6 +174,7 @@ def main() -> int:
             Path(folder).resolve(),
             seconds=options.minutes * 60,
             simulated_s=options.hours * 3600,
+            with_fleet=options.fleet,
             seed=options.seed,
         )
 

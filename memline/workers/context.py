@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from functools import partial
 from operator import itemgetter
 from typing import Protocol, TypeVar, cast
@@ -137,6 +138,7 @@ class Context:
         self._writers: dict[str, IndexWriter] = {}
         self._choices: dict[str, tuple[Choice, Choice | None]] = {}
         self._open: dict[Hashable, Closable] = {}
+        self._is_closed = False
         #: Counts the settings that were taken, and those that each writer was opened with.
         self._generation = 0
         self._opened_with: dict[str, int] = {}
@@ -267,8 +269,15 @@ class Context:
             writer.free_unsent(or_uncounted=True)
 
     def keep(self, key: Hashable, build: Callable[[], C]) -> C:
-        """Build something once and keep it open until the end of the process."""
+        """Build something once and keep it open until the end of the process.
+
+        A thread that was left behind, and comes after `close`, gets it closed: nothing would close it later.
+        """
         with self._lock:
+            if self._is_closed:
+                item = build()
+                item.close()
+                return item
             if key not in self._open:
                 self._open[key] = build()
             return cast(C, self._open[key])
@@ -281,12 +290,14 @@ class Context:
     def close(self) -> None:
         """Stop the timer and close what is open; the workers have stopped before."""
         self.sweep_timer.stop()
-        for item in (*self._writers.values(), *self._open.values(), *self._former):
-            item.close()
-        self._writers.clear()
-        self._open.clear()
-        self._former.clear()
-        self._account_file.close()
+        with self._lock, ExitStack() as stack:
+            # All are closed, also when one cannot be.
+            self._is_closed = True
+            for item in (self._account_file, *self._former, *self._open.values(), *self._writers.values()):
+                stack.callback(item.close)
+            self._writers.clear()
+            self._open.clear()
+            self._former.clear()
 
 
 _current: Context | None = None

@@ -18,11 +18,11 @@ from memline.shared.queue.replies import Replies
 from memline.shared.scheduling import home_processes
 from memline.shared.search.request import SearchRequest, search_request
 from memline.shared.search.results import Answer
-from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sync.freshness import is_fresh
 from memline.shared.sync.plan import Plan, make_plan, read_index_state
 from memline.shared.sync.saves import Saves
+from memline.shared.sync.staleness import DiskState, Staleness
 from memline.shared.values import replace
 from memline.workers.context import Context, current
 

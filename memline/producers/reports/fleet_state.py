@@ -13,7 +13,7 @@ from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
 from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
-from memline.shared.index import identities, jobs, meta, vectors
+from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
@@ -57,7 +57,7 @@ def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str
             "etaSeconds": eta_s(backlog, rate, is_stopped=any(map(is_stopped, states))),
         },
         "agents": [
-            {key: state[key] for key in state if key not in ("providers", "halted")}
+            {key: state[key] for key in state if key not in ("providers", "halted", "batches")}
             | {"findings": [each.to_json() for each in state["findings"]]}
             for state in states
         ],
@@ -108,7 +108,9 @@ def eta_s(counts: dict[str, Any], rate: float, *, is_stopped: bool) -> float | N
 
 def is_stopped(state: dict[str, Any]) -> bool:
     """Tell by the state of an agent whether none of its texts is sent or stored now."""
-    return bool(state["halted"]) or any(each.code in STOPPING for each in state["findings"])
+    return bool(state["halted"]) or any(
+        each.code in STOPPING and each.is_trouble for each in state["findings"]
+    )
 
 
 def agent_state(
@@ -153,6 +155,8 @@ def agent_state(
             "jobs": [job.to_json() for job in opened],
             "jobCounts": jobs.count_by_state(reader),
             "providers": _providers(reader, settings, target.identity) if target else [],
+            # What a page of a batch shows of it changes with these.
+            "batches": batches.open_batches(reader),
             "findings": of_agent(
                 settings, index=reader, plan=plan, files_behind=files_behind, queue=queue, codes=codes
             ),

@@ -26,18 +26,16 @@ from prometheus_client.registry import Collector
 
 from memline.producers.reports.fleet_state import agent_state, spending
 from memline.shared.config.schema import AgentSettings, Settings
+from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, MemlineError, QueueError
 from memline.shared.figures import counters
 from memline.shared.finding import Finding
-from memline.shared.findings.diagnosis import of_agent, of_common, of_error
+from memline.shared.findings.diagnosis import of_agent, of_common, queue_of
 from memline.shared.index.accounts import AccountFile
 from memline.shared.logs import Log
 from memline.shared.queue import depth
 from memline.shared.queue.routes import commands
-from memline.shared.sync.plan import plan_of
-
-#: Seconds the count of files behind is good for: it walks the workspace, 0.1 s of CPU for 5,000 files.
-SCAN_EVERY_S = 60.0
+from memline.shared.sync.plan import FILES_EVERY_S, FILES_SHARE, IndexState, Plan, make_plan, plan_of
 
 #: Name without the prefix -> what it is. A name that ends in `_total` is a counter, the others are gauges.
 METRICS: dict[str, str] = tomllib.loads((Path(__file__).parent / "metrics.toml").read_text("utf-8"))
@@ -61,8 +59,8 @@ class FleetCollector(Collector):
         self._lock = threading.Lock()
         self._expected = commands(agents)
         self._families: dict[str, Any] = {}
-        #: Agent -> when its files were scanned (monotonic seconds), and how many were behind.
-        self._behind: dict[str, tuple[float, int]] = {}
+        #: Agent -> how its files compare with its index, and when that is asked again (monotonic seconds).
+        self._plans: dict[str, tuple[float, Plan]] = {}
         self._log = Log("metrics")
 
     def collect(self) -> list[Metric]:
@@ -81,7 +79,9 @@ class FleetCollector(Collector):
                     fields = {"agent": agent.agent, "error": error.message, "hint": error.hint}
                     self._log.warning("index.unreadable", **fields)
                     self._add("index_up", 0, agent=agent.agent)
-                    found += of_error(agent, error) if isinstance(error, IndexFault) else ()
+                    if isinstance(error, IndexFault):
+                        plan = make_plan(agent, choose(agent), IndexState())
+                        found += of_agent(agent, fault=error, plan=plan, queue=queue_of(self._settings))
             for code, of, level in sorted({(each.code, each.agent or "", each.level) for each in found}):
                 self._add("finding", 1, code=code, agent=of, level=level)
             return list(self._families.values())
@@ -172,12 +172,12 @@ class FleetCollector(Collector):
 
     def _add_agent(self, settings: AgentSettings) -> tuple[Finding, ...]:
         """Add what the rows of an agent say; returns what is wrong with it."""
-        agent, files_behind = settings.agent, self._files_behind(settings)
-        state = agent_state(settings, queue=self._url, files_behind=files_behind)
-        self._add("files_behind", files_behind, agent=agent)
+        agent, plan, queue = settings.agent, self._plan(settings), queue_of(self._settings)
+        state = agent_state(settings, queue=queue, plan=plan, files_behind=None)
+        self._add("files_behind", plan.changes.count, agent=agent)
         self._add("index_up", 1, agent=agent)
         if state is None:
-            return of_agent(settings, queue=self._url)
+            return of_agent(settings, queue=queue, plan=plan)
         self._add("vectors_backfill", state["vectors"].pop("backfill"), agent=agent)
         for name, count in state["vectors"].items():
             self._add("vectors", count, agent=agent, state=name)
@@ -208,12 +208,14 @@ class FleetCollector(Collector):
         files_left = sum(job["files"]["total"] - job["files"]["done"] for job in running)
         self._add("job_files_left", files_left, agent=agent)
 
-    def _files_behind(self, agent: AgentSettings) -> int:
-        scanned_at, count = self._behind.get(agent.agent, (-SCAN_EVERY_S, 0))
-        if time.monotonic() - scanned_at >= SCAN_EVERY_S:
-            count = plan_of(agent).changes.count
-            self._behind[agent.agent] = (time.monotonic(), count)
-        return count
+    def _plan(self, settings: AgentSettings) -> Plan:
+        due, plan = self._plans.get(settings.agent, (0.0, None))
+        if plan is None or time.monotonic() >= due:
+            began_s = time.thread_time()
+            plan = plan_of(settings)
+            pause_s = max(FILES_EVERY_S, (time.thread_time() - began_s) / FILES_SHARE)
+            self._plans[settings.agent] = (time.monotonic() + pause_s, plan)
+        return plan
 
 
 @contextmanager

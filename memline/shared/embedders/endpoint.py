@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 from memline.shared.config.schema import AgentSettings, ProviderEntry, Remote
 from memline.shared.embedders.protocol import canonical_digest
 from memline.shared.errors import ConfigError
+from memline.shared.patterns import late
 from memline.shared.providers import Provider
 from memline.shared.sqlite import library, reading_foreign
 from memline.shared.values import field, value
@@ -89,7 +90,7 @@ def _profiles(text: str) -> Iterator[tuple[str, str]]:
 
 
 #: Names of headers and of address parameters that hold credentials; they are not part of an identity.
-_AUTH_LIKE = re.compile(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
+_AUTH_LIKE = late(r"auth|key|token|secret|cookie|password|credential|signature|session", re.IGNORECASE)
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 

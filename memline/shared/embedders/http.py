@@ -13,7 +13,7 @@ import random
 import ssl
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from typing import Any, TypeVar
@@ -195,7 +195,7 @@ class HttpClient:
         """
         response, call = self._ask(self._open, "GET", path, what, query=query, service=service)
         waited_s, received = 0.0, 0
-        with closing(response), self._translated(call):
+        with self._closing(response), self._translated(call):
             if response.headers.get("content-type", "").startswith("text/html"):
                 text = self._message(what, "200, but a web page")
                 raise ProviderBrokenAnswer(text, hint=url_hint(self._endpoint.provider), status=200)
@@ -312,13 +312,12 @@ class HttpClient:
             headers.update(content.headers)
         body = content.pieces() if isinstance(content, Upload) else content
         timeout = _timeout(max(min(deadline - self._clock.now(), call.timeout_s), 0.01))
-        with (
-            self._translated(call),
-            self._client.stream(
+        with self._translated(call):
+            request = self._client.build_request(
                 call.method, call.url, content=body, headers=headers, timeout=timeout
-            ) as response,
-        ):
-            reply = self._read(response, call, deadline)
+            )
+            with self._closing(self._client.send(request, stream=True)) as response:
+                reply = self._read(response, call, deadline)
         if reply.status >= 500:
             error = self.error(reply)
             # Of a gateway that gave up waiting the server behind it may have done its work.
@@ -337,7 +336,7 @@ class HttpClient:
                 response = client.send(request, stream=True)
                 if response.is_success:
                     return response, call
-                with closing(response):
+                with self._closing(response):
                     reply = self._read(response, call, math.inf)
                 if not response.has_redirect_location:
                     break
@@ -345,6 +344,19 @@ class HttpClient:
             if self._base.scheme == "https" and call.url.scheme != "https":
                 break
         raise self.error(reply)
+
+    @contextmanager
+    def _closing(self, response: httpx.Response) -> Iterator[httpx.Response]:
+        """Close a response after a block, and its connection too when the client was closed meanwhile.
+
+        Closing a client forgets connections that other threads are opening at that moment.
+        """
+        try:
+            yield response
+        finally:
+            response.close()
+            if self._client.is_closed:
+                response.extensions["network_stream"].close()
 
     def _read(self, response: httpx.Response, call: _Call, deadline: float) -> Reply:
         body = bytearray()

@@ -13,6 +13,7 @@ from memline.shared.words import counted
 
 if TYPE_CHECKING:
     from memline.shared.queue.heartbeat import WorkerInfo
+    from memline.shared.scheduling.home_processes import Process
 
 #: Seconds that the clock of a host may be away from that of Redis.
 MAX_SKEW_S = 5.0
@@ -76,7 +77,8 @@ def redis_full(facts: FleetFacts) -> Iterator[Seen]:
     means="No worker that is alive takes the messages of a queue that the configuration needs.",
 )
 def role_missing(facts: FleetFacts) -> Iterator[Seen]:
-    if facts.fleet is None:
+    # A Redis without memory takes no heartbeat either: who is alive is not known.
+    if facts.fleet is None or any(_error(facts, "redis_full")):
         return
     queues = [queue for queue in facts.fleet.queues if queue.role in facts.roles]
     missing = [queue for queue in queues if not facts.fleet.is_served(queue)]
@@ -142,37 +144,43 @@ def worker_ended(facts: FleetFacts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "queue: {role} on {host} (process {pid}) has other settings than {other}: {keys}",
-    action="give the processes of a role, and embed and store, the same settings: memline config show",
+    "{process} has other settings than {other}: {keys}",
+    action="give the processes of a role, embed and store, and those of a home the same: memline config show",
     subject="role",
     page="workers",
-    means="Two workers of one role, or an embed worker and the store of an index, were given different"
-    " settings. Digests are compared: names of keys are told, and never their values.",
+    means="Two workers of one role, an embed worker and the store of an index, or two processes of one"
+    " home have different settings. Digests are compared: names of keys are told, and never their values.",
 )
 def settings_differ(facts: FleetFacts) -> Iterator[Seen]:
+    workers = facts.fleet.workers if facts.fleet is not None else []
     first: dict[tuple[str, str], WorkerInfo] = {}
-    for worker in facts.fleet.workers if facts.fleet is not None else ():
+    for worker in workers:
         for role in worker.queues:
             first.setdefault((role, worker.index_host), worker)
     stores = [worker for (role, _), worker in first.items() if role == "store"]
-    for worker in facts.fleet.workers if facts.fleet is not None else ():
+    for worker in workers:
         for role in worker.queues:
-            others = [first[role, worker.index_host], *(stores if role == "embed" else ())]
-            for other in others:
-                keys = sorted(
-                    name for name in worker.keys.keys() & other.keys if worker.keys[name] != other.keys[name]
-                )
-                if keys:
-                    named = f"{'+'.join(other.queues)} on {other.host} (process {other.pid})"
-                    yield seen(
-                        role=role,
-                        subject=role,
-                        host=worker.host,
-                        pid=worker.pid,
-                        other=named,
-                        keys=", ".join(keys),
-                    )
+            for other in (first[role, worker.index_host], *(stores if role == "embed" else ())):
+                if keys := _differing(worker, other, is_alike=worker.queues == other.queues):
+                    whose = f"queue: {role} on {worker.host} (process {worker.pid})"
+                    whom = f"{'+'.join(other.queues)} on {other.host} (process {other.pid})"
+                    yield seen(process=whose, other=whom, keys=keys, subject=role)
                     break
+    alive = [each for each in facts.processes if each.is_alive]
+    for number, each in enumerate(alive):
+        for other in alive[:number]:
+            keys = _differing(each, other, is_alike=each.kind == other.kind)
+            if keys and {*each.agents} & {*other.agents}:
+                yield seen(process=f"memline {each.name}", other=other.name, keys=keys, subject=each.kind)
+                break
+
+
+def _differing(one: WorkerInfo | Process, other: WorkerInfo | Process, *, is_alike: bool) -> str:
+    """Name the keys of two processes that differ; those that only one uses count where both use the same."""
+    if not one.keys or not other.keys:
+        return ""
+    names = one.keys.keys() | other.keys if is_alike else one.keys.keys() & other.keys
+    return ", ".join(sorted(name for name in names if one.keys.get(name) != other.keys.get(name)))
 
 
 @finding(
@@ -203,8 +211,7 @@ def _processes(facts: FleetFacts) -> Iterator[tuple[str, tuple[str, ...], str]]:
         yield name, worker.never, worker.settings_problem
     for each in facts.processes:
         if each.is_alive:
-            name = f"{each.kind} on {each.host} (process {each.to_json()['pid']})"
-            yield name, each.never, each.settings_problem
+            yield each.name, each.never, each.settings_problem
 
 
 @finding(

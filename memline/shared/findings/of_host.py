@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from memline.shared.finding import NOTE, WARNING
@@ -34,8 +34,7 @@ def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
         if not each.is_alive and not set(each.agents) <= alive:
             # After a start of the host nothing runs: its user starts it again.
             level = NOTE if each.ended_with_host else WARNING
-            pid = each.to_json()["pid"]
-            fate = f"ended without a word, process {pid} on {each.host}"
+            fate = f"ended without a word, process {each.pid} on {each.host}"
             yield seen(fate=fate, kind=each.kind, level=level, since=each.started)
     if not gone and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
@@ -56,19 +55,22 @@ def settings_without_effect(facts: FleetFacts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "the system allows {watches} inotify watches; large workspaces will be polled",
+    "changed files are found by polling: {reason}",
     action="sudo sysctl fs.inotify.max_user_watches=524288",
     subject="host",
     means="Each folder that is followed takes a watch. Where they run out, changes are found by looking every"
     " few seconds.",
 )
 def watches_exhausted(facts: FleetFacts) -> Iterator[Seen]:
-    try:
+    polling = [each for each in facts.processes if each.polling and each.is_alive]
+    for each in polling:
+        reason, _, command = each.polling.partition("; more: ")
+        words = f"{reason} (memline {each.kind} on {each.host})"
+        yield seen(reason=words, action=f"sudo {command}" if command else None, subject=each.host)
+    with suppress(OSError, ValueError):
         watches = int(_WATCHES.read_text())
-    except (OSError, ValueError):
-        return
-    if watches < MIN_WATCHES:
-        yield seen(watches=watches)
+        if watches < MIN_WATCHES and not polling:
+            yield seen(reason=f"the system allows {watches} inotify watches, too few for a large workspace")
 
 
 @finding(

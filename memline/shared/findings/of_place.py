@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
+from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import IndexCorrupt, IndexElsewhere, IndexMissing, IndexTooNew, IndexUnwritable
 from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import Facts
@@ -132,7 +133,7 @@ def index_unusable(facts: Facts) -> Iterator[Seen]:
 def permissions(facts: Facts) -> Iterator[Seen]:
     yield from _fault(facts, "permissions")
     if facts.plan is not None and facts.fault is None and facts.settings.workspace.is_dir():
-        folder = _index_folder(facts)
+        folder = _index_folder(facts.settings)
         if not os.access(folder, os.W_OK):
             yield seen(reason=f"{folder} is not writable", action=f"chmod u+w {shlex.quote(folder)}")
 
@@ -145,17 +146,31 @@ def permissions(facts: Facts) -> Iterator[Seen]:
     from_disk=True,
 )
 def disk_almost_full(facts: Facts) -> Iterator[Seen]:
-    if facts.plan is None or not hasattr(os, "statvfs"):
+    if facts.plan is None:
         return
-    folder = _index_folder(facts)
-    status = os.statvfs(folder)
-    free, total = (count * status.f_frsize for count in (status.f_bavail, status.f_blocks))
-    if free < LOW_DISK_BYTES or (free < LOW_DISK_SHARE * total and free < LOW_LARGE_DISK_BYTES):
+    folder = _index_folder(facts.settings)
+    if (free := _scarce_bytes(folder)) is not None:
         yield seen(free=free // 2**20, folder=folder)
 
 
-def _index_folder(facts: Facts) -> str:
-    folder = facts.settings.index_path.parent
+def disk_mark(settings: AgentSettings) -> tuple[bool, bool]:
+    """Return what the rows of the disk depend on, for who asks them again when it changes."""
+    folder = _index_folder(settings)
+    return _scarce_bytes(folder) is None, os.access(folder, os.W_OK)
+
+
+def _scarce_bytes(folder: str) -> int | None:
+    """Return how many bytes are free for a user where that is few; None where there is room."""
+    if not hasattr(os, "statvfs"):
+        return None
+    status = os.statvfs(folder)
+    free, total = (count * status.f_frsize for count in (status.f_bavail, status.f_blocks))
+    is_low = free < LOW_DISK_BYTES or (free < LOW_DISK_SHARE * total and free < LOW_LARGE_DISK_BYTES)
+    return free if is_low else None
+
+
+def _index_folder(settings: AgentSettings) -> str:
+    folder = settings.index_path.parent
     while not folder.exists():
         folder = folder.parent
     return str(folder)

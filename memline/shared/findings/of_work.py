@@ -36,7 +36,8 @@ def stalled(facts: Facts) -> Iterator[Seen]:
     metric="memline_vectors",
     means="The provider refused a text for its content, or answered it wrongly again and again; other texts"
     " are not touched by it. The text is found by its words. It is tried again an hour later, and by each"
-    " run of `memline index`, so change the note if the provider is right.",
+    " run of `memline index`, so change the note if the provider is right. `memline queue leave` leaves it"
+    " alone until it is changed; the dashboard has a page of failed texts with the same button.",
 )
 def text_refused(facts: Facts) -> Iterator[Seen]:
     failed = facts.failed_texts

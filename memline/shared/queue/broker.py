@@ -27,7 +27,7 @@ from memline.shared.errors import MemlineError, QueueError
 from memline.shared.queue import hosts, messages, redis_client
 from memline.shared.queue.hosts import queue_name
 from memline.shared.queue.messages import M, Wire
-from memline.shared.queue.middleware import TraceMessages
+from memline.shared.queue.middleware import ANSWERED, TraceMessages
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
     MESSAGE_RETRIES,
@@ -220,13 +220,15 @@ def send(message: Wire, *, host: str | None = None, origins: Sequence[str] = ())
         message_id = message.lease
     elif isinstance(message, messages.StoreVectors | messages.EmbedFailed):
         message_id = f"{message.lease}.{message_id}"
+    # The last answer of a request; a failure may be followed by another message of it.
+    done = {ANSWERED: message.lease} if isinstance(message, messages.StoreVectors) else {}
     dramatiq.get_broker().enqueue(
         dramatiq.Message(
             queue_name=queue_name(role, own_host() if host is None else host),
             actor_name=row.name,
             args=(messages.encode(message),),
             kwargs={},
-            options=traces.carrier(origins),
+            options={**traces.carrier(origins), **done},
             message_id=message_id,
         )
     )

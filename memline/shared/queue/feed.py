@@ -136,7 +136,8 @@ class JobFeeder:
         """`index`: the file name of the index."""
         self._agent = agent
         self._index = index
-        self._job = ""
+        #: Token and time of the job that is fed.
+        self._job = "", 0
         self._feeder: FileFeeder | None = None
         self._looked_at = -FEED_EVERY_S
 
@@ -147,10 +148,10 @@ class JobFeeder:
         self._looked_at = time.monotonic()
         job = jobs.next_to_read(connection)
         if job is None:
-            self._feeder, self._job = None, ""
+            self._feeder = None
             return False
-        feeder = self._feeder
-        if feeder is None or job.token != self._job or feeder.done == feeder.total:
+        feeder, key = self._feeder, (job.token, job.created_ns)
+        if feeder is None or key != self._job or feeder.done == feeder.total:
             feeder = FileFeeder(
                 self._agent,
                 jobs.files_of(connection, job.id),
@@ -159,7 +160,7 @@ class JobFeeder:
                 force=bool(job.force),
                 job=job.token,
             )
-            self._feeder, self._job = feeder, job.token
+            self._feeder, self._job = feeder, key
         feeder.advance(connection)
         return True
 

@@ -287,7 +287,8 @@ class Heartbeat:
 
     def before_process_message(self, broker: Any, message: Any) -> None:
         current = CurrentMessage(
-            id=message.message_id,
+            # By which the queue has it; another one at each try.
+            id=message.options.get("redis_message_id", message.message_id),
             queue=message.queue_name,
             actor=message.actor_name,
             agent=agent_of(message.args),

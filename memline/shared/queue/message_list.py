@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 WAITING, DELAYED, DEAD = "waiting", "delayed", "dead"
 STATES = (DEAD, DELAYED, WAITING)
+#: Taken by a worker: shown by its id, and neither listed nor changed.
+IN_FLIGHT = "in flight"
 
 #: Messages read from Redis at a time: one with files that were read has their text, some hundred kB.
 _READ = 100
@@ -46,7 +48,12 @@ _CHANGED, _SHOWN_CHARS = 100, 300
 FAILURE_OPTIONS = ("error", "first_error", "first_failed_at", "trace", "retries")
 
 #: Where the messages of a state are: the ending of the key with their ids, and of that with their content.
-_KEYS = {WAITING: ("", ".msgs"), DELAYED: (".delayed", ".msgs"), DEAD: (".XQ", ".XQ.msgs")}
+_KEYS = {
+    WAITING: ("", ".msgs"),
+    DELAYED: (".delayed", ".msgs"),
+    DEAD: (".XQ", ".XQ.msgs"),
+    IN_FLIGHT: ("", ".msgs"),
+}
 
 #: What differs between two errors of a group: quoted words, paths, hashes, long numbers.
 _OWN_WORDS = re.compile(r"'[^']*'|\"[^\"]*\"|\S*/\S*|\b[0-9a-f]{8,}\b|\d{4,}")
@@ -91,6 +98,11 @@ return count
 """
 
 
+def group_of(error: str) -> str:
+    """Return the name of the group of an error: those that differ in names and numbers alone have one."""
+    return hashlib.sha256(_OWN_WORDS.sub("*", error).encode("utf-8", "replace")).hexdigest()[:8]
+
+
 class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     """One message of a queue, as far as it says what it is."""
 
@@ -122,7 +134,7 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def group(self) -> str:
         """The name of the group of its error: of dead letters that failed alike."""
-        return hashlib.sha256(_OWN_WORDS.sub("*", self.error).encode()).hexdigest()[:8]
+        return group_of(self.error)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -274,8 +286,10 @@ def details(url: str, state: str, queue: str, message_id: str) -> StoredMessage 
     ids, contents = _KEYS[state]
     with redis_client.connected(url) as client:
         base = key(client, queue)
-        if state == WAITING:
-            at: Any = 0.0 if client.lpos(base, message_id) is not None else None
+        if state == IN_FLIGHT:
+            at: Any = 0.0
+        elif state == WAITING:
+            at = 0.0 if client.lpos(base, message_id) is not None else None
         else:
             at = client.zscore(f"{base}{ids}", message_id)
         raw: Any = client.hget(f"{base}{contents}", message_id)

@@ -30,6 +30,9 @@ MAX_ERROR_CHARS = 2_000
 #: Characters of a traceback that are kept: its end.
 MAX_TRACE_CHARS = 4_000
 
+#: Option of a message: the id of the request that it is the last answer to.
+ANSWERED = "answered"
+
 #: Queues whose messages cost money; all index hosts share them.
 PAID = frozenset(name for name, queue in QUEUES.items() if queue.is_paid)
 

@@ -34,7 +34,7 @@ from memline.shared.errors import ModelMismatch, QueueError
 from memline.shared.logs import Log
 from memline.shared.packages import install_command
 from memline.shared.queue import redis_client
-from memline.shared.queue.middleware import PAID, failure_options
+from memline.shared.queue.middleware import ANSWERED, PAID, failure_options
 from memline.shared.queue.redis_client import RetryPolicy
 from memline.shared.queue.routes import (
     MAX_BACKOFF_MS,
@@ -72,10 +72,12 @@ RETRY_EVERY_S = 0.5
 
 _SERVER_TIME = "local time = redis.call('time')\nlocal now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
 
-#: Puts a message on its queue, once: a try whose answer was lost may be repeated.
+#: Puts a message on its queue, once: a try whose answer was lost may be repeated. The request that a message
+#: answers is done with it: one whose worker is killed before it acknowledges it would be paid for again.
 _ENQUEUE = """
-if KEYS[3] and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
+if KEYS[3] ~= '' and not redis.call('SET', KEYS[3], 1, 'NX', 'EX', ARGV[3]) then return end
 if redis.call('HSETNX', KEYS[2], ARGV[1], ARGV[2]) == 1 then redis.call('RPUSH', KEYS[1], ARGV[1]) end
+redis.call('HDEL', KEYS[4], ARGV[4])
 """
 
 #: Puts messages that a process has taken back to the head of the queue, where they came from: the dispatcher
@@ -161,13 +163,14 @@ class FleetBroker(RedisBroker):
         """
         own = {"redis_message_id": message.message_id, "fleet": self.namespace}
         carried = {name: each for name, each in message.options.items() if name in (PARENT, LINKS)}
+        answered = message.options.get(ANSWERED, "")
         message = message.copy(options={**carried, **own})
         base = self.key(message.queue_name)
         self.emit_before("enqueue", message, delay)
-        keys = [base, f"{base}.msgs"]
-        if message.queue_name in PAID:
-            keys.append(f"{base}.sent:{message.message_id}")
-        self.retry(self._enqueue, keys=keys, args=[message.message_id, message.encode(), REMEMBER_S])
+        sent = f"{base}.sent:{message.message_id}" if message.queue_name in PAID else ""
+        keys = [base, f"{base}.msgs", sent, f"{self.key('embed')}.msgs"]
+        args = [message.message_id, message.encode(), REMEMBER_S, answered]
+        self.retry(self._enqueue, keys=keys, args=args)
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -263,6 +266,8 @@ class BlockingConsumer(_RedisConsumer):
         self._has_room = threading.Event()
         self._taken_ids = broker.taken_ids[queue_name]
         self._next_reclaim = 0.0
+        #: The last fetch took all that lay on the queue.
+        self._is_emptied = False
         # dramatiq's own delay queues stay empty: to look there is a heartbeat and nothing else.
         self._is_delay_queue = queue_name.endswith(".DQ")
         self._next_retry = float("inf") if self._is_delay_queue else 0.0
@@ -326,9 +331,14 @@ class BlockingConsumer(_RedisConsumer):
             # heartbeat goes on through the consumer of the delay queue, which is never full.
             self._has_room.wait(self._block_s)
             return False
-        self.message_cache = self.broker.do_fetch(self.queue_name, room)
-        if self.message_cache:
-            return True
+        if not self._is_emptied:
+            self.message_cache = self.broker.do_fetch(self.queue_name, room)
+            # What left room was all that there was: a fetch for nothing is a tenth of what a message costs.
+            self._is_emptied = len(self.message_cache) < room
+            if self.message_cache:
+                return True
+        # Each wait is followed by a fetch, which is also the heartbeat.
+        self._is_emptied = False
         # redis-py annotates whole seconds; the server takes fractions.
         self._blocking.blmove(self._list, self._list, self._block_s, "LEFT", "LEFT")  # type: ignore[arg-type]
         return False

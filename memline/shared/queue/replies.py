@@ -18,8 +18,8 @@ from memline.shared.queue.heartbeat import serving_key
 from memline.shared.queue.hosts import queue_name, queue_of
 from memline.shared.queue.messages import ChunkFiles, decode
 from memline.shared.queue.redis_client import key, own_host, translated
-from memline.shared.search.dates import day_of_time
 from memline.shared.search.request import SearchRequest
+from memline.shared.sources.dates import day_of_time
 from memline.shared.values import asdict
 
 if TYPE_CHECKING:

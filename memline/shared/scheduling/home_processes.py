@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from memline.shared.config.live import SettingsWatch, digest
 from memline.shared.errors import IndexFault
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import leases
-from memline.shared.values import value
+from memline.shared.values import field, value
 
 UP, WATCH, SERVE, MCP, INDEX = "up", "watch", "serve", "mcp", "index"
 
@@ -50,12 +50,24 @@ class Process:
     #: Keys of settings that changed and that it does not take, and why its settings cannot be read.
     never: tuple[str, ...] = ()
     settings_problem: str = ""
-    #: Digest of the settings that it has, but for paths: equal ones are the same settings.
+    #: Digest of the settings that it has, but for paths, and that of each key: equal ones are the same.
     settings: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    #: Why it finds changed files by polling; empty where the system tells of them.
+    polling: str = ""
 
     @property
     def host(self) -> str:
         return self.owner.rsplit(":", 2)[0]
+
+    @property
+    def pid(self) -> int:
+        return int(self.owner.rsplit(":", 2)[1] or 0)
+
+    @property
+    def name(self) -> str:
+        """What users are told that it is."""
+        return f"{self.kind} on {self.host} (process {self.pid})"
 
     @property
     def is_here(self) -> bool:
@@ -76,7 +88,7 @@ class Process:
         return {
             "kind": self.kind,
             "host": self.host,
-            "pid": int(self.owner.rsplit(":", 2)[1] or 0),
+            "pid": self.pid,
             "startedAt": self.started,
             "agents": list(self.agents),
             "alive": self.is_alive,
@@ -104,11 +116,11 @@ def registered(
                 connection.execute(_INSERT, row)
 
         def tell(never: tuple[str, ...], problem: str) -> None:
-            held = _digest(path.parent, kind, watch) if watch else ""
-            state = json.dumps({"never": never, "settings_problem": problem, "settings": held})
-            with suppress(IndexFault), file.writing() as connection:
-                query = "UPDATE processes SET settings = ? WHERE kind = ? AND owner = ?"
-                connection.execute(query, (state, *row[:2]))
+            state: dict[str, object] = {"never": never, "settings_problem": problem}
+            if watch and (secret := _secret(path.parent)):
+                keys = watch.digests((kind,), secret)
+                state |= {"settings": digest(secret, repr(keys)), "keys": keys}
+            _note(file, state)
 
         if watch is not None:
             watch.tell = tell
@@ -118,6 +130,22 @@ def registered(
         finally:
             with suppress(IndexFault), file.writing() as connection:
                 connection.execute("DELETE FROM processes WHERE kind = ? AND owner = ?", row[:2])
+
+
+def note_polling(path: Path, reason: str) -> None:
+    """Note why this process polls, if the account file of its home lists it; empty: it does not poll."""
+    with closing(AccountFile(path)) as file:
+        _note(file, {"polling": reason})
+
+
+def _note(file: AccountFile, state: Mapping[str, object]) -> None:
+    """Put a state of this process beside what its row says already."""
+    owner = leases.current_owner()
+    with suppress(IndexFault), file.writing() as connection:
+        rows = connection.execute("SELECT rowid, settings FROM processes WHERE owner = ?", (owner,))
+        for row, before in rows.fetchall():
+            after = json.dumps(json.loads(before) | state)
+            connection.execute("UPDATE processes SET settings = ? WHERE rowid = ?", (after, row))
 
 
 def forget_gone(file: AccountFile) -> None:
@@ -147,8 +175,8 @@ def listed(file: AccountFile) -> list[Process]:
     ]
 
 
-def _digest(home: Path, kind: str, watch: SettingsWatch) -> str:
-    """Return 12 hex digits of an HMAC of the settings that a process has; empty where no key can be kept."""
+def _secret(home: Path) -> bytes:
+    """Return the random key of the digests of a home; empty where none can be kept."""
     key, part = home / _KEY, home / f"{_KEY}.{os.getpid()}"
     try:
         if not key.exists():
@@ -158,10 +186,9 @@ def _digest(home: Path, kind: str, watch: SettingsWatch) -> str:
             with suppress(FileExistsError):
                 os.link(part, key)
             part.unlink()
-        secret = key.read_bytes()
+        return key.read_bytes()
     except OSError:
-        return ""
-    return digest(secret, repr(watch.digests((kind,), secret)))
+        return b""
 
 
 def _boot() -> str:

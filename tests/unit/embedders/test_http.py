@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,24 @@ def test_a_client_that_is_closed_under_a_call_is_no_fault_of_the_provider(
 
     with pytest.raises(ProviderLater, match="this process is ending"):
         client.post("/embeddings", {"input": list(TEXTS), "model": "m"})
+
+
+def test_a_client_that_is_closed_while_a_call_connects_leaves_no_connection_open(
+    server: EmbeddingServer, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, connected, connect = ask(server.url), [], socket.create_connection
+
+    def close_meanwhile(*arguments: Any, **options: Any) -> socket.socket:
+        connected.append(connect(*arguments, **options))
+        client.close()
+        return connected[-1]
+
+    monkeypatch.setattr(socket, "create_connection", close_meanwhile)
+
+    answer = client.post("/embeddings", {"input": list(TEXTS), "model": "m"})
+
+    assert answer.status == 200
+    assert [each.fileno() for each in connected] == [-1]
 
 
 class HurriedClock(ManualClock):

@@ -23,8 +23,8 @@ from memline.shared.findings.diagnosis import of_error
 from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.index import jobs, ledger, meta
 from memline.shared.search.request import SearchRequest
-from memline.shared.search.staleness import DiskState
 from memline.shared.sync.plan import make_plan
+from memline.shared.sync.staleness import DiskState
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.index_rows import answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place, until
@@ -337,3 +337,18 @@ def test_a_search_gives_the_same_advice_once(place: Place, capsys: pytest.Captur
     assert "only keywords were searched" in told
     assert advice
     assert len(set(advice)) == len(advice)
+
+
+def test_a_question_without_a_hit_loads_the_conditions_only_where_a_note_is_not_read(place: Place) -> None:
+    place.write("MEMORY.md", "Apples.\n")
+    place.configure(provider="none")
+    place.index()
+    tells = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
+
+    well = place.run("search", "pears", before=tells)
+    place.write("docs/pears.md", "Pears.\n")
+    beside = place.run("search", "pears", before=tells)
+
+    assert "memline.shared.search.service" in well.stderr
+    assert "memline.shared.findings.facts" not in well.stderr
+    assert "memline.shared.findings.facts" in beside.stderr

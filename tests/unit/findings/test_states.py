@@ -28,8 +28,10 @@ from memline.shared.flush import state as flush_state
 from memline.shared.flush.state import SessionState
 from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
+from memline.shared.queue import depth
 from memline.shared.scheduling import budget, health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
+from memline.shared.values import replace
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
@@ -169,12 +171,14 @@ def redis_says(words: str) -> State:
     return state
 
 
-def enter(place: Place, kind: str, *, owner: str = "", boot: str = "") -> None:
+def enter(
+    place: Place, kind: str, *, owner: str = "", boot: str = "", started: float = 1, **state: object
+) -> None:
     """List a process of the home."""
     with closing(AccountFile(place.agent.account_path)) as file, file.writing() as connection:
         gone = f"{socket.gethostname()}:999999999:1"
-        row = (kind, owner or gone, boot or home_processes._boot(), 1.0, json.dumps(["main"]))
-        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, '{}')", row)
+        row = (kind, owner or gone, boot or home_processes._boot(), started, json.dumps(["main"]))
+        connection.execute("INSERT INTO processes VALUES (?, ?, ?, ?, ?, ?)", (*row, json.dumps(state)))
 
 
 def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
@@ -185,6 +189,13 @@ def up_was_killed(place: Place, _: pytest.MonkeyPatch) -> None:
 def host_was_restarted(place: Place, _: pytest.MonkeyPatch) -> None:
     place.home.mkdir(exist_ok=True)
     enter(place, "up", boot="an earlier start")
+
+
+def two_were_given_other_settings(place: Place, _: pytest.MonkeyPatch) -> None:
+    place.home.mkdir(exist_ok=True)
+    here = leases.current_owner()
+    enter(place, "up", owner=here, keys={"model": "1", "provider": "2", "key": "3"})
+    enter(place, "mcp", owner=here, started=2, keys={"model": "4", "provider": "5", "serve.token": "6"})
 
 
 def change_model(place: Place) -> None:
@@ -327,12 +338,13 @@ OF_COMMON: list[tuple[str, str, State, str, str]] = [
     ("dead_letters", WARNING, fleet_of("chunk", dead=2), "queue: 2 messages failed for good", "memline queue dead"),
     ("worker_ended", WARNING, fleet_of("chunk", failure="killed"), "a worker ended in the last ten minutes: killed", "look into its log"),
     ("settings_differ", WARNING, fleet_of("embed", "store", keys={"embed": {"model": "a", "x": "1"}, "store": {"model": "b", "y": "2"}}), "embed on h (process 1) has other settings than store on h (process 1): model", "memline config show"),
+    ("settings_differ", WARNING, two_were_given_other_settings, f"(process {os.getpid()}): model, provider", "memline config show"),
     ("clock_skew", WARNING, fleet_of("embed", skew_s=600.2), "the clock of h (embed, process 1) is 600 s ahead of that of Redis", "NTP"),
     ("settings_invalid", WARNING, fleet_of("store", settings_problem="c.json5: line 3"), "memline worker store on h (process 1) goes on with those before: c.json5: line 3", "memline config check"),
     ("restart_needed", WARNING, fleet_of("store", never=("queue.url",)), "memline worker store on h (process 1) was started with other settings and does not take these while it runs: queue.url", "start it again"),
     ("no_watcher", WARNING, up_was_killed, "memline up ended without a word", "memline up"),
     ("no_watcher", NOTE, host_was_restarted, "memline up ended without a word", "memline up"),
-    ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches; large workspaces", "sudo sysctl"),
+    ("watches_exhausted", WARNING, lambda p, m: m.setattr(of_host, "MIN_WATCHES", 2**40), "inotify watches, too few", "sudo sysctl"),
     ("numpy_missing", NOTE, run_without("numpy"), "numpy is missing", "numpy"),
     ("sqlite_vec_missing", NOTE, run_without("sqlite-vec"), "no such module; vectors are searched without it", "sqlite-vec"),
     ("sqlite_vec_missing", WARNING, run_without(), "no such module; numpy is missing: no vector is searched", " numpy "),
@@ -419,6 +431,20 @@ def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.Monkey
     codes = {each.code for each in found(place, queue=place.settings.queue.address)}
 
     assert "embedding_under_way" in codes and "vectors_behind" not in codes
+
+
+def test_a_redis_without_memory_has_no_word_of_who_is_alive(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet_of()(place, monkeypatch)
+    at, fleet = facts._fleets[place.settings.queue.address]
+    assert isinstance(fleet, depth.Fleet)
+    full = replace(fleet, error=QueueError("Redis at 127.0.0.1 is out of memory"))
+    monkeypatch.setattr(facts, "_fleets", {place.settings.queue.address: (at, full)})
+
+    codes = [each.code for each in of_common(place.settings, [place.agent])]
+
+    assert "redis_full" in codes and "role_missing" not in codes
 
 
 def test_every_row_of_the_table_has_a_state_here() -> None:

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -78,6 +79,7 @@ def test_a_redis_that_is_away_does_not_end_the_thread(
 
 class _Message:
     message_id, queue_name, actor_name, args = "m1", "embed", "embed_texts", ({"agent": "main"},)
+    options = MappingProxyType[str, str]({})
 
 
 def test_a_worker_tells_what_it_works_on_and_its_memory(

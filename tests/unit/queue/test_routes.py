@@ -36,7 +36,7 @@ def sent(redis_server: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> Scripts:
 def test_a_request_is_named_after_its_lease_so_that_the_dispatcher_can_look_for_it(sent: Scripts) -> None:
     send(EmbedTexts(agent="main", identity=MODEL_A, lease="lease-1", texts=()))
 
-    ((keys, (name, data, _)),) = sent.calls
+    ((keys, (name, data, *_)),) = sent.calls
     assert keys[:2] == ["memline:embed", "memline:embed.msgs"]
     assert name == "lease-1"
     assert dramatiq.Message.decode(data).options["redis_message_id"] == "lease-1"

@@ -29,6 +29,28 @@ def test_what_is_kept_is_built_once_and_closed_at_the_end(context: Context) -> N
     assert not first.is_open
 
 
+def test_what_a_thread_that_was_left_behind_builds_after_the_end_is_closed(context: Context) -> None:
+    context.close()
+
+    assert not context.keep("late", Resource).is_open
+
+
+class Stuck(Resource):
+    """A resource that cannot be closed."""
+
+    def close(self) -> None:
+        raise OSError("stuck")
+
+
+def test_what_cannot_be_closed_keeps_nothing_else_open(context: Context) -> None:
+    before, _, after = context.keep("a", Resource), context.keep("b", Stuck), context.keep("c", Resource)
+
+    with pytest.raises(OSError, match="stuck"):
+        context.close()
+
+    assert not before.is_open and not after.is_open
+
+
 def test_an_index_that_was_replaced_is_opened_anew(context: Context) -> None:
     old = context.writer("main")
     for file in old.path.parent.iterdir():

@@ -68,7 +68,9 @@ def test_lines_of_a_thread_that_works_on_a_message_name_it(monkeypatch: pytest.M
     fields, broker = LogFields(), cast(dramatiq.Broker, None)
     message = cast(
         Any,
-        SimpleNamespace(queue_name="store", message_id="m", actor_name="sweep", args=[{"agent": "main"}]),
+        SimpleNamespace(
+            queue_name="store", message_id="m", actor_name="sweep", args=[{"agent": "main"}], options={}
+        ),
     )
     original = logs.context
 
