@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,8 @@ class Run:
     wall_s: float
     stdout: str
     stderr: str
+    #: The most that it has held with its children; of `watch` alone.
+    peak_mb: float = 0.0
 
 
 def environment() -> dict[str, str]:
@@ -90,6 +93,52 @@ def run(command: Sequence[str], variables: Mapping[str, str] | None = None) -> R
         stdout=out,
         stderr=err,
     )
+
+
+def watch(
+    command: Sequence[str], *, variables: Mapping[str, str], cwd: Path, within_s: float
+) -> tuple[int, Run]:
+    """Run a command to its end: its status, and what it used and held with all its child processes.
+
+    It is killed when it takes longer than `within_s`.
+    """
+    began, peak = time.perf_counter(), 0.0
+    with (
+        tempfile.TemporaryFile("w+") as stdout,
+        tempfile.TemporaryFile("w+") as stderr,
+        subprocess.Popen(command, env=variables, cwd=cwd, stdout=stdout, stderr=stderr) as child,
+    ):
+        while True:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                break
+            peak = max(peak, sum(map(resident_mb, (child.pid, *below(child.pid)))))
+            if time.perf_counter() - began > within_s:
+                child.kill()
+            time.sleep(0.2)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        stdout.seek(0)
+        stderr.seek(0)
+        used = usage.ru_utime + usage.ru_stime
+        wall_s = time.perf_counter() - began
+        ran = Run(cpu_s=used, wall_s=wall_s, stdout=stdout.read(), stderr=stderr.read(), peak_mb=peak)
+    return child.returncode, ran
+
+
+def below(pid: int) -> list[int]:
+    """The processes that descend from one."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found + [each for child in found for each in below(child)]
+
+
+def resident_mb(pid: int) -> float:
+    """Megabytes that a process holds."""
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return 0.0
 
 
 def peak_mb(run: Run) -> float:

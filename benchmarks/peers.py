@@ -1,9 +1,10 @@
 """Memline beside real peers: `python -m benchmarks.peers [--files N] [--peers a,b] [--keep DIR]`, one table.
 
-All get the same notes, the same embedding server and the same questions, one after another in one run. Each
-cell is the ratio to Memline and the figure: CPU of a command with its child processes, not the time of day,
-but for a warm search, which a process that stays answers. The peers are installed once, by package name, into
-DIR/programs; one that cannot be had is named with the reason.
+All get the same notes, servers of the same vectors and the same questions in one run. Each cell is the ratio
+to Memline and the figure: CPU of a command with its child processes, not the time of day, but for a warm
+search, which a process that stays answers. The peers are installed once, by package name, into DIR/programs;
+one that cannot be had is named with the reason. Where the small real model and questions lie beside the
+repository, a second table says what each finds with it.
 """
 
 from __future__ import annotations
@@ -12,29 +13,37 @@ import argparse
 import json
 import os
 import random
-import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from benchmarks import corpus
-from benchmarks.peer_programs import DIMS, PEERS, Absent, Peer
+from benchmarks import corpus, peer_questions
+from benchmarks.peer_programs import PEERS, Absent, Peer
+from benchmarks.peer_questions import STUB, Model, Question
 from benchmarks.provider import running
 
 #: Sections of a note.
 SECTIONS = 3
 
-#: Questions of a warm search, of a peer without one, and words of a question.
-ASKED, ONE_SHOT, WORDS = 60, 10, 3
+#: Questions of a warm search, one-shot ones, and words of a question.
+ASKED, ONE_SHOT, WORDS = 60, 3, 3
+
+#: Peers that index at the same time: CPU counts, and some wait for the disk. Warm searches come one by one.
+AT_ONCE = 3
+
+#: Seconds in which a process that is asked by HTTP has to answer for the first time.
+STARTS_WITHIN_S = 300
 
 ROWS = (
     ("first index", "s CPU"),
@@ -51,6 +60,9 @@ ROWS = (
     ("MRR", ""),
 )
 
+#: What is found with a real model.
+FOUND = ("recall@5", "recall@10", "recall_any@5", "recall_any@10", "MRR")
+
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
@@ -63,64 +75,71 @@ class Measured:
     #: Why it is absent, or ended early.
     reason: str = ""
     figures: dict[str, float] = field(default_factory=dict)
+    #: Those of the real model, and how it was used.
+    found: dict[str, float] = field(default_factory=dict)
+    found_by: str = ""
 
 
-def labelled(notes: Path, count: int) -> list[tuple[str, str]]:
+def labelled(notes: Path, count: int) -> list[Question]:
     """Questions of some words that stand in one section, and the name of the note that answers."""
     chance, common = random.Random(5), set(corpus.Words()._words[: corpus.STOP_RANKS])
     files = sorted(notes.rglob("*.md"))
-    found = []
+    found: list[Question] = []
     for file in chance.sample(files, min(count, len(files))):
         section = chance.choice(file.read_text("utf-8").split("## ")[1:])
         words = [
             word for word in dict.fromkeys(section.lower().replace(".", "").split()) if word not in common
         ]
-        found.append((" ".join(chance.sample(words, WORDS)), file.name))
+        found.append((" ".join(chance.sample(words, WORDS)), {file.name}))
     return found
 
 
-def measure(peer: Peer, questions: list[tuple[str, str]], measured: Measured) -> None:
-    """Measure all rows of a peer that is installed. Raises Absent when one of its commands fails."""
+def measure(peer: Peer, questions: list[Question], measured: Measured) -> None:
+    """Measure the commands of a peer that is installed. Raises Absent when one fails."""
     figures = measured.figures
     peer.prepare()
     measured.vectors = peer.vectors
     server_log(peer.url, clear=True)
-    figures["first index"], figures["memory of the first index"], _ = cost(peer, peer.indexing())
+    first = peer.cost(*peer.indexing())
+    figures["first index"], figures["memory of the first index"] = first.cpu_s, first.peak_mb
     log = server_log(peer.url)
     figures["provider requests of the first index"] = len(log["requests"])
     figures["texts embedded by it"] = sum(each["rows"] for each in log["requests"])
     figures["disk"] = sum(each.stat().st_size for each in peer.home.rglob("*") if each.is_file()) / 1e6
-    figures["nothing changed"], _, _ = cost(peer, peer.indexing())
-    changed = sorted(peer.notes.rglob("*.md"))[len(questions)]
+    figures["nothing changed"] = peer.cost(*peer.indexing()).cpu_s
+    *_, changed = sorted(peer.notes.rglob("*.md"))
     changed.write_text(changed.read_text("utf-8") + "\nOne more line, of quokkas.\n", "utf-8")
-    figures["one file changed"], _, _ = cost(peer, peer.indexing())
-    one_shot, files = [], []
-    for question, _ in questions[: 3 if peer.warm else ONE_SHOT]:
-        used, _, printed = cost(peer, [peer.searching(question)])
-        one_shot.append(used)
-        files.append(peer.files(printed))
+    figures["one file changed"] = peer.cost(*peer.indexing()).cpu_s
+    one_shot = [peer.cost(peer.searching(question)).cpu_s for question, _ in questions[:ONE_SHOT]]
     figures["one-shot search"] = statistics.median(one_shot)
-    if peer.warm:
-        with asking(peer) as ask:
-            took, files = timed(ask, questions)
-        figures["warm search, p50"] = statistics.median(took)
-        figures["warm search, p95"] = statistics.quantiles(took, n=20)[-1]
-    ranks = [place_of(name, found) for found, (_, name) in zip(files, questions, strict=False)]
+
+
+def ask(peer: Peer, questions: list[Question], measured: Measured) -> None:
+    """Measure the rows of a process that stays. Raises Absent."""
+    figures = measured.figures
+    with asking(peer) as question_of:
+        took, files = timed(question_of, questions)
     if not any(files):
         raise Absent("it indexed, and found nothing")
-    figures["recall@5"] = sum(0 < rank <= 5 for rank in ranks) / len(ranks)
-    figures["MRR"] = sum(1 / rank for rank in ranks if rank) / len(ranks)
+    figures["warm search, p50"] = statistics.median(took)
+    figures["warm search, p95"] = statistics.quantiles(took, n=20)[-1]
+    scores = peer_questions.scores(files, questions)
+    figures |= {row: scores[row] for row, _ in ROWS if row in scores}
 
 
-def place_of(name: str, found: list[str]) -> int:
-    """The place of a file among those that were found, each counted once; 0 for none."""
-    files = [*dict.fromkeys(found)]
-    return files.index(name) + 1 if name in files else 0
+def find(peer: Peer, questions: list[Question], measured: Measured) -> None:
+    """Ask a peer the questions over its notes with a real model. Raises Absent."""
+    peer.prepare()
+    measured.found_by = peer.vectors
+    peer.run(*peer.indexing())
+    with asking(peer) as ask:
+        files = [ask(question) for question, _ in questions]
+    if not any(files):
+        raise Absent("it indexed, and found nothing")
+    measured.found = peer_questions.scores(files, questions)
 
 
-def timed(
-    ask: Callable[[str], list[str]], questions: list[tuple[str, str]]
-) -> tuple[list[float], list[list[str]]]:
+def timed(ask: Callable[[str], list[str]], questions: list[Question]) -> tuple[list[float], list[list[str]]]:
     """Ask all questions: milliseconds of each, and the files that were found. Three warm up first."""
     for question, _ in questions[:3]:
         ask(f"{question} warm")
@@ -132,54 +151,51 @@ def timed(
     return took, files
 
 
-def cost(peer: Peer, commands: list[list[str]]) -> tuple[float, float, str]:
-    """Run commands: CPU seconds with all child processes, the most MB that they held, what they printed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    peak, is_over = [0.0], threading.Event()
-
-    def sample() -> None:
-        while not is_over.wait(0.2):
-            peak[0] = max(peak[0], sum(map(resident_mb, below(os.getpid()))))
-
-    ours = set(below(os.getpid()))
-    sampler = threading.Thread(target=sample)
-    sampler.start()
-    try:
-        printed = peer.run(*commands)
-    finally:
-        is_over.set()
-        sampler.join()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    # The embedding server is a child of this process too, and runs all the time.
-    return used, peak[0] - sum(map(resident_mb, ours)), printed
-
-
-def below(pid: int) -> list[int]:
-    """The processes that descend from one."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, IndexError):
-            parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
-    found, todo = [], [pid]
-    while todo:
-        parent = todo.pop()
-        children = [child for child, of in parents.items() if of == parent]
-        found += children
-        todo += children
-    return found
-
-
-def resident_mb(pid: int) -> float:
-    """Megabytes that a process holds."""
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return 0.0
+def asking(peer: Peer) -> AbstractContextManager[Callable[[str], list[str]]]:
+    """Start the process of a peer that stays, and give what asks it."""
+    return _by_http(peer) if peer.warm.startswith("HTTP") else _by_lines(peer)
 
 
 @contextmanager
-def asking(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
-    """Start the process of a peer that stays, and give what asks it: by MCP, else by lines of JSON."""
+def _by_http(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
+    """Ask by requests, once it answers at all."""
+    child = subprocess.Popen(
+        peer.server(),
+        env=peer.variables(),
+        cwd=peer.home,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # It starts processes of its own.
+        start_new_session=True,
+    )
+
+    def ask(question: str) -> list[str]:
+        with urlopen(peer.request(question), timeout=STARTS_WITHIN_S) as answer:
+            return peer.found(json.loads(answer.read()))
+
+    deadline = time.monotonic() + STARTS_WITHIN_S
+    try:
+        while True:
+            try:
+                ask("hello")
+                break
+            except OSError as error:
+                if child.poll() is not None or time.monotonic() > deadline:
+                    raise Absent(f"its server does not answer: {error}") from None
+                time.sleep(0.5)
+        yield ask
+    finally:
+        child.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(20)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+@contextmanager
+def _by_lines(peer: Peer) -> Iterator[Callable[[str], list[str]]]:
+    """Ask by MCP, else by lines of JSON."""
     is_mcp = peer.warm.startswith("MCP")
     pipe = subprocess.PIPE
     child = subprocess.Popen(
@@ -262,6 +278,16 @@ def table(all_measured: list[Measured]) -> str:
     return "\n".join(lines + [""] * bool(said) + said)
 
 
+def table_of_found(all_measured: list[Measured]) -> str:
+    """What each found with the real model as Markdown: a row a peer."""
+    lines = [f"| | {' | '.join(FOUND)} | vectors |", "|---" * (len(FOUND) + 2) + "|"]
+    for each in all_measured:
+        if each.found:
+            cells = " | ".join(f"{each.found[metric]:.3f}" for metric in FOUND)
+            lines.append(f"| {each.name} {each.version} | {cells} | {each.found_by} |")
+    return "\n".join(lines)
+
+
 def _cell(figure: float | None, own: float | None, unit: str) -> str:
     if figure is None:
         return "-"
@@ -276,38 +302,82 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--files", type=int, default=1_000, metavar="N", help="notes (default 1000)")
     parser.add_argument("--peers", default=",".join(PEERS), metavar="a,b", help=f"of {', '.join(PEERS)}")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the programs there for next time")
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        metavar="DIR",
+        default=peer_questions.FOLDER,
+        help="a folder that `memline bench import` has written, for what each finds",
+    )
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", default=peer_questions.FILE, help="the real model, GGUF"
+    )
+    parser.add_argument(
+        "--within", type=int, metavar="S", default=900, help="give up a command after S seconds (default 900)"
+    )
     options = parser.parse_args(arguments)
     names = options.peers.split(",")
     if unknown := [name for name in names if name not in PEERS]:
         parser.error(f"no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
-    all_measured = []
-    temporary = tempfile.TemporaryDirectory()
-    with (
-        temporary as work,
-        nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as keep,
-        running("tests.support.embedding_server", "--port", 0, "--dims", DIMS) as url,
-    ):
-        programs = Path(keep).resolve() / "programs"
-        for name in ["memline", *(name for name in names if name != "memline")]:
-            began = time.monotonic()
-            measured = Measured(name=name)
-            all_measured.append(measured)
-            place = Path(work) / name
-            # Each changes a note of its own.
-            corpus.write(place / "notes", options.files, SECTIONS)
-            peer = PEERS[name](programs, place / "home", place / "notes", url)
-            try:
-                peer.install()
-                installed = time.monotonic()
-                measured.version, measured.warm = peer.version(), peer.warm
-                measure(peer, labelled(place / "notes", ASKED), measured)
-                told = f"{time.monotonic() - installed:.0f} s"
-            except (Absent, OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
-                told = measured.reason = f"{type(error).__name__}: {error}".removeprefix("Absent: ")
-            took = f"{told}; {time.monotonic() - began:.0f} s with its installation"
-            print(f"{name}: {took} {json.dumps(measured.figures)}", file=sys.stderr, flush=True)
+    Peer.within_s = options.within
+    all_measured = [Measured(name=name) for name in dict.fromkeys(("memline", *names))]
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        keep = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        real = peer_questions.real(options.questions, options.model)
+        model_url = ""
+        if isinstance(real, Model):
+            server = running("benchmarks.model_server", str(real.file), "--dims", real.dims)
+            model_url = stack.enter_context(server)
+        peers: dict[str, Peer] = {}
+        for name in [each.name for each in all_measured]:
+            # Each changes a note of its own, and counts its own requests.
+            corpus.write(work / name / "notes", options.files, SECTIONS)
+            stub = running("tests.support.embedding_server", "--port", 0, "--dims", STUB.dims)
+            url = stack.enter_context(stub)
+            folder = keep.resolve() / "programs"
+            peers[name] = PEERS[name](folder, work / name / "home", work / name / "notes", url)
+        asked = labelled(work / "memline" / "notes", ASKED)
+
+        def install(measured: Measured) -> None:
+            peer = peers[measured.name]
+            peer.install()
+            measured.version, measured.warm = peer.version(), peer.warm
+
+        def find_with(measured: Measured, model: Model) -> None:
+            place, kind = work / measured.name, PEERS[measured.name]
+            questions = peer_questions.write(options.questions, place / "found")
+            folder = keep.resolve() / "programs"
+            find(kind(folder, place / "other", place / "found", model_url, model), questions, measured)
+
+        _each(all_measured, "install", install)
+        began = time.monotonic()
+        _each(all_measured, "index", lambda measured: measure(peers[measured.name], asked, measured))
+        _each(all_measured, "ask", lambda measured: ask(peers[measured.name], asked, measured), at_once=1)
+        if isinstance(real, Model):
+            _each(all_measured, "find", lambda measured: find_with(measured, real))
     print(table(all_measured))
+    print("", table_of_found(all_measured) if isinstance(real, Model) else real, sep="\n")
+    print(f"\n{(time.monotonic() - began) / 60:.1f} minutes after installing.")
     return 0
+
+
+def _each(
+    all_measured: list[Measured], step: str, act: Callable[[Measured], None], *, at_once: int = AT_ONCE
+) -> None:
+    """Take a step with all peers that have not failed; a failure is kept as the reason."""
+
+    def one(measured: Measured) -> None:
+        began = time.monotonic()
+        try:
+            act(measured)
+        except (Absent, OSError, ValueError, LookupError) as error:
+            measured.reason = f"{type(error).__name__}: {error}".removeprefix("Absent: ")
+        told = measured.reason or json.dumps(measured.figures | measured.found)
+        print(f"{step} {measured.name}: {time.monotonic() - began:.0f} s {told}", file=sys.stderr, flush=True)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        deque(pool.map(one, [each for each in all_measured if not each.reason]))
 
 
 if __name__ == "__main__":
