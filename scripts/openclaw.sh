@@ -1,7 +1,7 @@
 #!/bin/sh
 # Puts an early and a newest OpenClaw into .venv/openclaw, with a Node.js that is new enough, and prints that
 # folder. Some minutes and 2 GB, so continuous integration does not; the tests that use them are skipped then.
-#   OPENCLAW_PROGRAMS=$(sh scripts/openclaw.sh) .venv/bin/python -m pytest tests/integration/test_openclaw_*.py
+#   OPENCLAW_PROGRAMS=$(sh scripts/openclaw.sh) .venv/bin/python -m pytest tests/integration/test_{openclaw_home,openclaw_plugin,setup}.py
 set -eu
 folder="$PWD/.venv/openclaw"
 # The early one names a package by its repository, which not every machine reaches; a release of it serves too.

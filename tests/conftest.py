@@ -6,10 +6,13 @@ import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from memline.shared.embedders.http import HttpClient
 from tests.support.workspace import Place, remote
 
 # A busy machine is no fault of the code: an example may take its time.
@@ -78,16 +81,30 @@ _THREADS_END_S = 60.0
 
 _THREADS_BEFORE = pytest.StashKey[set[threading.Thread]]()
 
+#: Clients that exist, and those that did before a test.
+_clients: WeakSet[HttpClient] = WeakSet()
+_CLIENTS_BEFORE = pytest.StashKey[set[HttpClient]]()
+_begin_client = HttpClient.__init__
+
+
+def _note_client(client: HttpClient, *arguments: Any, **options: Any) -> None:
+    _begin_client(client, *arguments, **options)
+    _clients.add(client)
+
+
+HttpClient.__init__ = _note_client  # type: ignore[assignment, method-assign]
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     item.stash[_THREADS_BEFORE] = {*threading.enumerate()}
+    item.stash[_CLIENTS_BEFORE] = {*_clients}
     yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Wait for the threads that this code has begun in a test, and fail the test that leaves one.
+    """Wait for the threads that this code has begun in a test; fail the one that leaves a thread or a client.
 
     A run that goes on would disturb the test that comes next, which would be blamed for it.
     """
@@ -98,6 +115,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         if any(module.startswith(("memline.", "dramatiq.")) for module in runs):
             thread.join(max(0, deadline - time.monotonic()))
             assert not thread.is_alive(), f"{item.nodeid} left the thread {thread.name} running"
+    for client in {*_clients} - item.stash.get(_CLIENTS_BEFORE, {*_clients}):
+        # The garbage collector would meet its sockets in another test.
+        pool = getattr(client._client._transport, "_pool", None)
+        assert not getattr(pool, "connections", ()), f"{item.nodeid} left a client of a provider open"
 
 
 #: The rings of tests, those that take longest first: what is started last must be short.

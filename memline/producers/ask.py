@@ -12,10 +12,10 @@ from memline.shared.embedders.choice import Choice, choose
 from memline.shared.errors import IndexMissing, IndexOfAnother
 from memline.shared.findings.answerer import Answerer
 from memline.shared.index import driver
-from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.paths import MEMORY, MemoryPaths
 from memline.shared.sync.freshness import is_fresh
 from memline.shared.sync.plan import IndexState, make_plan, read_index_state
+from memline.shared.sync.staleness import DiskState, Staleness
 
 
 def searching(

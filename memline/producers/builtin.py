@@ -12,7 +12,7 @@ from memline.shared.errors import IndexMissing
 from memline.shared.finding import Finding, Trouble
 from memline.shared.search.request import SearchRequest
 from memline.shared.search.results import Answer
-from memline.shared.search.staleness import Staleness
+from memline.shared.sync.staleness import Staleness
 
 if TYPE_CHECKING:
     from memline.producers.backends import Asked, Backend, IndexReport, LinkCheck

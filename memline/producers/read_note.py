@@ -13,9 +13,9 @@ from memline.shared.clock import Clock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import AccessDenied, BadRequest, IndexFault, PathNotAllowed
 from memline.shared.index import driver, forgotten, ledger, links
+from memline.shared.index.turns import read_turns
 from memline.shared.note_names import is_markdown
-from memline.shared.search.dates import day_of_path
-from memline.shared.search.turns import read_turns
+from memline.shared.sources.dates import day_of_path
 from memline.shared.sources.excerpt import (
     MAX_CHARS,
     Excerpt,

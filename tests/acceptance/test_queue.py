@@ -22,10 +22,10 @@ from dramatiq.brokers import redis as dramatiq_redis
 from memline.shared.errors import QueueError
 from memline.shared.index.rows import TextRow
 from memline.shared.queue import depth, message_list, redis_broker, redis_client
-from memline.shared.queue.broker import MessagePack
+from memline.shared.queue.broker import MessagePack, send
 from memline.shared.queue.in_flight import RedisRequests
 from memline.shared.queue.message_list import Filter
-from memline.shared.queue.messages import EmbedTexts, encode
+from memline.shared.queue.messages import EmbedTexts, StoreVectors, encode
 from memline.shared.queue.middleware import FailMessages, SkipRevoked
 from memline.shared.queue.redis_broker import FleetBroker
 from memline.shared.queue.redis_client import RetryPolicy
@@ -120,6 +120,24 @@ def test_an_idle_worker_takes_a_message_at_once(process: Process) -> None:
             until(lambda: process.broker.client.info("clients")["blocked_clients"] > 0)
             process.send(number)
             until(lambda count=number + 1: len(process.got) == count)  # type: ignore[misc]
+
+
+def test_a_queue_that_was_taken_whole_is_waited_for_and_not_asked_again(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, fetch = [], process.broker.do_fetch
+
+    def counted(*args: Any) -> Any:
+        asked.append(args)
+        return fetch(*args)
+
+    monkeypatch.setattr(process.broker, "do_fetch", counted, raising=False)
+    with closing(process.broker.consume("embed", prefetch=2, timeout=10)) as consumer:
+        for number in (1, 2):
+            process.send(number)
+            assert next(consumer) is not None
+            assert next(consumer) is None
+            assert len(asked) == number
 
 
 def test_the_messages_of_a_worker_that_was_killed_go_to_another_when_its_heartbeat_is_missed(
@@ -444,6 +462,21 @@ def test_a_request_that_was_revoked_or_given_to_another_is_not_worked_on(
         until(lambda: process.got == [0, 2])
 
     assert embed_queue(process).in_flight == 0
+
+
+def test_a_request_that_was_answered_is_not_worked_on_again_when_its_worker_is_killed(
+    process: Process, other: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dramatiq, "get_broker", lambda: process.broker)
+    process.send(1)
+    assert process.broker.do_fetch("embed", 1)
+    send(StoreVectors(agent="main", identity=MODEL_A, lease="message-1", vectors=()))
+
+    # As when its heartbeat is missed.
+    other.broker.take_over("embed")
+
+    assert not other.broker.do_fetch("embed", 1)
+    assert embed_queue(other).waiting == embed_queue(other).in_flight == 0
 
 
 def test_a_lease_is_missing_when_redis_has_no_message_for_it_and_no_answer_can_be_on_its_way(

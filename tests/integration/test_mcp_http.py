@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from memline.producers.calls.arguments import answers
+from memline.shared.config.installation import Token
 from tests.support.http_api import serving
 from tests.support.process import TIMEOUT_S
 from tests.support.workspace import Place
@@ -97,7 +98,8 @@ def test_the_agent_is_the_one_of_the_address_the_header_or_the_token(place: Plac
     with serving(place.settings) as url:
         talk(f"{url}/mcp?agent=work", is_work)
         talk(f"{url}/mcp", is_work, **{"x-memline-agent": "work"})
-    with serving(place.settings, tokens={"work": WORK}) as url:
+    token = Token(name="of work", token=WORK, role="agent", agent="work")
+    with serving(place.settings, tokens=(token,)) as url:
         talk(f"{url}/mcp", is_work, authorization=f"Bearer {WORK}")
         talk(f"{url}/mcp?agent=main", is_refused, authorization=f"Bearer {WORK}")
         assert httpx.post(f"{url}/mcp", json={}, timeout=120).status_code == 401

@@ -1,7 +1,14 @@
-"""Each process of a home shows a digest of the settings that it has."""
+"""Each process of a home shows a digest of the settings that it has, and those that differ are told."""
 
+import json
 import stat
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from memline.shared.config import environment
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.process import end, running_memline
 from tests.support.workspace import Place, until
 
@@ -29,3 +36,46 @@ def test_processes_with_the_same_settings_have_the_same_digest_and_a_change_is_s
     assert before is not None and len(before) == 12 and int(before, 16) >= 0
     (key,) = place.home.glob(".settings-key*")
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_a_process_that_starts_again_while_its_settings_are_invalid_waits_for_good_ones(place: Place) -> None:
+    place.write("memory/a.md", "# A\n")
+    good = place.config.read_text()
+    place.config.write_text("{")
+    with running_memline(*place.arguments("up"), env={environment.STARTED_AGAIN: "1"}) as process:
+        assert process.stderr is not None
+        assert "waits for settings that can be read" in process.stderr.readline()
+
+        place.config.write_text(good)
+
+        until(lambda: bool(digests(place).get("up")), "its start")
+        end(process)
+
+
+@pytest.mark.place(server={})
+def test_processes_of_a_home_that_were_given_other_settings_are_told_by_the_names_of_keys(
+    place: Place, server: EmbeddingServer, tmp_path: Path
+) -> None:
+    place.write("memory/a.md", "# A\n")
+    other = tmp_path / "other.json5"
+    content = json.loads(place.config.read_text())
+    content["agents"]["defaults"]["memorySearch"]["remote"]["apiKey"] = "sk-secret"
+    other.write_text(json.dumps(content))
+    server.control({"fault": "hang"})
+
+    def findings() -> list[dict[str, Any]]:
+        (report,) = place.call("status", "--json").json
+        return [each for each in report["findings"] if each["code"] == "settings_differ"]
+
+    with (
+        running_memline(*place.arguments("serve", "--port", "0")) as serve,
+        running_memline(*place.arguments("--config", str(other), "index")) as index,
+    ):
+        until(lambda: bool(findings()), "the finding")
+        (found,) = findings()
+        assert digests(place).keys() == {"serve", "index"} and all(digests(place).values())
+        for process in (index, serve):
+            process.terminate()
+
+    assert "memorySearch.remote.apiKey" in found["what"] and "sk-" not in json.dumps(found)
+    assert all(str(each.pid) in found["what"] for each in (serve, index))

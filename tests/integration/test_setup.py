@@ -13,10 +13,14 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_types import CallToolResult
 
+from tests.support import openclaw
 from tests.support.process import ROOT, TIMEOUT_S
 from tests.support.pseudo_terminal import on_terminal
 from tests.support.shell import Shell
 from tests.support.workspace import until
+
+#: The folder of the real clients' programs; empty when they are not installed.
+MCP_CLIENTS = os.environ.get("MCP_CLIENTS", "")
 
 
 @pytest.fixture
@@ -179,19 +183,24 @@ LISTS = {
     "codex": (["mcp", "list", "--json"], '"enabled": true'),
     "gemini": (["mcp", "list"], "Connected"),
     "opencode": (["mcp", "list"], "connected"),
+    # Its list shows what is stored; this starts the server, and has `!` for one that does not answer.
+    "openclaw": (["mcp", "probe"], "- memline: "),
 }
 
 
-@pytest.mark.skipif("MCP_CLIENTS" not in os.environ, reason="no real clients: sh scripts/clients.sh")
 @pytest.mark.parametrize("name", LISTS)
 def test_the_real_client_is_connected(shell: Shell, tmp_path: Path, home: Path, name: str) -> None:
+    is_openclaw = name == "openclaw"
+    programs = openclaw.PROGRAMS and f"{openclaw.PROGRAMS}/newest" if is_openclaw else MCP_CLIENTS
+    if not programs:
+        pytest.skip(f"no real {name}: sh scripts/{name if is_openclaw else 'clients'}.sh")
     notes = folder(tmp_path / "notes", "The lamp stands at the window.\n")
     arguments, connected = LISTS[name]
     shell("--workspace", str(notes), "setup", name, "--write", "--yes")
 
     def listed() -> str:
         ran = subprocess.run(
-            [Path(os.environ["MCP_CLIENTS"], name), *arguments],
+            [Path(programs, name), *arguments],
             cwd=notes,
             env={"HOME": str(home), "PATH": os.environ["PATH"], "GEMINI_CLI_TRUST_WORKSPACE": "true"},
             capture_output=True,

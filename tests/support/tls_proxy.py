@@ -51,7 +51,8 @@ class TlsProxy:
 
     def _serve(self, raw: socket.socket) -> None:
         """Pass on both ways, in one thread: two must not use a TLS connection at once."""
-        with suppress(OSError), self._context.wrap_socket(raw, server_side=True) as client:
+        # ValueError: `select` of a socket that the end has closed.
+        with suppress(OSError, ValueError), self._context.wrap_socket(raw, server_side=True) as client:
             server = socket.create_connection(("127.0.0.1", self._target))
             self._open += [client, server]
             with server:

@@ -171,7 +171,7 @@ class Worker:
 
 
 def sweep() -> Any:
-    return SimpleNamespace(queue_name="store", actor_name="sweep", message_id="1", args=())
+    return SimpleNamespace(queue_name="store", actor_name="sweep", message_id="1", args=(), options={})
 
 
 def reason(

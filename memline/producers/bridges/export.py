@@ -31,7 +31,7 @@ from memline.shared.sources.paths import MemoryPaths, is_ignored_folder, is_stor
 from memline.shared.sources.reading import MAX_FILE_BYTES
 from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.transcripts.imported import file_of, is_imported, path_of
-from memline.shared.values import replace, to_json, value
+from memline.shared.values import replace, value
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -68,9 +68,6 @@ class Moved:
     #: Models whose vectors came and that this configuration does not embed with.
     other_models: tuple[str, ...] = ()
     bytes: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self)
 
 
 def export(

@@ -27,7 +27,7 @@ from memline.shared.sources.transcripts.formats import format_named
 from memline.shared.sources.transcripts.imported import empty, lines_of, path_of, updated
 from memline.shared.sources.transcripts.stores import Conversation
 from memline.shared.sources.transcripts.transcript_lines import seconds_of
-from memline.shared.values import to_json, value
+from memline.shared.values import value
 
 #: Bytes that a member of the zip has at most, and how many times what is stored of it.
 MAX_MEMBER_BYTES = 1 << 30
@@ -73,9 +73,6 @@ class TakenChats:
     empty: int = 0
     #: Messages of the new ones and of those that have grown.
     messages: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        return to_json(self)
 
 
 def take_in(

@@ -127,7 +127,7 @@ def bring_up_to_date(
                     run.work(files, on_progress=on_progress, watch=watch)
                 with closing(IndexWriter.of(agent, clock=clock)) as writer:
                     # The sweep of a process that stays would come too late.
-                    writer.tidy()
+                    writer.tidy(decides=True)
                 return run.report()
         except (IndexCorrupt, IndexReplaced, IndexMissing) as error:
             if not restarts_left:
@@ -174,10 +174,9 @@ def prepare(
         if re_embed:
             model_change.forget_vectors(connection, now)
         index = read_index_state(connection)
-        plan = make_plan(settings, choice, index, accepts_removals=accept_removals, now=now)
+        plan = make_plan(settings, choice, index, decides=True, accepts_removals=accept_removals, now=now)
         if plan.kept != index.kept:
-            with transaction(connection):
-                vanished.note(connection, plan.kept)
+            writer.note_kept(plan.kept)
         return replace(plan, given_back=writer.given_back)
 
 
@@ -276,7 +275,7 @@ class IndexRun:
         # A run that embeds nothing is over before anybody asks who is at work.
         if self._is_embedding:
             account_path, now = self._agent.account_path, self._clock.now()
-            listed = home_processes.registered(account_path, kind, names, now)
+            listed = home_processes.registered(account_path, kind, names, now, watch)
         with listed, workers_of(self._settings, clock=self._clock) as workers:
             # Not before: the workers of another run in this process may have had to end first.
             moved_at, progress = time.monotonic(), RunProgress(files=-1)

@@ -12,7 +12,7 @@ from memline.producers.actions.forget_targets import Target, targets_before, tar
 from memline.producers.bridges.export import export, take_in
 from memline.shared.config.live import SettingsWatch
 from memline.shared.config.load import Options, load
-from memline.shared.search.dates import day_of_time
+from memline.shared.sources.dates import day_of_time
 from tests.support.chat_exports import T0, claude, claude_said, claude_zip, gpt, gpt_zip
 from tests.support.transcripts import opening, said, sessions_folder
 from tests.support.workspace import Place, paths

@@ -12,7 +12,7 @@ from memline.shared.config.schema import AgentSettings, MemorySearch, Sync
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexOfAnother
 from memline.shared.index_writer import IndexWriter
-from memline.shared.search.staleness import DiskState
+from memline.shared.sync.staleness import DiskState
 
 
 def look(

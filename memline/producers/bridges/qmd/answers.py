@@ -15,9 +15,9 @@ from memline.producers.bridges.qmd.collections import Collections
 from memline.producers.bridges.qmd.home import QmdFailed
 from memline.shared.index import other_indexes as qmd_index
 from memline.shared.programs import Ran
-from memline.shared.search.dates import day_of_path, day_of_time
 from memline.shared.search.request import SearchRequest, path_filter
 from memline.shared.search.results import Hit
+from memline.shared.sources.dates import day_of_path, day_of_time
 from memline.shared.sources.forgetting import without
 from memline.shared.sources.paths import is_private
 from memline.shared.values import value

@@ -28,9 +28,9 @@ from memline.shared.index import driver, forgotten
 from memline.shared.logs import Log
 from memline.shared.search.request import INDEX_FILTERS, SearchRequest, day_bounds, filters_of
 from memline.shared.search.results import Answer, Behind
-from memline.shared.search.staleness import DiskState, Staleness
 from memline.shared.sources.excerpt import read_file_excerpt
 from memline.shared.sources.paths import is_private
+from memline.shared.sync.staleness import DiskState, Staleness
 from memline.shared.values import replace
 
 if TYPE_CHECKING:
