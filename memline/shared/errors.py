@@ -158,6 +158,8 @@ class ProviderError(MemlineError):
         self.maybe_done = False
         #: The provider may have done the work, and may ask for its price, although no answer came.
         self.maybe_paid = False
+        #: The time limit of the call was over: another attempt would have to wait as long.
+        self.has_waited = False
 
 
 class ProviderLater(ProviderError):

@@ -20,7 +20,7 @@ from memline.shared.batches import remote
 from memline.shared.batches.job_rows import CONTENT_TYPE, BatchRow, as_dict, as_text, multipart, number
 from memline.shared.batches.remote import PAGE_ROWS, BatchApi, BatchJob, Lists, State, file_name
 from memline.shared.embedders.gemini import values_of, whole_request
-from memline.shared.embedders.http import Reply
+from memline.shared.embedders.provider_client import Reply
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.values import replace
 

@@ -22,7 +22,8 @@ from typing import IO, Any
 
 from memline.shared.batches.planning import MAX_BYTES, MAX_ROWS
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, Reply, Upload, parse_json
+from memline.shared.embedders.http import HttpClient, Upload
+from memline.shared.embedders.provider_client import Reply, parse_json
 from memline.shared.embedders.provider_errors import redact_line
 from memline.shared.embedders.vector_checks import FLOAT_BYTES, Values, unit_vector
 from memline.shared.errors import (

@@ -36,8 +36,9 @@ from memline.shared.config.schema import AgentSettings
 from memline.shared.embedders import vector_checks
 from memline.shared.embedders.choice import Choice, choose_for_identity
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, Query, Reply
+from memline.shared.embedders.http import HttpClient, Query
 from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.provider_client import Reply
 from memline.shared.errors import (
     ProviderBrokenAnswer,
     ProviderError,

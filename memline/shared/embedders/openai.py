@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from memline.shared.embedders.http import Reply, loaded_msgspec
 from memline.shared.embedders.protocol import Identity
+from memline.shared.embedders.provider_client import Reply, loaded_msgspec
 from memline.shared.embedders.remote_embedder import RemoteEmbedder
 from memline.shared.embedders.vector_checks import Values
 from memline.shared.errors import ProviderBrokenAnswer

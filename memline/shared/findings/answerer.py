@@ -84,6 +84,7 @@ class Answerer:
         self._settings = settings
         self._choice = choice or choose(settings)
         self._limits = limits
+        self._is_one_shot = not long_lived
         self._queue = queue
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -175,4 +176,10 @@ class Answerer:
         # 7 ms, which only those pay whose index has vectors.
         from memline.shared.scheduling.questions import QueryEmbedder
 
-        return QueryEmbedder(self._settings, self._choice, limits=self._limits, clock=self._clock)
+        return QueryEmbedder(
+            self._settings,
+            self._choice,
+            limits=self._limits,
+            is_one_shot=self._is_one_shot,
+            clock=self._clock,
+        )

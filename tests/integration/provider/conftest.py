@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from memline.shared.embedders import http
+from memline.shared.embedders import provider_client
 from memline.shared.index import vectors
 from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer
@@ -30,8 +30,8 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that nobody but ourselves asked for are short."""
     monkeypatch.setattr(breaker, "REQUEST_RULES", replace(breaker.REQUEST_RULES, first_cooldown_s=0.01))
     monkeypatch.setattr(vectors, "FIRST_RETRY_S", 0.01)
-    monkeypatch.setattr(http, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(http, "JITTER_S", 0.01)
+    monkeypatch.setattr(provider_client, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(provider_client, "JITTER_S", 0.01)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,10 @@ import pytest
 
 from memline.shared.clock import ManualClock
 from memline.shared.embedders.endpoint import Endpoint
-from memline.shared.embedders.http import HttpClient, Upload, parse_json
+from memline.shared.embedders.http import HttpClient, Upload
 from memline.shared.embedders.openai import OpenAIEmbedder
 from memline.shared.embedders.protocol import CALL_ATTEMPTS, Identity, limit_attempts
+from memline.shared.embedders.provider_client import parse_json
 from memline.shared.errors import ProviderError, ProviderLater, ProviderStop
 from tests.support.embedding_server import EmbeddingServer
 from tests.unit.embedders.conftest import KEY, Connect
@@ -344,7 +345,7 @@ def test_json_says_the_same_with_the_faster_parser_and_without() -> None:
 
 def test_a_request_loads_neither_the_program_of_httpx_nor_msgspec() -> None:
     program = (
-        "import sys; import memline.shared.embedders.openai, httpx\n"
+        "import sys; import memline.shared.embedders.http, httpx\n"
         "assert httpx.Client and httpx.main\n"
         "print(sorted({'click', 'rich', 'pygments', 'msgspec', 'httpx._main'} & set(sys.modules)))"
     )
