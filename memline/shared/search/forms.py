@@ -75,7 +75,9 @@ class Ways:
     def of(self, term: Term, words: Sequence[str], *, with_forms: bool) -> tuple[list[Way], bool]:
         """Return what finds a term, itself first, and whether a form of it is there at all."""
         ways = [way for match in (term.match, *term.spellings) if (way := self._way(match, 1.0))]
-        if not ways or ways[0].df <= COMMON:
+        # One look-up for all, since hardly any of them is there.
+        is_rare = not ways or ways[0].df <= COMMON
+        if term.halves and is_rare and self._count(CHUNKS.name, any_of(term.halves)):
             ways += [way for match in term.halves if (way := self._way(match, FORM_WEIGHT if ways else 1.0))]
         is_there = bool(ways)
         if with_forms:

@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from memline.shared.embedders.local.reranker import Reranker
     from memline.shared.search.late import Evidence
 
-#: Candidates of a retriever for each step of `candidateMultiplier` (4: the 200 of the original). The number
-#: of hits asked for has no part in it, so that fewer hits are a prefix of more.
-POOL_STEP = 50
+#: Candidates of a retriever for each step of `candidateMultiplier`, 4 by default; conversations, notes and
+#: abstracts lost nothing with 60 candidates. How many hits are asked for has no part in it, so that fewer are
+#: a prefix of more. Where copies of one text leave no room for so many, MORE times as many are taken.
+POOL_STEP, MORE = 25, 8
 
 #: Best candidates that a reranker reads: each costs a pass of its model.
 RERANKED = 30
@@ -131,24 +132,30 @@ def retrieve(
                 from memline.shared.search import linked
 
                 files = linked.among(connection, request, files or [])
-            search = _Search(
-                index=index,
-                connection=connection,
-                question=question,
-                settings=settings,
-                reranker=reranker,
-                files=files,
-                filters=filters,
-                now=now,
-                troubles=troubles,
-                steps=steps,
-            )
-            ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
-            max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
-            hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
+            pool = POOL_STEP * settings.hybrid.candidate_multiplier
+            for size in (pool, MORE * pool):
+                search = _Search(
+                    index=index,
+                    connection=connection,
+                    question=question,
+                    settings=settings,
+                    reranker=reranker,
+                    files=files,
+                    filters=filters,
+                    pool=max(size, settings.max_results),
+                    now=now,
+                    troubles=[],
+                    steps=steps,
+                )
+                ranked = search.ranked(vector, notes_first=request.source != SESSIONS)
+                max_tokens = chunk_tokens * 3 // 2 if request.merge else 0
+                hits = search.hits(ranked, explain=request.explain, max_tokens=max_tokens)
+                if len(hits) >= settings.max_results or len(search.keyword.hits) < search.pool:
+                    break
             reason = lacking(search.keyword.missing) if hits else search.explain_empty()
             unseen = "" if hits or request.private else "MEMORY.md is private and was not searched"
             notice = "; ".join(filter(None, (reason, search.explain_days(), unseen)))
+            troubles += search.troubles
             steps.end("snippets")
         base = replace(base, hits=hits, mode=search.mode, notice=notice, missing=search.keyword.missing)
     return replace(
@@ -191,6 +198,8 @@ class _Search:
     files: list[int] | None
     #: What limits them.
     filters: tuple[str, ...]
+    #: Candidates of each retriever.
+    pool: int
     now: float
     troubles: list[Trouble]
     steps: _Steps
@@ -215,8 +224,7 @@ class _Search:
     def ranked(self, vector: QueryVector | None, *, notes_first: bool) -> list[Candidate]:
         """Ask the retrievers, fuse their hits and sort the best of them."""
         connection, question, hybrid = self.connection, self.question, self.settings.hybrid
-        file_ids = None if self.files is None else json_ids(self.files)
-        pool = max(POOL_STEP * hybrid.candidate_multiplier, self.settings.max_results)
+        file_ids, pool = None if self.files is None else json_ids(self.files), self.pool
         self.steps.end("filters")
         backend = None if vector is None else self._vector_backend(vector)
         links = self.index.links
