@@ -307,3 +307,24 @@ with long_running.stop_event() as stop:
     ran = python(script)
 
     assert (ran.status, ran.stdout) == (-signal.SIGTERM, "")
+
+
+def test_a_process_that_is_told_to_end_before_it_has_begun_ends_whatever_it_is_in() -> None:
+    script = """
+import os, signal
+from memline.producers import cli
+
+def in_a_library():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        print("went on")
+    except BaseException:
+        print("caught")
+cli.run = in_a_library
+import sys
+sys.argv = ["memline", "worker", "embed"]
+cli.run_process()
+"""
+    ran = python(script)
+
+    assert (ran.status, ran.stdout) == (0, "")
