@@ -78,7 +78,7 @@ class Ways:
         # One look-up for all, since hardly any of them is there.
         is_rare = not ways or ways[0].df <= COMMON
         if term.halves and is_rare and self._count(CHUNKS.name, any_of(term.halves)):
-            ways += [way for match in term.halves if (way := self._way(match, FORM_WEIGHT if ways else 1.0))]
+            ways += [way for match in term.halves if (way := self._way(match, 1.0))]
         is_there = bool(ways)
         if with_forms:
             inflected = inflections(term.label)
