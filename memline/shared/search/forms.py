@@ -76,7 +76,7 @@ class Ways:
         """Return what finds a term, itself first, and whether a form of it is there at all."""
         ways = [way for match in (term.match, *term.spellings) if (way := self._way(match, 1.0))]
         # One look-up for all, since hardly any of them is there.
-        is_rare = not ways or ways[0].df <= COMMON
+        is_rare = ways[0].df <= COMMON if ways else term.is_word
         if term.halves and is_rare and self._count(CHUNKS.name, any_of(term.halves)):
             ways += [way for match in term.halves if (way := self._way(match, 1.0))]
         is_there = bool(ways)

@@ -33,6 +33,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import combining, normalize
 
+from memline.shared.note_names import without_ending
 from memline.shared.search.forms import FORM_WEIGHT, Lookup, Ways, needle_of, together
 from memline.shared.search.postings import CHUNKS, NAMES, Fits, Postings, Table
 from memline.shared.search.query import Question, Term, any_of, as_typed
@@ -296,11 +297,14 @@ class _KeywordSearch:
     def _as_spelled(self, term: Term, fits: dict[int, float]) -> Fits:
         """Yield the fits of an id, negative where its tokens stand in a row and it is not spelled so."""
         assert term.literal is not None
-        needle = term.label.strip("./~v") if term.label.isascii() else ""
+        needle = term.label.strip("./~v%") if term.label.isascii() else ""
         rows = self._connection.execute(
             _SPELLINGS, (json_ids(nlargest(SPELLED, fits, key=fits.__getitem__)), needle)
         )
-        exact = {row[0] for row in rows if any(map(term.literal.search, row[1:]))}
+        # A note ends in `.md`, its name does not.
+        exact = {
+            row for row, *texts, path in rows if any(map(term.literal.search, (*texts, without_ending(path))))
+        }
         if exact:
             self._spelled.add(term.label)
         return ((row, fit if row in exact else -fit) for row, fit in fits.items())

@@ -49,7 +49,8 @@ _PIECE = late(r"[^\W_]+")
 _VERSION = late(r"(v?)\d+\.\d", re.I)
 #: Names of code: `--option`, `@types/node`, `.env`, `std::vector`, `src/*.ts`, `foo()`, `C++`, `50%`.
 _CODE = late(
-    r"(?<!\S)[(\[{'`]*+((?:--?[^\W\d]|[@.$]\w)[^\s,;!?'`)]*+|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+"
+    r"(?<!\S)[(\[{'`]*+((?:--?[^\W\d]|(?:~/)?[@.$]\w|\*\*\w)[^\s,;!?'`)]*+"
+    r"|[^\s,;!?'`]*?(?:\w::|[./]\*|\*[./])[^\s,;!?'`]*+|[^\W\d_]{1,4}&[^\W\d_]{1,4}"
     r"|\w[^\s,;!?'`()]*+\(\)|\w[\w.]*+(?:\+\+\w*+|[#%]))(?=[.,;:!?)\]}'`]*+(?!\S))"
 )
 #: `e-mail` is searched as `email` is, and `x-ray` as `xray`, and these in both spellings.
@@ -219,9 +220,14 @@ def _take_code(text: str, terms: dict[str, Term]) -> str:
         if not pieces or has_dense(match[1]):
             return match[0]
         typed = match[1].rstrip(".:")
-        after = _AFTER_ID if typed[-1].isalnum() else r"(?!\w)"
-        literal = re.compile(f"{_BEFORE_ID}{re.escape(typed)}{after}", re.I)
-        _add(terms, _phrase(typed, pieces, is_exact=True, literal=literal))
+        # The name of an option is asked for as well, with whatever value it has.
+        for name in dict.fromkeys((typed, typed.partition("=")[0])):
+            after = _AFTER_ID if name[-1].isalnum() else r"(?!\w)"
+            # A package may stand with its version.
+            after = after.replace("@", "") if name.startswith("@") else after
+            spelled = re.escape(name).replace("%", " ?%")
+            literal = re.compile(f"{_BEFORE_ID}{spelled}{after}", re.I)
+            _add(terms, _phrase(name, _PIECE.findall(name.lower()), is_exact=True, literal=literal))
         return " "
 
     return _CODE.sub(take, text)
@@ -345,6 +351,11 @@ def _take_words(text: str, terms: dict[str, Term], *, is_enough: bool = False) -
             typed="" if word in pieces else words[word],
         )
         _add(terms, term)
+    for first, second in joined:
+        if second in _PARTICLES:
+            # Where notes have `login`, `logs` is not what `log in` asks for.
+            phrase, whole = f"{first} {second}", quoted(f"{first}{second}")
+            _add(terms, Term(label=phrase, match=whole, halves=(quoted(phrase),)))
 
 
 def _are_one(first: str, second: str, stop: Collection[str]) -> bool:

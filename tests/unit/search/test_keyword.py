@@ -1,4 +1,5 @@
 import random
+import re
 
 import pytest
 
@@ -319,6 +320,9 @@ def test_common_words_only_score_what_rare_ones_found(
         (".env", "env, the env of it, x.env, .env.local"),
         ("src/*.ts", "src/a.ts, src ts, src/*.tsx"),
         ("$HOME/bin", "home/bin"),
+        ("~/.bashrc", "bashrc, the bashrc"),
+        ("**kwargs", "kwargs, kwargs of it"),
+        ("R&D", "R or D, R, D"),
         ("🚀", "rocket 🎉"),
         ("👩‍💻", "👩 💻"),
         ("❤️", "heart 🧡"),
@@ -338,6 +342,72 @@ def test_a_name_of_code_finds_the_note_that_has_exactly_it(
         assert answer.hits[0].path == "memory/exact.md", question
         assert answer.missing == (), question
     assert nowhere == ((typed,) if len(typed) > 1 or typed == "🚀" else ())
+
+
+@pytest.mark.parametrize(
+    ("typed", "stands"),
+    [
+        ("50%", "50 %"),
+        ("@scope/pkg", "@scope/pkg@1.2.3"),
+        ("--max-size=8192", "--max-size=4096"),
+    ],
+)
+def test_a_name_of_code_is_found_where_it_stands_with_a_value(
+    notes: Notes, index: SearchIndex, typed: str, stands: str
+) -> None:
+    loose = re.sub(r"\W+", " ", typed)
+    for number in range(30):
+        notes.add(f"memory/{number:02}.md", f"{loose}. {loose}; {loose}, note {number}")
+    notes.add("memory/exact.md", f"{' '.join(f'word{number}' for number in range(60))} then ({stands})")
+
+    assert retrieve(index, SearchRequest(query=typed), Query()).hits[0].path == "memory/exact.md"
+
+
+@pytest.mark.parametrize("name", ["my_notes", "deploy-plan_v2", "ERR_CONN"])
+def test_the_name_of_a_file_with_an_underscore_is_not_missing(
+    notes: Notes, index: SearchIndex, name: str
+) -> None:
+    notes.add(f"memory/{name}.md", "Bread and butter.")
+    notes.add("memory/other.md", f"Those are {name.replace('_', ' ')} of mine.")
+
+    answer = retrieve(index, SearchRequest(query=name), Query())
+
+    assert (answer.hits[0].path, answer.missing) == (f"memory/{name}.md", ())
+    assert answer.hits[0].score >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("whole", "halves", "more"),
+    [
+        ("flashcards", "flash cards", "Spanish"),
+        ("login", "log in", "router"),
+        ("checklist", "check list", "boats"),
+        ("email", "e-mail", "plumber"),
+    ],
+)
+def test_a_compound_counts_as_much_written_as_two_words(
+    notes: Notes, index: SearchIndex, whole: str, halves: str, more: str
+) -> None:
+    for number in range(12):
+        notes.add(f"memory/x{number}.md", f"Bread, butter and a walk, note n{number}.")
+    notes.add("memory/one.md", f"My {whole} app.")
+    notes.add("memory/two.md", f"Make {halves} for {more}.")
+
+    for asked in (f"{whole} for {more}", f"{halves} for {more}"):
+        hits = retrieve(index, SearchRequest(query=asked), Query()).hits
+        assert (hits[0].path, hits[0].score >= 0.9) == ("memory/two.md", True), asked
+    for asked in (whole, halves):
+        hits = retrieve(index, SearchRequest(query=asked), Query()).hits
+        assert {hit.path for hit in hits if hit.score >= 0.9} == {"memory/one.md", "memory/two.md"}, asked
+
+
+def test_what_has_one_of_two_words_is_behind_what_has_their_compound(
+    notes: Notes, index: SearchIndex
+) -> None:
+    notes.add("memory/logs.md", "The logs: all logs of the server are in logs.")
+    notes.add("memory/login.md", "The page of the login is broken since Tuesday.")
+
+    assert retrieve(index, SearchRequest(query="log in"), Query()).hits[0].path == "memory/login.md"
 
 
 @pytest.mark.parametrize(
