@@ -401,6 +401,21 @@ def test_a_compound_counts_as_much_written_as_two_words(
         assert {hit.path for hit in hits if hit.score >= 0.9} == {"memory/one.md", "memory/two.md"}, asked
 
 
+def test_a_page_that_is_named_brings_only_what_holds_everything_before_other_pages_that_do(
+    notes: Notes, index: SearchIndex
+) -> None:
+    for number in range(8):
+        notes.add(f"memory/x{number}.md", f"Bread, butter and a plugin, note n{number}.")
+    filler = "\n\n".join(f"Line {number} of a long page about nothing much." for number in range(60))
+    notes.add("memory/kestrel.md", f"# Kestrel\n\nThe kestrel plugin.\n\n{filler}\n\n## Notes\n\nA kestrel.")
+    notes.add("memory/inventory.md", "All of them: the plugin that we call kestrel, and others.")
+
+    hits = retrieve(index, SearchRequest(query="kestrel plugin", merge=False), Query()).hits
+
+    assert [hit.path for hit in hits[:3]] == ["memory/kestrel.md", "memory/inventory.md", "memory/kestrel.md"]
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
 def test_what_has_one_of_two_words_is_behind_what_has_their_compound(
     notes: Notes, index: SearchIndex
 ) -> None:
