@@ -43,7 +43,7 @@ plain = (
     " WHERE chunks_fts MATCH ? ORDER BY rank LIMIT 200"
 )
 def search(question):
-    assert retrieve(index, SearchRequest(query=question), Query()).hits
+    retrieve(index, SearchRequest(query=question), Query())
 def fts(question):
     with index.snapshot() as connection:
         match = " OR ".join('"' + word + '"' for word in question.split())

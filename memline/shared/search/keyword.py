@@ -363,6 +363,12 @@ class _KeywordSearch:
         ways = list(zip(*(map(holders.get, sums) for holders in self._held), strict=True))
         covers = {way: _cover_of(way, lookups, mass) for way in set(ways)}
         cover = {each: covers[way] for each, way in zip(sums, ways, strict=True)}
+        if pairs := sum(1 << number for number, each in enumerate(lookups) if each.term.is_pair):
+            # The path of a chunk has its words, but no pairs of CJK characters: those the name has.
+            for each, (mask, parts, share) in cover.items():
+                if more := self._in_names.get(file_of[each], 0) & pairs & ~mask:
+                    idf = math.fsum(lookup.idf for number, lookup in enumerate(lookups) if more >> number & 1)
+                    cover[each] = mask | more, parts | more, min(1.0, share + idf / mass)
         _lift(sums, {each: (*cover[each][:2], self._in_names.get(file_of[each], 0)) for each in sums})
         masks = {each: mask for each, (mask, _, _) in cover.items()}
         words, ids = self._alone(file_of)

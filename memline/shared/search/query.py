@@ -93,6 +93,11 @@ class Term:
         """Say whether an answer must hold it; a day in words is only a hint to where it may stand."""
         return bool(self.typed) or self.is_word
 
+    @property
+    def is_pair(self) -> bool:
+        """Say whether it is two CJK characters."""
+        return self.match.startswith("{grams}")
+
 
 @value
 class Question:
@@ -169,7 +174,7 @@ def as_typed(missing: Iterable[Term], terms: Sequence[Term]) -> tuple[str, ...]:
         run = list(group)
         if not is_absent[0] or not is_absent[1]:
             continue
-        if not run[0].match.startswith("{grams}"):
+        if not run[0].is_pair:
             names[run[0].typed] = None
         elif len(run) > 1 or len(run[0].typed) <= 2:
             # One pair alone may only be where two words meet.

@@ -401,6 +401,16 @@ def test_a_compound_counts_as_much_written_as_two_words(
         assert {hit.path for hit in hits if hit.score >= 0.9} == {"memory/one.md", "memory/two.md"}, asked
 
 
+def test_a_note_that_has_a_cjk_name_alone_holds_everything(notes: Notes, index: SearchIndex) -> None:
+    notes.add("memory/京都案内.md", "Bread and butter.")
+    notes.add("memory/other.md", "A note about 京都 and bread.")
+
+    answer = retrieve(index, SearchRequest(query="京都案内"), Query())
+
+    assert (answer.hits[0].path, answer.missing) == ("memory/京都案内.md", ())
+    assert answer.hits[0].score >= 0.9 > answer.hits[1].score
+
+
 def test_a_page_that_is_named_brings_only_what_holds_everything_before_other_pages_that_do(
     notes: Notes, index: SearchIndex
 ) -> None:
