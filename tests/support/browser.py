@@ -39,6 +39,17 @@ class Browser:
         headers = {"origin": self.url if origin is None else origin}
         return self.client.post(f"/ui{path}", data=fields, headers=headers)
 
+    def press(self, path: str, label: str, **query: Any) -> httpx.Response:
+        """Open a page and press the first button that says this, as its form stands there."""
+        page = self.get(path, **query)
+        forms = re.findall(r'<form[^>]* method="post" action="/ui([^"]+)">(.*?)</form>', page.text, re.DOTALL)
+        button = re.compile(rf"<button[^>]*>{re.escape(label)}</button>")
+        target, form = next(each for each in forms if button.search(each[1]))
+        fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form))
+        for name, first in re.findall(r'<select name="(\w+)">\s*<option(?: value="([^"]*)")?', form):
+            fields[name] = first or re.findall(r"<option[^>]*>([^<]+)<", form)[-1]
+        return self.post(target, **{each: html.unescape(text) for each, text in fields.items()})
+
     def form_token(self) -> str:
         if "memline_form" not in self.client.cookies:
             self.get("/login")

@@ -126,6 +126,7 @@ class Dashboard:
             live=self.live,
             runs=Runs(),
             is_read_only=serve.read_only,
+            has_page=self._has_page,
         )
         self._static = Static(serve.base_path)
         self._renderer = Renderer(self._static)
@@ -171,9 +172,11 @@ class Dashboard:
         """Say whether a page is there for a token; `only`: the agent that it opens, empty for all."""
         return self._is_served(page) and not (only and page.is_for_all)
 
+    def _has_page(self, path: str, only: str) -> bool:
+        return any(page.path == path and self._opens(page, only) for page in PAGES)
+
     def _strip(self, snapshot: Snapshot, only: str) -> Strip:
-        opened = {page.path for page in PAGES if self._opens(page, only)}
-        return strip_of(snapshot, only, has_page=opened.__contains__)
+        return strip_of(snapshot, only, has_page=lambda path: self._has_page(path, only))
 
     def _view(self, request: Request, form: QueryParams | None = None) -> View:
         """Return the view of a browser that is logged in. Raises Redirect to the login for others."""
@@ -214,7 +217,8 @@ class Dashboard:
         # A part is asked for because something was just read.
         snapshot = self.live.read() if fragment else self.live.read(0.0)
         frame = self._frame(view, page.title, form_token, here, snapshot)
-        context = {**frame, "done": done, **page.data(view)}
+        told = view.told(*page.tells) if page.tells else None
+        context = {**frame, "done": done, "told": told, **page.data(view)}
         if fragment:
             return self._renderer.fragment(page.template, fragment, context)
         return self._renderer.page(page.template, context)
@@ -237,6 +241,7 @@ class Dashboard:
             "form": FormFrame(token=form_token, can_act=bool(view and view.can_act), here=here),
             "has_login": self.sessions.need_login,
             "done": "",
+            "told": None,
         }
 
     def _action(self, action: Action) -> Callable[[Request], Any]:

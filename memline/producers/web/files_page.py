@@ -263,8 +263,8 @@ def _sessions(view: View) -> Data:
 
 PAGES = (
     Page(path="/agents", title="Agents", template="agents.html", data=_agents),
-    Page(path="/files", title="Files", template="files.html", data=_files),
+    Page(path="/files", title="Files", template="files.html", data=_files, tells=("files",)),
     Page(path="/file", title="File", template="file.html", data=_file, is_in_nav=False),
     Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed, is_in_nav=False),
-    Page(path="/sessions", title="Sessions", template="sessions.html", data=_sessions),
+    Page(path="/sessions", title="Sessions", template="sessions.html", data=_sessions, tells=("sessions",)),
 )

@@ -41,8 +41,8 @@ def _overview(view: View) -> Data:
             for each in snapshot.of(only)
         },
         "has_queue": view.is_owner and snapshot.has_queue,
-        "findings": [each for each in told if each.level != OK],
-        "fine": [each.what for each in told if each.level == OK],
+        "findings": [each for each in told if each.finding.level != OK],
+        "fine": [each.finding.what for each in told if each.finding.level == OK],
         "at": snapshot.at,
         "files_at": snapshot.files_at,
         "charts": charts(view, snapshot, SPANS["hour"], only, _FIRST_CHARTS),

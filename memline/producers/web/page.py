@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
@@ -15,6 +16,7 @@ from memline.producers.calls.arguments import by_key, parse_texts, read
 from memline.producers.calls.rows import Call
 from memline.producers.http.auth import Access
 from memline.producers.web.rendering import path_of
+from memline.producers.web.strip import Link, link_of
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import AccessDenied, BadRequest, MemlineError
 from memline.shared.finding import Finding
@@ -52,6 +54,8 @@ class Site:
     live: LiveFigures
     runs: Runs
     is_read_only: bool
+    #: Whether a page, by its path below ROOT, opens for a token: of the agent named here, empty for all.
+    has_page: Callable[[str, str], bool]
 
     @property
     def settings(self) -> Settings:
@@ -94,13 +98,21 @@ class View:
         names = (self.access.only,) if self.access.only else self.site.tools.agents
         return tuple(self.site.settings.agents[name] for name in names)
 
-    def told(self, *pages: str) -> tuple[Finding, ...]:
+    def told(self, *pages: str) -> tuple[Link, ...]:
         """Return the findings of these pages, or of all, and what is well; their commands work as typed."""
-        return tuple(
-            replace(each, action=self.site.tools.hint(each.agent or "", each.action))
-            for each in self.site.live.read().told(self.access.only)
-            if not pages or each.page in pages
+        found = (each for each in self.site.live.read().told(self.access.only))
+        return tuple(self._led(each) for each in found if not pages or each.page in pages)
+
+    def _led(self, found: Finding) -> Link:
+        """Make the link of a finding for who asks."""
+        link = link_of(
+            found,
+            has_page=lambda path: self.site.has_page(path, self.access.only),
+            is_owner=self.is_owner,
+            has_queue=self.site.has_queue,
         )
+        typed = partial(self.site.tools.hint, found.agent or "")
+        return replace(link, finding=replace(found, action=typed(found.action)), command=typed(link.command))
 
     def agent(self, name: str = "") -> AgentSettings:
         """Return the agent of this name, or the token's own. Raises AccessDenied and UnknownAgent."""
@@ -152,6 +164,8 @@ class Page:
     #: Whether only a token for all agents opens it.
     is_for_all: bool = False
     needs_queue: bool = False
+    #: Pages whose findings stand above its content: each has its button there.
+    tells: tuple[str, ...] = ()
 
 
 @value

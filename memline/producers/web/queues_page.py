@@ -62,7 +62,7 @@ def _queues(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     fleet, names = snapshot.fleet, [settings.agent for settings in view.agents]
     counts = rates(view.queue_url) if fleet else {}
-    paused = {mode: paused_agents(list(snapshot.agents.values()), mode) for mode in _MODES.values()}
+    paused = {mode: paused_agents(list(snapshot.agents.values()), mode) for mode in ("", *_MODES.values())}
     rows = [
         QueueRow(
             depth=depth,
@@ -75,17 +75,22 @@ def _queues(view: View) -> Data:
     ]
     return {
         "queues": listing(view, rows, _QUEUE_KEYS),
-        "findings": view.told("queues", "workers", "messages"),
-        # Mode and its queue -> the agents that can be paused, and those that can be resumed.
+        # Mode and its queue, or all -> the agents that can be paused, and those that can be resumed: of a
+        # pause of all only a resume of all is an end.
         "switches": [
-            (mode, role, [each for each in names if each not in paused[mode]], paused[mode])
-            for role, mode in _MODES.items()
+            (
+                mode,
+                role,
+                [each for each in names if each not in paused[mode]],
+                [each for each in paused[mode] if not mode or each not in paused[""]],
+            )
+            for mode, role in (("", "all"), *((mode, role) for role, mode in _MODES.items()))
         ],
     }
 
 
 def paused_agents(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
-    """Name the agents whose provider an operator paused in a mode."""
+    """Name the agents whose provider an operator paused in a mode; without one, in all at once."""
 
     def is_paused(provider: Mapping[str, Any]) -> bool:
         modes = [each for each in provider["modes"] if each["mode"] == mode]
@@ -97,7 +102,7 @@ def paused_agents(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 def _workers(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
-    return {"workers": listing(view, workers, _WORKER_KEYS), "findings": view.told("queues", "workers")}
+    return {"workers": listing(view, workers, _WORKER_KEYS)}
 
 
 def _providers(view: View) -> Data:
@@ -267,6 +272,7 @@ PAGES = (
         data=_queues,
         is_for_all=True,
         needs_queue=True,
+        tells=("queues", "workers", "messages"),
     ),
     Page(
         path="/workers",
@@ -275,8 +281,16 @@ PAGES = (
         data=_workers,
         is_for_all=True,
         needs_queue=True,
+        tells=("queues", "workers"),
     ),
-    Page(path="/providers", title="Providers", template="providers.html", data=_providers, is_for_all=True),
+    Page(
+        path="/providers",
+        title="Providers",
+        template="providers.html",
+        data=_providers,
+        is_for_all=True,
+        tells=("providers",),
+    ),
     Page(
         path="/messages",
         title="Messages",

@@ -185,8 +185,9 @@ class Renderer:
         return self._environment.get_template(template).render(context)
 
     def fragment(self, template: str, block: str, context: Mapping[str, object]) -> str | None:
-        """Render one block of a page; None when the page has none of this name."""
-        found = self._environment.get_template(template)
-        if block not in found.blocks:
-            return None
-        return "".join(found.blocks[block](found.new_context(dict(context))))
+        """Render one block of a page or of what all have; None when there is none of this name."""
+        for name in (template, "layout.html"):
+            found = self._environment.get_template(name)
+            if block in found.blocks:
+                return "".join(found.blocks[block](found.new_context(dict(context))))
+        return None

@@ -1,14 +1,19 @@
-"""The status strip of every page: what is wrong, each with the page that shows it, and what is under way."""
+"""Lead from each finding to its page and its button, and make the status strip of every page.
+
+The button of a finding is that of the command which it advises, where the table of calls has it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlencode
 
+from memline.producers.calls.rows import OWNER
+from memline.producers.calls.table import CALLS
 from memline.producers.web.rendering import ROOT, Renderer, money
 from memline.producers.web.snapshot import Snapshot
 from memline.shared.finding import PROBLEM, WARNING, Finding
-from memline.shared.values import value
+from memline.shared.values import field, replace, value
 from memline.shared.words import counted
 
 #: Pages of findings whose subject is named in the address of its own page.
@@ -17,13 +22,28 @@ _OF_ONE = {"jobs": "jobs", "batches": "batches"}
 #: Pages of findings that are of one agent.
 _OF_AGENT = ("files", "sessions")
 
+#: What ends a finding whose own command only shows its cause.
+_ENDS = {"file_failed": "memline index"}
+
+#: A command that only shows what its button, with more fields, does.
+_WITH_MORE = ("flush",)
+
 
 @value
 class Link:
-    """A finding, and the address of the page that shows its cause and has its button."""
+    """A finding, the address of the page that shows its cause, and the form that ends it."""
 
     finding: Finding
     href: str
+    #: The call of its button, the fields of the form, and the command; empty without one.
+    call: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Say whether another page than the overview shows more."""
+        return not self.href.startswith(f"{ROOT}/#")
 
 
 @value
@@ -75,6 +95,30 @@ def address(found: Finding, has_page: Callable[[str], bool]) -> str:
         where = {"agent": found.agent} | ({"outcome": "problems"} if found.code == "file_failed" else {})
         return f"{ROOT}/{page}?{urlencode(where)}"
     return f"{ROOT}/{page}#{found.code}"
+
+
+def link_of(
+    found: Finding, *, has_page: Callable[[str], bool], is_owner: bool = False, has_queue: bool = False
+) -> Link:
+    """Lead from a finding to its page, and to the form that does what it advises, where there is one."""
+    link = Link(finding=found, href=address(found, has_page))
+    # What stands after a command is a remark.
+    command = _ENDS.get(found.code, found.action).partition("   (")[0]
+    words = command.split()[1:] if command.startswith("memline ") else []
+    name = next((each for each in (" ".join(words[:2]), *words[:1]) if each in CALLS), "")
+    call, rest = CALLS.get("reindex" if name == "index" and has_queue else name), words[len(name.split()) :]
+    is_known = call is not None and call.button and call.name not in _WITH_MORE
+    if call is None or not is_known or not found.agent or (call.rights == OWNER and not is_owner):
+        return link
+    fields = {"agent": found.agent}
+    for each in call.parameters:
+        if each.option in rest[:-1]:
+            at = rest.index(each.option)
+            fields[each.name] = rest[at + 1]
+            del rest[at : at + 2]
+        elif each.argument and len(rest) == 1:
+            fields[each.name] = rest.pop()
+    return link if rest else replace(link, call=call.name, fields=fields, command=command)
 
 
 def news(strip: Strip, renderer: Renderer) -> dict[str, object]:

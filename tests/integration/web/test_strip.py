@@ -2,20 +2,22 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.producers.web.dashboard import PAGES
+from memline.producers.web.rendering import Renderer, Static
 from memline.producers.web.snapshot import Snapshot
-from memline.producers.web.strip import strip_of
+from memline.producers.web.strip import Link, Strip, link_of, strip_of
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
 from memline.shared.queue import redis_client
 from tests.integration.web.conftest import Opener
 from tests.integration.web.test_pages import events
 from tests.support.browser import Browser
 from tests.support.redis_server import RedisServer
-from tests.support.workspace import Place
+from tests.support.workspace import Place, until
 
 #: In the head of the page, before its content.
 STRIP = re.compile(
@@ -124,3 +126,62 @@ def test_the_strip_counts_a_thing_once_and_no_note() -> None:
 
     assert (made.problems, made.warnings, made.counts, made.level) == (1, 1, "1 problem", PROBLEM)
     assert [each.href for each in made.links] == ["/ui/#a", "/ui/#a", "/ui/#b"]
+
+
+def test_each_finding_of_the_home_page_says_whose_it_is_leads_to_its_page_and_has_its_button(
+    browser: Browser, notes: Place
+) -> None:
+    spoil(notes, "work")
+    notes.write("../main/memory/new.md", "An umbrella.\n")
+    until(lambda: 'id="files_behind"' in browser.get("/").text, "the new file")
+
+    rows = dict(re.findall(r'<li id="(\w+)">(.*?)</li>', browser.get("/").text, re.S))
+
+    assert 'href="/ui/files?agent=main">main: 1 file is not in the index yet</a>' in rows["files_behind"]
+    assert 'href="/ui/files?agent=work&amp;outcome=problems">work: 1 file' in rows["file_failed"]
+    for code, agent in (("files_behind", "main"), ("file_failed", "work")):
+        assert 'action="/ui/index"' in rows[code] and f'name="agent" value="{agent}"' in rows[code]
+        assert "memline index</code>" in rows[code] and '<p class="command">' not in rows[code]
+        assert f'id="{code}"' in browser.get("/files", agent=agent).text.partition("<main")[2]
+    browser.press("/files", "Index now", agent="main")
+    until(lambda: 'id="files_behind"' not in browser.get("/").text, "the index run")
+
+
+def finding(code: str = "vectors_behind", action: str = "memline index", **more: Any) -> Finding:
+    return Finding(code=code, level=WARNING, what="words", agent="main", action=action, page="files", **more)
+
+
+@pytest.mark.parametrize(
+    ("action", "is_owner", "has_queue", "expected"),
+    [
+        ("memline index", False, False, ("index", {})),
+        ("memline index", False, True, ("reindex", {})),
+        ("memline index   (moves the damaged file aside)", True, True, ("reindex", {})),
+        ("memline jobs resume 5f3a", False, True, ("jobs resume", {"job": "5f3a"})),
+        ("memline queue resume --provider gemini", True, False, ("queue resume", {"provider": "gemini"})),
+        ("memline queue resume", False, True, ("", {})),
+        ("memline flush", True, True, ("", {})),
+        ("memline queue resume --mode", True, True, ("", {})),
+        ("memline fleet", True, True, ("", {})),
+        ("search again", True, True, ("", {})),
+        ("", True, True, ("", {})),
+    ],
+)  # fmt: skip
+def test_the_button_of_a_finding_is_that_of_the_command_which_it_advises(
+    action: str, is_owner: bool, has_queue: bool, expected: tuple[str, dict[str, str]]
+) -> None:
+    link = link_of(finding(action=action), has_page=lambda _: True, is_owner=is_owner, has_queue=has_queue)
+
+    assert (link.call, {name: text for name, text in link.fields.items() if name != "agent"}) == expected
+    assert link.fields.get("agent", "main") == "main" and bool(link.call) is bool(link.command)
+
+
+def test_a_finding_says_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_000_600.0)
+    link = Link(finding=finding(since=1_000_000.0), href="/ui/files")
+    strip = Strip(problems=0, warnings=1, links=(link,), facts=())
+
+    shown = Renderer(Static()).macro("strip.html", "rest", strip)
+
+    moment = '<time datetime="1970-01-12T13:46:40Z" title="1970-01-12 13:46:40 UTC">10 min ago</time>'
+    assert f"main: words {moment}</a>" in shown
