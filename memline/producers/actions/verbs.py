@@ -155,19 +155,24 @@ def resume(asker: Asker, provider: str | None = None, mode: str | None = None) -
 
 def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paused: bool) -> Done:
     change = breakers.pause if is_paused else breakers.resume
-    done = []
-    for settings in asker.agents:
-        found = change(settings, provider=provider or "", mode=mode or "")
-        if not is_paused:
-            _wake(asker, settings.agent)
-        row = {"agentId": settings.agent, "paused": is_paused, "provider": provider, "mode": mode}
-        done.append({**row, "breakers": found})
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
     what += f" with {provider}" if provider else ""
-    state = "is paused" if is_paused else "goes on"
+    done, words = [], []
+    for settings in asker.agents:
+        found = change(settings, provider=provider or "", mode=mode or "")
+        is_held = is_paused or breakers.is_all_paused(settings)
+        if not is_paused:
+            _wake(asker, settings.agent)
+        row = {"agentId": settings.agent, "paused": is_held, "provider": provider, "mode": mode}
+        done.append({**row, "breakers": found})
+        state = "is paused" if is_paused else "goes on"
+        if is_held and not is_paused:
+            again = f"{breakers.RESUME} --agent {settings.agent}"
+            state = f"is no longer paused by itself, but all embedding still is: {again}"
+        words.append(f"{settings.agent}: {what} {state}.")
     return Done(
         value=done,
-        words=tuple(f"{each['agentId']}: {what} {state}." for each in done),
+        words=tuple(words),
         audit={"agents": _names(asker), "mode": mode or "", "provider": provider or ""},
     )
 

@@ -111,6 +111,12 @@ def resume(
         return of_index(writer.accounts, settings)
 
 
+def is_all_paused(settings: AgentSettings) -> bool:
+    """Say whether an operator paused all providers in all modes: a resume of one does not end that."""
+    with reading_if_any(settings.index_path) as reader:
+        return reader is not None and bool(meta.get(reader, meta.PAUSED, False))
+
+
 def probe(
     settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
 ) -> list[str]:

@@ -20,6 +20,7 @@ from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
 from tests.support.chat_server import ChatServer
 from tests.support.index_rows import MODEL_A, fail, file_row, lease_all
+from tests.support.redis_server import RedisServer
 from tests.support.transcripts import said
 from tests.support.workspace import Place
 
@@ -73,6 +74,57 @@ def test_a_provider_shows_its_breaker_calls_and_errors_and_is_probed_and_resumed
     assert browser.post("/queue/probe", **{**fields, "mode": "no"}).status_code == 400
     verbs = [record.getMessage() for record in caplog.records if "audit." in record.getMessage()]
     assert verbs == ["audit.probe", "audit.pause", "audit.resume", "audit.probe"]
+
+
+#: What an operator paused, by the fields of the form.
+PAUSES: tuple[dict[str, str], ...] = (
+    {},
+    {"mode": "requests"},
+    {"mode": "batch"},
+    {"provider": "openai"},
+    {"provider": "openai", "mode": "requests"},
+)
+
+
+@pytest.mark.parametrize("pause", PAUSES, ids=str)
+@pytest.mark.parametrize(
+    ("path", "labels"),
+    [
+        ("/", ("Resume",)),
+        ("/providers", ("Resume all", "Resume")),
+        ("/queues", ("Resume all", "Resume embed", "Resume batch")),
+    ],
+)
+def test_each_pause_is_ended_on_the_page_that_its_finding_leads_to(
+    opened: Opener, notes: Place, pause: dict[str, str], path: str, labels: tuple[str, ...], tmp_path: Path
+) -> None:
+    with closing(IndexWriter.of(notes.settings.agents["main"])) as writer:
+        writer.retarget(MODEL_A)
+    with RedisServer(tmp_path / "redis") as redis:
+        browser = opened(blocks={"queue": {"url": redis.url}})
+        browser.post("/queue/pause", agent="main", **pause)
+
+        def is_told() -> bool:
+            return 'data-code="paused"' in browser.get(path).text or 'id="paused"' in browser.get("/").text
+
+        assert is_told()
+        for _ in range(4):
+            page = browser.get(path).text.partition("<main")[2]
+            if label := next((each for each in labels if f">{each}</button>" in page), ""):
+                done = browser.press(path, label)
+                assert "goes on." in text_of(done) and "still is" not in text_of(done)
+        assert not is_told()
+
+
+def test_a_resume_of_a_mode_does_not_say_that_a_pause_of_all_ended(browser: Browser, notes: Place) -> None:
+    stop(notes, "main")
+    browser.post("/queue/pause", agent="main")
+
+    done = browser.post("/queue/resume", agent="main", provider="openai", mode="requests")
+
+    assert "goes on" not in text_of(done)
+    assert "all embedding still is: memline queue resume --agent main" in text_of(done)
+    assert "all embedding is paused" in browser.shows("/providers")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
