@@ -68,7 +68,7 @@ def _queues(view: View) -> Data:
             depth=depth,
             runs=spark([float(count) for count in counts.get(depth.name, ())]),
             is_served=fleet.is_served(depth),
-            paused=paused.get(_MODES.get(depth.role, ""), ()),
+            paused=paused[_MODES[depth.role]] if depth.role in _MODES else (),
         )
         for depth in (fleet.queues if fleet else ())
         if fleet
@@ -268,6 +268,7 @@ PAGES = (
     Page(
         path="/queues",
         title="Queues",
+        group="Fleet",
         template="queues.html",
         data=_queues,
         is_for_all=True,
@@ -277,6 +278,7 @@ PAGES = (
     Page(
         path="/workers",
         title="Workers",
+        group="Fleet",
         template="workers.html",
         data=_workers,
         is_for_all=True,
@@ -286,6 +288,7 @@ PAGES = (
     Page(
         path="/providers",
         title="Providers",
+        group="Work",
         template="providers.html",
         data=_providers,
         is_for_all=True,
@@ -294,6 +297,7 @@ PAGES = (
     Page(
         path="/messages",
         title="Messages",
+        group="Fleet",
         template="messages.html",
         data=_messages,
         is_for_all=True,
@@ -304,7 +308,6 @@ PAGES = (
         title="Message",
         template="message.html",
         data=_message,
-        is_in_nav=False,
         is_for_all=True,
         needs_queue=True,
     ),

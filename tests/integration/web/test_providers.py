@@ -1,6 +1,7 @@
 """The pages of providers and sessions, and what their actions change."""
 
 import logging
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,19 @@ def test_a_resume_of_a_mode_does_not_say_that_a_pause_of_all_ended(browser: Brow
     assert "goes on" not in text_of(done)
     assert "all embedding still is: memline queue resume --agent main" in text_of(done)
     assert "all embedding is paused" in browser.shows("/providers")
+
+
+def test_a_pause_is_shown_at_the_queues_that_it_holds_back(
+    opened: Opener, notes: Place, tmp_path: Path
+) -> None:
+    stop(notes, "main")
+    with RedisServer(tmp_path / "redis") as redis:
+        browser = opened(blocks={"queue": {"url": redis.url}})
+        browser.post("/queue/pause", agent="main")
+        page = browser.get("/queues").text
+
+    held = re.findall(r'<th scope="row">(\w+)</th>(?:(?!</tr>).)*badge warning">paused', page, re.DOTALL)
+    assert held == ["embed", "batch"]
 
 
 @pytest.mark.parametrize("text", HOSTILE)
