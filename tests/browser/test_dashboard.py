@@ -13,13 +13,13 @@ from tests.browser.conftest import HOSTILE_NAME, Opener, World
 from tests.support.http_api import serving
 
 #: Those that the navigation leads to, and some with what a user would ask.
-ADDRESSES = [f"/ui{page.path}" for page in PAGES if page.is_in_nav]
+ADDRESSES = [f"/ui{page.path}" for page in PAGES if page.group]
 ADDRESSES += [
     "/ui/search?q=invoices+cents&explain=1",
     "/ui/search?q=%3Cscript%3Ewindow.owned%3D1%3C/script%3E",
 ]
-ADDRESSES += ["/ui/charts", "/ui/charts?span=month", "/ui/searches", "/ui/failed", "/ui/messages?select=all"]
-ADDRESSES += [f"/ui/batches/{'b' * 32}", "/ui/jobs?sort=-age", "/ui/files?sort=size", "/ui/audit"]
+ADDRESSES += ["/ui/charts?span=month", "/ui/messages?select=all"]
+ADDRESSES += [f"/ui/batches/{'b' * 32}", "/ui/jobs?sort=-age", "/ui/files?sort=size"]
 ADDRESSES += ["/ui/note?path=MEMORY.md&from=5&lines=2", f"/ui/note?path=memory/{quote(HOSTILE_NAME)}"]
 
 #: Minutes, so that a loaded machine fails none.
@@ -94,7 +94,7 @@ def test_a_question_is_asked_and_its_note_opened_with_the_keyboard_alone(opened:
 
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
-    tab_to(page, "nav.wide a:has-text('Search')")
+    tab_to(page, "nav.wide a:text-is('Search')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/ui/search*")
     tab_to(page, "main input[name=q]")
@@ -166,7 +166,7 @@ def test_everything_works_without_script(opened: Opener) -> None:
     page = opened(script=False, width=390)
     page.goto("/ui/")
     page.locator("details.narrow summary").click()
-    page.locator("details.narrow a:has-text('Search')").click()
+    page.locator("details.narrow a:text-is('Search')").click()
     page.locator("main input[name=q]").fill("invoices cents")
     page.keyboard.press("Enter")
 
@@ -192,3 +192,37 @@ def test_the_token_is_in_no_storage_no_address_and_no_cookie_of_a_script(
     session = cookies[SESSION_COOKIE]
     assert (session["httpOnly"], session["sameSite"], session["path"]) == (True, "Strict", "/ui")
     assert SESSION_COOKIE not in stored
+
+
+_LINES = """() => {
+    const shown = [...document.querySelectorAll('.brand, nav.wide > ul > li, .who > *')]
+        .map(each => each.getBoundingClientRect()).filter(box => box.height);
+    return [Math.max(...shown.map(box => box.top)), Math.min(...shown.map(box => box.bottom)), shown.length];
+}"""
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_the_header_is_one_line_with_a_token_and_leads_to_every_page(
+    opened: Opener, world: World, script: bool
+) -> None:
+    token = {"name": "anna-from-operations", "token": "t" * 20, "role": "owner"}
+    loaded = world.configure(tokens=[token, {"name": "r", "token": "u" * 20, "role": "reader"}])
+    with serving(loaded.settings, loaded=loaded) as url:
+        for secret in ("t" * 20, "u" * 20):
+            page = opened(url=url, script=script)
+            page.goto("/ui/login")
+            page.locator("input[type=password]").fill(secret)
+            page.keyboard.press("Enter")
+            page.wait_for_url("**/ui/")
+            if script:
+                expect(page.locator("[data-live]")).to_have_text("live", timeout=WAIT_MS)
+            top, bottom, count = page.evaluate(_LINES)
+            assert top < bottom and count > 9, f"{secret[0]}: the header is more than one line"
+        for wanted in (each for each in PAGES if each.group):
+            page.goto("/ui/")
+            link = page.locator(f"nav.wide a[href='/ui{wanted.path}']")
+            if not link.is_visible():
+                page.locator("nav.wide summary", has_text=wanted.group).click()
+            link.click()
+            expect(page.locator("h1")).to_have_text(wanted.title, timeout=WAIT_MS)
+            assert page.locator("nav.wide [aria-current=page]").inner_text() in ("", wanted.title)

@@ -32,4 +32,4 @@ def _audit(view: View) -> Data:
     }
 
 
-PAGES = (Page(path="/audit", title="Audit", template="audit.html", data=_audit, is_in_nav=False),)
+PAGES = (Page(path="/audit", title="Audit", group="History", template="audit.html", data=_audit),)

@@ -252,4 +252,4 @@ def _show(view: View) -> Data:
     }
 
 
-PAGES = (Page(path="/charts", title="Charts", template="charts.html", data=_show, is_in_nav=False),)
+PAGES = (Page(path="/charts", title="Charts", group="History", template="charts.html", data=_show),)

@@ -48,6 +48,7 @@ from memline.producers.web.event_stream import EventStream
 from memline.producers.web.forms import HEADERS, address_here, lead_on, own_page, read_form
 from memline.producers.web.live import LiveFigures
 from memline.producers.web.page import (
+    GROUPS,
     Action,
     FormFrame,
     Page,
@@ -232,11 +233,12 @@ class Dashboard:
         snapshot: Snapshot | None = None,
     ) -> dict[str, object]:
         """Return what the layout needs; without a view, where no user is logged in."""
-        pages = [each for each in PAGES if view and each.is_in_nav and self._opens(each, view.access.only)]
+        pages = [each for each in PAGES if view and self._opens(each, view.access.only)]
+        groups = [(name, [each for each in pages if each.group == name]) for name in GROUPS]
         return {
             "title": title,
             "strip": self._strip(snapshot, view.access.only) if view and snapshot else None,
-            "nav": pages,
+            "nav": [(name, found) for name, found in groups if found],
             "view": view,
             "form": FormFrame(token=form_token, can_act=bool(view and view.can_act), here=here),
             "has_login": self.sessions.need_login,

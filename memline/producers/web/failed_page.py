@@ -103,4 +103,4 @@ def _text(agent: str, row: tuple[Any, ...]) -> FailedText:
     )
 
 
-PAGES = (Page(path="/failed", title="Failed texts", template="failed.html", data=_failed, is_in_nav=False),)
+PAGES = (Page(path="/failed", title="Failed texts", group="Memory", template="failed.html", data=_failed),)

@@ -262,9 +262,16 @@ def _sessions(view: View) -> Data:
 
 
 PAGES = (
-    Page(path="/agents", title="Agents", template="agents.html", data=_agents),
-    Page(path="/files", title="Files", template="files.html", data=_files, tells=("files",)),
-    Page(path="/file", title="File", template="file.html", data=_file, is_in_nav=False),
-    Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed, is_in_nav=False),
-    Page(path="/sessions", title="Sessions", template="sessions.html", data=_sessions, tells=("sessions",)),
+    Page(path="/agents", title="Agents", group="Memory", template="agents.html", data=_agents),
+    Page(path="/files", title="Files", group="Memory", template="files.html", data=_files, tells=("files",)),
+    Page(path="/file", title="File", template="file.html", data=_file),
+    Page(path="/re-embed", title="Embed again", template="re_embed.html", data=_re_embed),
+    Page(
+        path="/sessions",
+        title="Sessions",
+        group="Memory",
+        template="sessions.html",
+        data=_sessions,
+        tells=("sessions",),
+    ),
 )

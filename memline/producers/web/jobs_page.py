@@ -163,8 +163,15 @@ def _named(view: View, name: str) -> batch_jobs.Job:
 
 
 PAGES = (
-    Page(path="/jobs", title="Jobs", template="jobs.html", data=_jobs, tells=("jobs",)),
-    Page(path="/jobs/{job}", title="Job", template="job.html", data=_job, is_in_nav=False),
-    Page(path="/batches", title="Batches", template="batches.html", data=_batches, tells=("batches",)),
-    Page(path="/batches/{batch}", title="Batch", template="batch.html", data=_batch, is_in_nav=False),
+    Page(path="/jobs", title="Jobs", group="Work", template="jobs.html", data=_jobs, tells=("jobs",)),
+    Page(path="/jobs/{job}", title="Job", template="job.html", data=_job),
+    Page(
+        path="/batches",
+        title="Batches",
+        group="Work",
+        template="batches.html",
+        data=_batches,
+        tells=("batches",),
+    ),
+    Page(path="/batches/{batch}", title="Batch", template="batch.html", data=_batch),
 )

@@ -136,11 +136,12 @@ def _text(setting: Any) -> str:
 
 
 PAGES = (
-    Page(path="/", title="Overview", template="overview.html", data=_overview),
-    Page(path="/reindex", title="Plan a reindex", template="reindex.html", data=_plan, is_in_nav=False),
+    Page(path="/", title="Overview", group="Overview", template="overview.html", data=_overview),
+    Page(path="/reindex", title="Plan a reindex", template="reindex.html", data=_plan),
     Page(
         path="/configuration",
         title="Configuration",
+        group="Configuration",
         template="configuration.html",
         data=_configuration,
         is_for_all=True,

@@ -150,6 +150,10 @@ class View:
 Data = Mapping[str, object]
 
 
+#: Groups of the navigation, in order; one of a single page is that page's link.
+GROUPS = ("Overview", "Search", "Memory", "Work", "Fleet", "History", "Configuration")
+
+
 @value
 class Page:
     """A page: its place, its words, its template and where its rows come from."""
@@ -159,8 +163,8 @@ class Page:
     title: str
     template: str
     data: Callable[[View], Data]
-    #: Whether the navigation names it; else the page is reached from another.
-    is_in_nav: bool = True
+    #: Its group of the navigation, of GROUPS; empty: the page is reached from another.
+    group: str = ""
     #: Whether only a token for all agents opens it.
     is_for_all: bool = False
     needs_queue: bool = False

@@ -237,6 +237,6 @@ def _excerpt(view: View, agent: str, path: str, first: int, last: int) -> Json:
 
 
 PAGES = (
-    Page(path="/search", title="Search", template="search.html", data=_search),
-    Page(path="/note", title="Note", template="note.html", data=_note, is_in_nav=False),
+    Page(path="/search", title="Search", group="Search", template="search.html", data=_search),
+    Page(path="/note", title="Note", template="note.html", data=_note),
 )

@@ -59,4 +59,4 @@ def _rows(file: AccountFile, agents: list[str]) -> list[Row]:
     return [Row(agent=agent, face=face, **counts) for (agent, face), counts in sorted(found.items())]
 
 
-PAGES = (Page(path="/searches", title="Searches", template="searches.html", data=_searches, is_in_nav=False),)
+PAGES = (Page(path="/searches", title="Searches", group="History", template="searches.html", data=_searches),)

@@ -159,6 +159,7 @@ for (const name of ['change', 'toggle']) {
   }, true);
 }
 document.addEventListener('click', async event => {
+  for (const menu of document.querySelectorAll('nav details[open]')) if (!menu.contains(event.target)) menu.open = false;
   const all = event.target.closest('[data-select]');
   if (all) {
     event.preventDefault();
