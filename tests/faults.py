@@ -116,6 +116,9 @@ def _differences(faces: Faces, *, calm: bool) -> list[str]:
         # What is missing on a face, and what it says alone.
         for sign, rest in (("-", right - codes), ("+", codes - right)):
             found += [f"{name} {sign}{code}/{level}" for code, level in sorted(rest)]
+    # The roles that are killed here are those that embed.
+    if {"role_missing", "embedding_under_way"} <= {code for code, _ in truth}:
+        found.append("embedding is under way, and the role for it is missing")
     if calm:
         found += [f"still {code}" for code, _ in sorted(_trouble(truth))]
     for name in PAGES:

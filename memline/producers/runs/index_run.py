@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from memline.shared.queue.feed import FileFeeder
 
 #: Findings that say what a run waits for.
-_WAITING = ("embedding_under_way", "batch_delayed", "waiting_in_batch")
+_WAITING = ("rate_limited", "embedding_under_way", "batch_delayed", "waiting_in_batch")
 
 #: Seconds between two reads of the rows while waiting.
 POLL_S = 0.03

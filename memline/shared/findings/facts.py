@@ -134,6 +134,14 @@ class Facts:
         provider = self.target.identity.provider if self.target else ""
         return self.breakers.get((provider, health.REQUESTS), Health())
 
+    @property
+    def hold_s(self) -> float:
+        """Seconds for which the provider asked to send nothing (429, Retry-After); 0 when it did not."""
+        state = self.requests
+        is_asked = not state.failures or "429" in state.reason
+        is_held = self.target is not None and is_asked and not (state.paused or state.manual)
+        return max(0.0, state.retry_at - self.now) if is_held else 0.0
+
     @cached_property
     def refusal(self) -> Refusal | None:
         """The ceiling that texts wait for."""
@@ -220,7 +228,11 @@ class Facts:
     def _has_leases(self) -> bool:
         if self.index is None:
             return False
-        return any(is_owner_alive(owner, self.queue) for owner in leases.owners(self.index))
+        # Requests that lie in Redis outlive the workers which send them: of a fleet its roles are asked for.
+        owners = (
+            each for each in leases.owners(self.index) if not (self.queue and each.startswith(leases.REDIS))
+        )
+        return any(is_owner_alive(owner) for owner in owners)
 
     def _has_role(self, role: str) -> bool:
         """Tell whether a worker of the fleet takes messages for this role."""

@@ -201,9 +201,8 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
 )
 def rate_limited(facts: Facts) -> Iterator[Seen]:
     state, target = facts.requests, facts.target
-    wait_s = state.retry_at - facts.now
-    is_asked = not state.failures or "429" in state.reason
-    if target is not None and wait_s > 0 and is_asked and not (state.paused or state.manual):
+    wait_s = facts.hold_s
+    if target is not None and wait_s:
         yield seen(
             provider=target.identity.provider,
             wait=span(wait_s),

@@ -182,7 +182,9 @@ def _lost_sessions(facts: Facts) -> list[SessionState]:
     means="A process is at work on it: a fleet, `memline up` or `memline index`. Nothing need be done.",
 )
 def embedding_under_way(facts: Facts) -> Iterator[Seen]:
-    if facts.waiting and not facts.is_stopped and facts.has_embedder and not facts.model.reason:
+    # What waits for the end of a hold is said by `rate_limited`.
+    is_moving = facts.has_embedder and not facts.is_stopped and not facts.hold_s
+    if facts.waiting and is_moving and not facts.model.reason:
         rate = ""
         if facts.rate >= 1:
             rate = f", {facts.rate:.0f} a second, about {span(facts.waiting / facts.rate)}"

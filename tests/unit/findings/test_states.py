@@ -433,6 +433,32 @@ def test_a_fleet_that_embeds_is_at_work(place: Place, monkeypatch: pytest.Monkey
     assert "embedding_under_way" in codes and "vectors_behind" not in codes
 
 
+@pytest.mark.parametrize("missing", ["embed", "store"])
+def test_requests_in_redis_are_no_work_without_the_workers_that_send_them(
+    place: Place, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    want_texts(place)
+    with writing(place) as writer:
+        lease_all(writer)
+        owner = f"{leases.REDIS}run redis://127.0.0.1:1/0"
+        writer.connection.execute("UPDATE leases SET owner = ?", (owner,))
+    monkeypatch.setattr(facts, "is_owner_alive", lambda *_: True)
+    fleet_of(*{"chunk", "store", "embed", "query", "flush"} - {missing})(place, monkeypatch)
+
+    codes = {each.code for each in found(place, queue=place.settings.queue.address)}
+
+    assert "embedding_under_way" not in codes and "vectors_behind" in codes
+
+
+def test_a_provider_that_asked_to_wait_is_told_once(place: Place) -> None:
+    hold(place, 45)
+    enter(place, "index", owner=leases.current_owner())
+
+    codes = {each.code for each in found(place)}
+
+    assert "rate_limited" in codes and not codes & {"embedding_under_way", "vectors_behind"}
+
+
 def test_a_redis_without_memory_has_no_word_of_who_is_alive(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
