@@ -57,3 +57,12 @@ def word_lists() -> dict[str, str]:
     text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     sections = (section.partition("]") for section in text.split("\n[")[1:])
     return {name: body for name, _, body in sections}
+
+
+def money(amount: float | None, currency: str = "USD") -> str:
+    """Write an amount; a dash for none, as where no price is known."""
+    if amount is None:
+        return "–"
+    # Embedding a note costs a hundredth of a cent.
+    text = f"{amount:,.2f}" if amount == 0 or amount >= 100 else f"{amount:,.4f}"
+    return f"${text}" if currency == "USD" else f"{text} {currency}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.scheduling.budget import refusal_of, spent
-from memline.shared.words import counted
+from memline.shared.words import counted, money
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -82,13 +82,23 @@ def spent_words(report: dict[str, Any]) -> str:
     if not report["thirtyDays"]["requests"]:
         return ""
 
-    def amount(counts: dict[str, Any]) -> str:
-        tokens = f"{counted(counts['unpricedTokens'], 'token')} without a price"
-        parts = [f"${counts['cost']:,.4f}"] * (counts["cost"] > 0 or not counts["unpricedTokens"])
-        return " and ".join([*parts, *[tokens] * (counts["unpricedTokens"] > 0)])
-
     models = ", ".join(f"{each['provider']} {each['model']}" for each in report["models"])
     return f"{amount(report['today'])} today (UTC), {amount(report['thirtyDays'])} in 30 days: {models}"
+
+
+def amount(counts: Mapping[str, Any], limits: Mapping[str, Any] | None = None) -> str:
+    """Say what was spent: money, and tokens without a price; with `limits`, of what of a day."""
+    limits = limits or {}
+    cost, tokens = counts["cost"], counts["unpricedTokens"]
+    max_cost, max_tokens = limits.get("maxCostPerDay"), limits.get("maxTokensPerDay")
+    parts = []
+    if cost or max_cost or not (tokens or max_tokens):
+        parts.append(f"{money(cost)} of {money(max_cost)}" if max_cost else money(cost))
+    if max_tokens:
+        parts.append(f"{tokens:,} of {counted(max_tokens, 'token')} without a price")
+    elif tokens:
+        parts.append(f"{counted(tokens, 'token')} without a price")
+    return " and ".join(parts)
 
 
 def ceiling(reader: Connection, settings: AgentSettings) -> dict[str, Any] | None:

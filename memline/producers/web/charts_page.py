@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from memline.producers.web.charts import Chart, Values, draw
 from memline.producers.web.page import Data, Page, View
-from memline.producers.web.rendering import age, money, number, size
+from memline.producers.web.rendering import age, number, size
 from memline.producers.web.snapshot import Snapshot
 from memline.shared import sampling
 from memline.shared.embedders.request import RATE_LIMIT
@@ -19,6 +19,7 @@ from memline.shared.figures.points import LABEL, SPANS, Point, Span, read
 from memline.shared.index.accounts import AccountFile
 from memline.shared.scheduling import budget, call_times
 from memline.shared.values import value
+from memline.shared.words import money
 
 #: How a span is called.
 SPAN_NAMES = {"hour": "Last hour", "day": "Last 24 hours", "month": "Last 30 days"}

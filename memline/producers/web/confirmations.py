@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 
 from memline.producers.reports import batch_jobs, job_reports
 from memline.producers.web.page import View
-from memline.producers.web.rendering import money
 from memline.shared.providers import price_of
-from memline.shared.words import counted
+from memline.shared.words import counted, money
 
 
 def words_before(call: str, view: View) -> list[str]:

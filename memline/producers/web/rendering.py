@@ -21,7 +21,7 @@ from memline.producers.calls.table import CALLS
 from memline.producers.http.auth import DASHBOARD
 from memline.shared.finding import PROBLEM, WARNING
 from memline.shared.visible_text import one_line, visible
-from memline.shared.words import counted, span
+from memline.shared.words import counted, money, span
 
 #: Where the dashboard is; every address on its pages begins with it.
 ROOT = DASHBOARD.rstrip("/")
@@ -67,15 +67,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.1f}" if value % 1 else f"{value:,.0f}"
-
-
-def money(amount: float | None, currency: str = "USD") -> str:
-    """Write an amount; a dash for none, as where no price is known."""
-    if amount is None:
-        return "–"
-    # Embedding a note costs a hundredth of a cent.
-    text = f"{amount:,.2f}" if amount == 0 or amount >= 100 else f"{amount:,.4f}"
-    return f"${text}" if currency == "USD" else f"{text} {currency}"
 
 
 def size(count: float | None) -> str:

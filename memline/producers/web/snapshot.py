@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memline.producers.reports.fleet_state import eta_s, is_stopped
-from memline.producers.web.rendering import age, money, number
+from memline.producers.reports.fleet_state import amount, eta_s, is_stopped
+from memline.producers.web.rendering import age, number
 from memline.shared.figures.points import EVERY_S
 from memline.shared.finding import OK, Finding
 from memline.shared.findings.diagnosis import merged
@@ -26,7 +26,8 @@ HELD = {
     "ceiling_reached": "the ceiling is reached",
     "breaker_open": "the provider stopped",
     "agent_moving": "the agent moves",
-    "role_missing": "a role is missing",
+    # Which ones is filled in.
+    "role_missing": "",
     "rate_limited": "the provider asked to wait",
     "waiting_in_batch": "in a batch",
 }
@@ -114,7 +115,7 @@ class Snapshot:
         }
         if only:
             return figures
-        figures["spent"] = money(self.spending["today"]["cost"])
+        figures["spent"] = amount(self.spending["today"])
         if self.has_queue:
             figures |= self._fleet_figures()
         return figures
@@ -125,8 +126,8 @@ class Snapshot:
         if not pending:
             return self._rest(self.of(only))
         codes = {each.code for each in self.told(only) if each.is_trouble or each.code in _WAITS}
-        if held := next((words for code, words in HELD.items() if code in codes), ""):
-            return held
+        if held := next((code for code in HELD if code in codes), ""):
+            return HELD[held] or self.roles
         if eta is None:
             return "none came in the last minute"
         return f"rate {number(rate)}/s, ETA {age(eta)}"
@@ -153,6 +154,12 @@ class Snapshot:
             return ()
         expected = [queue for queue in self.fleet.queues if queue.role in self.expected]
         return tuple(dict.fromkeys(queue.role for queue in expected if not self.fleet.is_served(queue)))
+
+    @property
+    def roles(self) -> str:
+        """Say which roles are missing."""
+        missing = self.roles_missing
+        return f"roles missing: {', '.join(missing)}" if missing else "no role is missing"
 
     def _fleet_figures(self) -> dict[str, str]:
         if self.fleet is None:

@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 
 from memline.producers.calls.rows import OWNER
 from memline.producers.calls.table import CALLS
-from memline.producers.web.rendering import ROOT, Renderer, money
+from memline.producers.reports.fleet_state import amount
+from memline.producers.web.rendering import ROOT, Renderer
 from memline.producers.web.snapshot import Snapshot
 from memline.shared.finding import PROBLEM, WARNING, Finding
 from memline.shared.values import field, replace, value
@@ -78,7 +79,7 @@ def strip_of(snapshot: Snapshot, only: str, *, has_page: Callable[[str], bool]) 
         problems=sum(level == PROBLEM for level in kinds.values()),
         warnings=sum(level == WARNING for level in kinds.values()),
         links=tuple(Link(finding=each, href=address(each, has_page)) for each in found),
-        facts=tuple(_facts(snapshot, only)),
+        facts=tuple(dict.fromkeys(_facts(snapshot, only))),
     )
 
 
@@ -138,13 +139,11 @@ def _facts(snapshot: Snapshot, only: str) -> Iterable[str]:
     yield figures["pace"]
     if only:
         return
-    today, ceiling = snapshot.spending["today"]["cost"], snapshot.spending["limits"]["maxCostPerDay"]
-    yield f"{money(today)} spent today" + (f" of {money(ceiling)}" if ceiling else "")
+    yield f"{amount(snapshot.spending['today'], snapshot.spending['limits'])} spent today"
     if not snapshot.has_queue:
         return
     if snapshot.fleet is None:
         yield "Redis does not answer"
         return
-    missing = snapshot.roles_missing
     yield "Redis answers"
-    yield f"roles missing: {', '.join(missing)}" if missing else "no role is missing"
+    yield snapshot.roles

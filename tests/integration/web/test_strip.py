@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from memline.producers.reports.fleet_state import amount
 from memline.producers.runs.index_run import bring_up_to_date
 from memline.producers.web.dashboard import PAGES
 from memline.producers.web.rendering import Renderer, Static
-from memline.producers.web.snapshot import Snapshot
+from memline.producers.web.snapshot import AgentFigures, Snapshot
 from memline.producers.web.strip import Link, Strip, link_of, strip_of
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Finding
 from memline.shared.queue import redis_client
+from memline.shared.queue.depth import Fleet, QueueDepth
+from memline.shared.queue.heartbeat import WorkerInfo
 from tests.integration.web.conftest import Opener
 from tests.integration.web.test_pages import events
 from tests.support.browser import Browser
@@ -126,6 +129,64 @@ def test_the_strip_counts_a_thing_once_and_no_note() -> None:
 
     assert (made.problems, made.warnings, made.counts, made.level) == (1, 1, "1 problem", PROBLEM)
     assert [each.href for each in made.links] == ["/ui/#a", "/ui/#a", "/ui/#b"]
+
+
+def fleet_without(missing: str) -> Fleet:
+    depths = {"waiting": 0, "in_flight": 0, "delayed": 0, "dead": 0, "oldest_s": 0.0, "rate_per_minute": 0.0}
+    worker = WorkerInfo(
+        id="w", threads_of={role: 1 for role in ROLES if role != missing}, host="kelp", pid=1, version="1",
+        started=0.0, last_seen=0.0, busy_s=0,
+    )  # fmt: skip
+    queues = tuple(QueueDepth(name=role, role=role, **depths) for role in ROLES)
+    return Fleet(queues=queues, workers=(worker,), used_memory=0)
+
+
+ROLES = ("chunk", "embed", "store")
+
+
+def spending(cost: float = 0.0, unpriced: int = 0, tokens: int = 0, **limits: float) -> dict[str, Any]:
+    return {
+        "today": {"cost": cost, "tokens": tokens, "unpricedTokens": unpriced},
+        "limits": {"maxCostPerDay": None, "maxTokensPerDay": None} | limits,
+    }
+
+
+def snapshot_of(*codes: str, missing: str = "", **spent: Any) -> Snapshot:
+    """A fleet whose index wants texts, and of which these are told."""
+    vectors = {"wanted": 3, "leased": 0, "failed": 0, "ready": 0, "paused": 0, "cancelled": 0}
+    state = {"vectors": vectors, "vectorsPerSecond": 0.0, "findings": [], "halted": "", "providers": []}
+    told = {"": tuple(Finding(code=each, level=WARNING, what="words") for each in codes)}
+    figures = AgentFigures(agent="main", state=state, files_behind=0)
+    return Snapshot(
+        at=0.0, agents={"main": figures}, fleet=fleet_without(missing), fleet_error="", expected=ROLES,
+        spending=spending(**spent), has_queue=True, findings=told, files_at=0.0,
+    )  # fmt: skip
+
+
+def test_a_role_that_is_missing_is_said_once() -> None:
+    facts = strip_of(snapshot_of("role_missing", missing="embed"), "", has_page=lambda _: True).facts
+
+    assert facts.count("roles missing: embed") == 1 and not any("role is missing" in each for each in facts)
+    assert "no role is missing" in strip_of(snapshot_of(), "", has_page=lambda _: True).facts
+
+
+@pytest.mark.parametrize(
+    ("spent", "words"),
+    [
+        ({}, "$0.00"),
+        ({"cost": 1.4, "maxCostPerDay": 2.5}, "$1.4000 of $2.5000"),
+        ({"unpriced": 4183, "tokens": 4183}, "4,183 tokens without a price"),
+        ({"unpriced": 5, "maxTokensPerDay": 5}, "5 of 5 tokens without a price"),
+        ({"cost": 0.2, "unpriced": 1}, "$0.2000 and 1 token without a price"),
+    ],
+)
+def test_what_was_spent_is_said_with_its_ceiling_and_without_a_price_in_tokens(
+    spent: dict[str, Any], words: str
+) -> None:
+    snapshot = snapshot_of(**spent)
+
+    assert f"{words} spent today" in strip_of(snapshot, "", has_page=lambda _: True).facts
+    assert snapshot.figures("")["spent"] == amount(snapshot.spending["today"])
 
 
 def test_each_finding_of_the_home_page_says_whose_it_is_leads_to_its_page_and_has_its_button(
