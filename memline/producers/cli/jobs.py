@@ -64,7 +64,7 @@ def show_job(invocation: Invocation, job: str, as_json: bool) -> None:
     """Print what is known of a job. Raises JobUnknown."""
     found = perform(CALLS["jobs show"], asker(invocation), job=job).value
     files, texts = (counted(round(found[f"{each}sPerSecond"]), each) for each in ("file", "text"))
-    rates = f"{files}, {texts} a second"
+    rates = f"{files}/s, {texts}/s"
     rows = {
         "Job": found["id"],
         "Agent": found["agentId"],
@@ -94,7 +94,7 @@ def _cost(job: dict[str, Any]) -> str:
     sign = "$" if cost["currency"] == "USD" else f"{cost['currency']} "
     words = f"{sign}{cost['soFar']:.4f}"
     if job["state"] in ("running", "paused") and cost["expected"] is not None:
-        words += f" of about {sign}{cost['expected']:.4f}"
+        words += f", total about {sign}{cost['expected']:.4f}"
     return words
 
 
@@ -277,7 +277,7 @@ def _progress_words(state: dict[str, Any]) -> str:
     if state["paused"]:
         words += ", paused"
     elif state["etaSeconds"] is not None:
-        words += f", {state['vectorsPerSecond']:.0f} a second, about {state['etaSeconds']:.0f} s left"
+        words += f", rate {state['vectorsPerSecond']:.0f}/s, ETA {span(state['etaSeconds'])}"
     if vectors["failed"]:
         words += f", {vectors['failed']} failed"
     if vectors["paused"]:

@@ -224,7 +224,7 @@ def _backlog_lines(report: dict[str, Any]) -> Iterator[str]:
     yield from told(report["findings"], names_agents=True)
 
     backlog = report["backlog"]
-    eta = "" if backlog["etaSeconds"] is None else f", about {span(backlog['etaSeconds'])} left"
+    eta = "" if backlog["etaSeconds"] is None else f", ETA {span(backlog['etaSeconds'])}"
     files = f"{counted(backlog['files'], 'file')} to read, " if backlog["files"] else ""
     counts = f"{backlog['wanted']} wanted, {backlog['leased']} leased, {backlog['failed']} failed"
     paused = f", {backlog['paused']} paused" if backlog["paused"] else ""

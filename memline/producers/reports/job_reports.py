@@ -116,12 +116,12 @@ class JobReport:
         texts = self.texts_done + self.texts_left + self.texts_failed
         more = ""
         if self.texts_expected and self.texts_expected > texts:
-            more = f" of about {self.texts_expected} in all"
+            more = f", total about {self.texts_expected}"
         line = f"{self.files_done} of {counted(self.files, 'file')} read, " if self.files else ""
         line += f"{self.texts_done} of {counted(texts, 'text')} embedded{more}"
         line += f", {self.texts_failed} failed" if self.texts_failed else ""
         if self.state == jobs.RUNNING and self.eta_s is not None:
-            line += f", {self.texts_per_second:.0f} a second, about {span(self.eta_s)} left"
+            line += f", rate {self.texts_per_second:.0f}/s, ETA {span(self.eta_s)}"
         return line + (f", {self.reason}" if self.reason else "")
 
     def to_json(self) -> dict[str, Any]:

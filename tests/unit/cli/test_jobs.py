@@ -53,7 +53,7 @@ def test_a_job_is_shown_by_the_beginning_of_its_id(
     shown = output(place, capsys, "jobs", "show", job[:5])
 
     assert f"Job:        {job}" in shown
-    assert "Progress:   1 of 2 files read, 0 of 1 text embedded of about 2 in all" in shown
+    assert "Progress:   1 of 2 files read, 0 of 1 text embedded, total about 2" in shown
     assert "asked by me@here" in shown
     assert output(place, capsys, "reindex", "--status", job) == shown
 

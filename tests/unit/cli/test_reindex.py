@@ -33,7 +33,7 @@ def state(**changes: Any) -> dict[str, Any]:
         (
             state(vectors={"wanted": 8, "leased": 2, "backfill": 8}, etaSeconds=2.5),
             "main: 10 of 20 vectors are ready, 10 are pending (8 of them wait behind live edits),"
-            " 4 a second, about 2 s left.",
+            " rate 4/s, ETA 2 s.",
         ),
         (
             state(vectors={"wanted": 1, "failed": 1, "cancelled": 2}, paused=True),

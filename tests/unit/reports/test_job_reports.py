@@ -59,9 +59,7 @@ def test_what_is_to_come_is_estimated_by_the_files_read_so_far(place: Place, wri
     assert report.tokens_expected == 5 * (report.tokens_done + report.tokens_left)
     assert report.cost == pytest.approx(report.tokens_done / 1_000)
     assert report.cost_expected == pytest.approx(report.tokens_expected / 1_000)
-    assert report.words() == (
-        "2 of 10 files read, 2 of 4 texts embedded of about 20 in all, 2 a second, about 40 s left"
-    )
+    assert report.words() == ("2 of 10 files read, 2 of 4 texts embedded, total about 20, rate 2/s, ETA 40 s")
 
 
 def test_a_later_job_waits_for_the_older_ones(place: Place, writer: IndexWriter) -> None:
