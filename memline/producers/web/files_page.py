@@ -15,8 +15,8 @@ from memline.producers.reports.estimate import estimate
 from memline.producers.reports.session_list import SET_UP
 from memline.producers.web.listing import Listing, asked
 from memline.producers.web.page import Action, Data, Page, PageMissing, View, command_line
-from memline.producers.web.rendering import ROOT, path_of
-from memline.producers.web.search_page import file_url, note_url
+from memline.producers.web.rendering import ROOT, file_url, path_of
+from memline.producers.web.search_page import note_url
 from memline.shared.errors import IndexMissing, MemlineError
 from memline.shared.index import driver, identities, ledger, vectors
 from memline.shared.index.ledger import FileRecord
@@ -177,6 +177,7 @@ def _file(view: View) -> Data:
     ]  # fmt: skip
     here = file_url(name, path)
     return {
+        "title": f"File {found[0].path}",
         "agent": name,
         "file": found[0],
         "chunks": chunks,

@@ -213,6 +213,8 @@ def _message(view: View) -> Data:
         )
     return {
         "message": found,
+        # Of others there is no page of a file.
+        "agents": [settings.agent for settings in view.agents],
         "verbs": [
             (verb, command_line("queue", verb, "--state", where.state, "--queue", queue, "--id", name))
             for verb in _allowed(where)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -78,6 +79,11 @@ def size(count: float | None) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def file_url(agent: str, path: str) -> str:
+    """Make the address of a file's chunks."""
+    return f"{ROOT}/file?{urlencode({'agent': agent, 'path': path}, errors='surrogatepass')}"
 
 
 def path_of(call: Call) -> str:
@@ -150,6 +156,7 @@ class Renderer:
             inside=ROOT,
             static=static.address,
             calls=CALLS,
+            file_url=file_url,
             path_of=path_of,
             command_of=command_of,
         )

@@ -13,7 +13,7 @@ from memline.producers.calls.arguments import by_key, parse_texts, read
 from memline.producers.calls.memory_calls import SEARCH
 from memline.producers.memory import sees_private
 from memline.producers.web.page import Data, Page, PageMissing, View, command_line
-from memline.producers.web.rendering import ROOT
+from memline.producers.web.rendering import ROOT, file_url
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import BadRequest, ConfigError, IndexFault
 from memline.shared.index import driver
@@ -152,11 +152,6 @@ def note_url(agent: str, path: str, first: int = 1, last: int = 0) -> str:
     if last:
         query["to"] = last
     return f"{ROOT}/note?{urlencode(query, errors='surrogatepass')}" + (f"#L{first}" if last else "")
-
-
-def file_url(agent: str, path: str) -> str:
-    """Make the address of a file's chunks."""
-    return f"{ROOT}/file?{urlencode({'agent': agent, 'path': path}, errors='surrogatepass')}"
 
 
 def _note(view: View) -> Data:

@@ -50,6 +50,8 @@ def test_a_file_shows_its_chunks_and_a_note_draws_them_beside_its_lines(
     note = browser.get("/note", agent="main", path="memory/long.md").text
 
     count = page.text.count('<article class="card">')
+    assert "<h1>File memory/long.md</h1>" in page.text
+    assert "File memory/long.md · Memline</title>" in page.text
     assert count > 1 and f"{count} chunks" in text_of(page)
     assert "Sentence number 79" in text_of(page)
     assert note.count("lane in begin") == count

@@ -137,6 +137,8 @@ def test_the_errors_of_a_batch_are_pages(browser: Browser, notes: Place) -> None
     first, second = browser.shows(f"/batches/{token}"), browser.shows(f"/batches/{token}", first="100")
 
     assert first.count("not allowed") == 100 and second.count("not allowed") == 31
+    link = re.search(r'href="(/ui/file\?[^"]+)">[^<]*d{8}\.md</a>', browser.get(f"/batches/{token}").text)
+    assert link and "agent=main" in link[1] and link[1].endswith("dddddddd.md")
     assert "dddddddd.md" in first and browser.get(f"/batches/{token}", first="x").status_code == 400
 
 

@@ -226,6 +226,7 @@ def test_a_message_shows_its_errors_and_paths(browser: Browser, stored: StoredMe
     }
     page = browser.shows("/messages/one", **query)
 
+    assert 'href="/ui/file?agent=main&amp;path=b.md">b.md</a>' in browser.get("/messages/one", **query).text
     for text in ("Last error last", "First error first", "line 7", "a.md b.md", "--id one"):
         assert text in page
     assert browser.get("/messages/one", state="dead", queue="chunk", id="gone").status_code == 404
