@@ -16,6 +16,7 @@ from memline.producers.web.page import Action, Data, Page, PageMissing, View, co
 from memline.producers.web.rendering import ROOT
 from memline.producers.web.snapshot import AgentFigures
 from memline.shared.errors import BadRequest, MemlineError
+from memline.shared.findings.diagnosis import processes
 from memline.shared.queue import message_list
 from memline.shared.queue.depth import QueueDepth, rates
 from memline.shared.queue.message_list import DEAD, DELAYED, IN_FLIGHT, STATES, Filter
@@ -102,7 +103,9 @@ def paused_agents(agents: Sequence[AgentFigures], mode: str) -> tuple[str, ...]:
 def _workers(view: View) -> Data:
     snapshot = view.site.live.read(0.0)
     workers = [each.to_json() for each in snapshot.fleet.workers] if snapshot.fleet else []
-    return {"workers": listing(view, workers, _WORKER_KEYS)}
+    # Those of the home that have no heartbeat in Redis.
+    others = [each.to_json() for each in processes(view.agents[0])] if view.agents else []
+    return {"workers": listing(view, workers, _WORKER_KEYS), "processes": others}
 
 
 def _providers(view: View) -> Data:

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ from memline.shared.index import meta
 from memline.shared.index.driver import reading
 from memline.shared.queue.heartbeat import Heartbeat, done_key
 from memline.shared.queue.message_list import DEAD, DELAYED, WAITING
+from memline.shared.scheduling import home_processes
 from tests.integration.web.conftest import ALL, WORK, Opener
 from tests.integration.web.test_pages import HOSTILE, Tags
 from tests.support.browser import Browser, text_of
@@ -294,6 +296,14 @@ def test_a_worker_shows_what_it_works_on_and_is_drained(
     until(lambda: bool(embedder), "the worker's drain")
     assert len(audited(caplog, "drain")) == 1
     assert browser.post("/queue/drain", worker="none").status_code >= 400
+
+
+def test_processes_without_a_heartbeat_stand_beside_the_workers(browser: Browser, notes: Place) -> None:
+    path = notes.settings.agents["main"].account_path
+    with home_processes.registered(path, home_processes.WATCH, ["main", "work"], 1.0):
+        assert f"watch {socket.gethostname()} {os.getpid()} main, work" in browser.shows("/workers")
+        assert "alive" in text_of(browser.get("/workers", fragment="processes"))
+    assert "neither watch nor serve is listed" in browser.shows("/workers")
 
 
 def test_a_message_in_flight_is_shown_from_its_worker(browser: Browser, stored: StoredMessages) -> None:
