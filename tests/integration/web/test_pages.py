@@ -160,6 +160,7 @@ def test_the_configuration_has_origins_and_no_secret(opened: Opener) -> None:
 
     assert "serve.maxBodyBytes 70000" in page.replace("serve.maxBodyBytes Value: ", "serve.maxBodyBytes ")
     assert "sk-very-secret" not in page and "config.json5" in page
+    assert "when the server started" not in page and "as this server has it now" in page
 
 
 def test_a_plan_of_a_reindex_changes_nothing(browser: Browser, notes: Place) -> None:
