@@ -26,8 +26,7 @@ HELD = {
     "ceiling_reached": "the ceiling is reached",
     "breaker_open": "the provider stopped",
     "agent_moving": "the agent moves",
-    # Which ones is filled in.
-    "role_missing": "",
+    "role_missing": "a role is missing",
     "rate_limited": "the provider asked to wait",
     "waiting_in_batch": "in a batch",
 }
@@ -127,7 +126,7 @@ class Snapshot:
             return self._rest(self.of(only))
         codes = {each.code for each in self.told(only) if each.is_trouble or each.code in _WAITS}
         if held := next((code for code in HELD if code in codes), ""):
-            return HELD[held] or self.roles
+            return self.roles if held == "role_missing" and self.roles_missing else HELD[held]
         if eta is None:
             return "none came in the last minute"
         return f"rate {number(rate)}/s, ETA {age(eta)}"
