@@ -42,7 +42,7 @@ class Finding:
     agent: str | None = None
     #: What it is about: an agent, a provider account, a queue, a role, a file.
     subject: str = ""
-    #: Seconds since the epoch; None when it is not known.
+    #: When it began, or was first seen (seconds since the epoch); None: no row and no process can tell.
     since: float | None = None
     #: The page of the dashboard and the metric that say more.
     page: str = ""

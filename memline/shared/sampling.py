@@ -1,7 +1,8 @@
 """Write a point of the figures of a home every 15 seconds, from whichever of `up`, `serve` and `store` runs.
 
-All of them try; one has its turn (`shared.figures.points`). What a point costs is kept low: the rows of an
-agent are read when its index was written, and where counting takes long for a small share of the time.
+All of them try; one has its turn (`shared.figures.points`), and keeps when each finding was first seen. What
+a point costs is kept low: the rows of an agent are read when its index was written, and where counting takes
+long for a small share of the time.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from memline.shared.config.schema import AgentSettings, Settings
-from memline.shared.errors import MemlineError, QueueError
-from memline.shared.figures import counters, points
+from memline.shared.embedders.choice import choose
+from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.figures import counters, first_seen, points
 from memline.shared.figures.points import EVERY_S, LABEL
+from memline.shared.finding import Finding
+from memline.shared.findings.diagnosis import codes_from, of_agent, of_common, queue_of
 from memline.shared.index import identities, meta, vectors
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.driver import reading_if_any
 from memline.shared.logs import Log
 from memline.shared.queue import depth
 from memline.shared.scheduling import leases
+from memline.shared.sync.plan import IndexState, make_plan, read_index_state
 from memline.shared.values import replace, value
 
 #: Agents of a point that have series of their own: those with the most of each. All are in the sums.
@@ -29,6 +34,13 @@ MOST_AGENTS = 50
 
 #: Reading the rows of an agent takes at most this part of the time: counting a million texts takes 0.2 s.
 READ_SHARE = 1 / 100
+
+#: Seconds between two looks at what is wrong with an agent whose index was not written and with which nothing
+#: was, and the part of the time that looks at all agents may take: one at 5,000 files takes 0.1 s.
+RESTING_S, LOOK_SHARE = 60.0, 1 / 100
+
+#: What is not seen from here: what a backend meets by itself, and what loading the configuration says.
+_NOT_SEEN = {"qmd_failing", "settings_without_effect"}
 
 #: Gauges: texts that wait, the oldest message and dead messages of the fleet, memory of Redis.
 BACKLOG, OLDEST, DEAD, REDIS_MEMORY = "backlog", "oldest", "dead", "redis_memory"
@@ -58,6 +70,17 @@ class _Known:
     vectors: int
 
 
+@value
+class _Look:
+    """The last look at what is wrong with an agent."""
+
+    mark: object
+    #: Monotonic.
+    at: float
+    cost_s: float
+    found: bool
+
+
 class Sampler:
     """Writes the points of one home while it is its turn. For one thread."""
 
@@ -66,6 +89,7 @@ class Sampler:
         self._settings_of = settings_of
         self._owner = owner or leases.current_owner()
         self._known: dict[str, _Known] = {}
+        self._looks: dict[str, _Look] = {}
 
     def sample(self, now: float) -> bool:
         """Write the point of this moment; False when another process has the turn. Raises MemlineErrors."""
@@ -82,12 +106,39 @@ class Sampler:
             kept = _busiest(gauges, dict(since.sums))
             point = replace(since, last=_bounded(last, kept), sums=_bounded(sums, kept))
             points.write(file, point, totals, now)
+            self._note_findings(settings, file, now)
         return True
 
     def end(self) -> None:
         """Let another process go on at once."""
         with closing(AccountFile(self._settings_of().account_path)) as file, suppress(MemlineError):
             points.end_turn(file, self._owner)
+
+    def _note_findings(self, settings: Settings, file: AccountFile, now: float) -> None:
+        """Keep since when what is wrong is so, of the agents whose turn it is and of all together."""
+        agents = list(settings.agents.values())
+        found: list[Finding] = []
+        looked: dict[str, frozenset[str]] = {}
+        codes = (codes_from(disk=False) | codes_from(disk=True)) - _NOT_SEEN
+        for agent in agents:
+            mark = _index_mark(agent)
+            last, began = self._looks.get(agent.agent), time.monotonic()
+            if last is not None:
+                is_still = last.mark == mark and not last.found
+                pause_s = max(RESTING_S if is_still else 0.0, len(agents) * last.cost_s / LOOK_SHARE)
+                if began - last.at < pause_s:
+                    continue
+            began_s = time.thread_time()
+            with suppress(MemlineError):
+                seen = _findings(agent, queue_of(settings), now)
+                found += seen
+                looked[agent.agent] = codes
+                cost_s = time.thread_time() - began_s
+                self._looks[agent.agent] = _Look(mark=mark, at=began, cost_s=cost_s, found=bool(seen))
+        with suppress(MemlineError):
+            found += of_common(settings, agents, file=file)
+            looked[""] = codes
+        first_seen.note(file, found, looked, now)
 
     def _agents(self, settings: Settings) -> tuple[dict[str, float], dict[str, float]]:
         """Return the backlog of each agent, and the vectors that it has stored."""
@@ -101,7 +152,7 @@ class Sampler:
         return gauges, totals
 
     def _agent(self, agent: AgentSettings) -> _Known:
-        mark = [_mark(f"{agent.index_path}{ending}") for ending in ("", "-wal")]
+        mark = _index_mark(agent)
         known, now = self._known.get(agent.agent), time.monotonic()
         if known and (known.mark == mark or now - known.read_at < known.cost_s / READ_SHARE):
             return known
@@ -117,6 +168,20 @@ class Sampler:
         known = _Known(mark=mark, read_at=now, cost_s=cost_s, backlog=backlog, vectors=stored)
         self._known[agent.agent] = known
         return known
+
+
+def _findings(agent: AgentSettings, queue: str, now: float) -> tuple[Finding, ...]:
+    """Return what is wrong with an agent by its rows, Redis and the disk."""
+    choice, state = choose(agent), IndexState()
+    try:
+        with reading_if_any(agent.index_path) as reader:
+            if reader is not None:
+                state = read_index_state(reader)
+            plan = make_plan(agent, choice, state)
+            return of_agent(agent, choice=choice, index=reader, plan=plan, queue=queue, now=now)
+    except IndexFault as error:
+        plan = make_plan(agent, choice, IndexState())
+        return of_agent(agent, choice=choice, fault=error, plan=plan, queue=queue, now=now)
 
 
 def _fleet(settings: Settings) -> dict[str, float]:
@@ -203,6 +268,10 @@ def sampling(settings_of: Callable[[], Settings]) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def _index_mark(agent: AgentSettings) -> list[object]:
+    return [_mark(f"{agent.index_path}{ending}") for ending in ("", "-wal")]
 
 
 def _mark(path: str) -> tuple[int, int, int] | None:

@@ -111,12 +111,12 @@ def test_a_point_has_what_was_asked_and_what_providers_answered(place: Place) ->
 def test_a_point_has_the_fleet_and_says_nothing_of_one_that_cannot_be_asked(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(_: str) -> Fleet:
+    def unreachable(*_: object) -> Fleet:
         raise QueueError("away")
 
     monkeypatch.setenv("MEMLINE_QUEUE_URL", "redis://127.0.0.1:1/0")
     sampler = Sampler(lambda: place.settings, owner="me")
-    monkeypatch.setattr(depth, "read", lambda _: FLEET)
+    monkeypatch.setattr(depth, "read", lambda *_: FLEET)
     there = sampled(place, sampler, NOON)
     monkeypatch.setattr(depth, "read", unreachable)
     away = sampled(place, sampler, NOON + 15)

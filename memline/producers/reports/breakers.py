@@ -78,9 +78,9 @@ def pause(
 ) -> list[dict[str, Any]]:
     """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
     with closing(IndexWriter.of(settings, clock=clock)) as writer:
-        with writer.transaction() as (connection, _):
+        with writer.transaction() as (connection, now):
             if not provider and not mode:
-                meta.put(connection, meta.PAUSED, True)
+                meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
             else:
                 for name, each in _selected(writer.accounts, settings, provider, mode):
                     health.set_paused(writer.accounts, name, True, each)

@@ -23,6 +23,7 @@ from memline.producers.web.file_looks import CHEAP, WAIT_S, FileLooks, Look, gua
 from memline.producers.web.snapshot import AgentFigures, Snapshot
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.errors import IndexFault, MemlineError, QueueError
+from memline.shared.figures import first_seen
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import codes_from, merged, of_agent, of_common, queue_of
 from memline.shared.findings.facts import fleet_at
@@ -215,6 +216,7 @@ class LiveFigures:
                 error=known.error,
             )
             found[settings.agent] = merged(known.findings, look.findings, look.examined)
+        found = self._dated(found, looks, now)
         return Snapshot(
             at=now,
             agents=agents,
@@ -227,6 +229,18 @@ class LiveFigures:
             files_at=min((look.at for look in looks.values()), default=0.0),
         )
 
+    def _dated(
+        self, found: dict[str, tuple[Finding, ...]], looks: dict[str, Look], now: float
+    ) -> dict[str, tuple[Finding, ...]]:
+        """Keep when each finding was first seen, and put it into those that do not know it."""
+        rows, disk = codes_from(disk=False) | {"not_examined"}, codes_from(disk=True)
+        codes = {agent: rows | (disk if look.at else CHEAP) for agent, look in looks.items()}
+        # A home that cannot be written is looked at all the same.
+        with suppress(IndexFault):
+            every = (each for part in found.values() for each in part)
+            first_seen.note(self._accounts, every, codes | {"": rows}, now)
+        return {agent: first_seen.dated(self._accounts, part) for agent, part in found.items()}
+
     def _expect_roles(self) -> None:
         """Name the roles that the configuration needs; an open batch, of which an index tells, needs one."""
         if time.monotonic() - self._expected_at > RESTING_S:
@@ -237,7 +251,7 @@ class LiveFigures:
     def _health(self) -> object:
         """Return what is known of all provider accounts: agents share them."""
         with suppress(IndexFault), self._accounts.reading() as connection:
-            return connection.execute(_HEALTH).fetchall() if connection else None
+            return connection.execute(_HEALTH).fetchall() if connection else []
         return None
 
     def _processes(self) -> object:

@@ -102,6 +102,11 @@ class Facts:
     def close(self) -> None:
         self.account_file.close()
 
+    @property
+    def met_now(self) -> set[str]:
+        """The codes of what this very answer met: that is of this moment."""
+        return {each.code for each in self.troubles} if self.plan is None else set()
+
     @cached_property
     def accounts(self) -> Accounts | None:
         if self.index is None:
@@ -151,6 +156,12 @@ class Facts:
     def is_paused(self) -> bool:
         """Whether a person paused all sending."""
         return self.index is not None and bool(meta.get(self.index, meta.PAUSED, False))
+
+    @property
+    def paused_at(self) -> float | None:
+        """When a person paused all sending; None where an older release noted it."""
+        at = meta.get(self.index, meta.PAUSED) if self.index is not None else None
+        return None if at is True else at
 
     @cached_property
     def moving(self) -> dict[str, object] | None:
@@ -260,10 +271,10 @@ class Facts:
         return max(0, self.model.missing - held)
 
     @property
-    def failed_files(self) -> list[tuple[str, str]]:
-        """Path and reason of the files that could not be read or split."""
+    def failed_files(self) -> list[tuple[str, str, float]]:
+        """Path and reason of the files that could not be read or split, and when they were read."""
         found = ledger.problems(self.index) if self.index is not None else []
-        return [(entry.path, entry.reason or entry.outcome) for entry in found]
+        return [(each.path, each.reason or each.outcome, each.observed_ns / 1e9) for each in found]
 
     @property
     def failed_texts(self) -> list[tuple[str, str]]:
@@ -276,6 +287,9 @@ class Facts:
 
 class FleetFacts:
     """What is known of a home's machine and of its fleet at one moment."""
+
+    #: As in `Facts`.
+    met_now: frozenset[str] = frozenset()
 
     def __init__(
         self,

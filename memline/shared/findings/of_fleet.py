@@ -124,9 +124,10 @@ def worker_other_version(facts: FleetFacts) -> Iterator[Seen]:
     " `memline queue drop` removes them.",
 )
 def dead_letters(facts: FleetFacts) -> Iterator[Seen]:
-    dead = sum(queue.dead for queue in facts.fleet.queues) if facts.fleet is not None else 0
-    if dead:
-        yield seen(messages=counted(dead, "message"))
+    queues = facts.fleet.queues if facts.fleet is not None else ()
+    if dead := sum(queue.dead for queue in queues):
+        since = min((queue.dead_since for queue in queues if queue.dead_since), default=None)
+        yield seen(messages=counted(dead, "message"), since=since)
 
 
 @finding(

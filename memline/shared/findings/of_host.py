@@ -35,7 +35,7 @@ def no_watcher(facts: FleetFacts) -> Iterator[Seen]:
             # After a start of the host nothing runs: its user starts it again.
             level = NOTE if each.ended_with_host else WARNING
             fate = f"ended without a word, process {each.pid} on {each.host}"
-            yield seen(fate=fate, kind=each.kind, level=level, since=each.started)
+            yield seen(fate=fate, kind=each.kind, level=level)
     if not gone and facts.fleet is not None and facts.fleet.workers:
         # A fleet may be brought up to date by `memline index`, at night for example.
         yield seen(fate="is not there in this fleet", kind="watch", level=NOTE)

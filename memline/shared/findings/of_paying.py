@@ -103,7 +103,7 @@ def provider_fails(facts: Facts) -> Iterator[Seen]:
 def paused(facts: Facts) -> Iterator[Seen]:
     level, waiting = (WARNING if facts.model.missing else NOTE), vectors_wait(facts.model.missing)
     if facts.is_paused:
-        yield seen(by_hand="", waiting=waiting, level=level)
+        yield seen(by_hand="", waiting=waiting, level=level, since=facts.paused_at)
         return
     for (provider, mode), state in facts.breakers.items():
         if state.manual:
@@ -249,6 +249,7 @@ def model_changing(facts: Facts) -> Iterator[Seen]:
                 tokens=counted(waiting.tokens, "token"),
                 price=cost,
                 subject=job.token,
+                since=job.created_ns / 1e9,
             )
 
 
@@ -294,4 +295,5 @@ def job_paused(facts: Facts) -> Iterator[Seen]:
             job=job.token,
             level=WARNING if left.files or left.texts else NOTE,
             subject=job.token,
+            since=max((at for at, event, _ in job.events if event == jobs.PAUSED), default=None),
         )

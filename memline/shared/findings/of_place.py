@@ -50,7 +50,8 @@ def _fault(facts: Facts, code: str) -> Iterator[Seen]:
 def workspace_missing(facts: Facts) -> Iterator[Seen]:
     folder = facts.settings.workspace
     if not folder.is_dir():
-        files = sum(each.files for each in facts.kept if each.root == str(folder))
+        kept_roots = [each for each in facts.kept if each.root == str(folder)]
+        files = sum(each.files for each in kept_roots)
         if not files:
             origin, _, key = facts.settings.workspace_origin.partition(": agents.")
             again = f"correct agents.{key} in {origin}, or put the folder back, then: memline index"
@@ -58,7 +59,9 @@ def workspace_missing(facts: Facts) -> Iterator[Seen]:
             return
         kept = f"; answers come from what was indexed of it, {counted(files, 'file')}"
         again = f"memline --workspace DIR index --adopt {shlex.quote(str(folder))}"
-        yield seen(folder=folder, kept=kept, action=f"mount it or put it back; where it was moved: {again}")
+        since = min(each.since for each in kept_roots)
+        action = f"mount it or put it back; where it was moved: {again}"
+        yield seen(folder=folder, kept=kept, action=action, since=since)
 
 
 @finding(
@@ -347,4 +350,4 @@ def index_moved_aside(facts: Facts) -> Iterator[Seen]:
         path = facts.settings.index_path
         for file in sorted(path.parent.glob(f"{path.name}.corrupt-*")):
             if not file.name.endswith(("-wal", "-shm")):
-                yield seen(file=file, subject=str(file))
+                yield seen(file=file, subject=str(file), since=file.stat().st_ctime)

@@ -120,9 +120,10 @@ def vectors_cancelled(facts: Facts) -> Iterator[Seen]:
 )
 def file_failed(facts: Facts) -> Iterator[Seen]:
     if failed := facts.failed_files:
-        named = "; ".join(f"{path}: {reason}" for path, reason in failed[:MOST_NAMED])
+        named = "; ".join(f"{path}: {reason}" for path, reason, _ in failed[:MOST_NAMED])
         more = " …" if len(failed) > MOST_NAMED else ""
-        yield seen(files=counted(len(failed), "file"), first=named + more, subject=failed[0][0])
+        since = min(at for _, _, at in failed)
+        yield seen(files=counted(len(failed), "file"), first=named + more, subject=failed[0][0], since=since)
 
 
 @finding(
@@ -157,7 +158,8 @@ def session_lost(facts: Facts) -> Iterator[Seen]:
             reason = last.reason
             if last.outcome == "asked":
                 reason = "no worker took it; is memline up, or a worker of the queue flush, running?"
-            yield seen(sessions=counted(len(lost), "session"), reason=reason)
+            since = min(session.at for session in lost)
+            yield seen(sessions=counted(len(lost), "session"), reason=reason, since=since)
 
 
 def _lost_sessions(facts: Facts) -> list[SessionState]:
@@ -224,9 +226,11 @@ def waiting_in_batch(facts: Facts) -> Iterator[Seen]:
         states = ", ".join(f"{batch.job_id} {batch.provider_state}".strip() for batch in asked)
         texts = f"{counted(facts.texts_in_batches, 'text', 'wait')} in {counted(len(asked), 'batch')}"
         texts += f" at {facts.target.identity.provider}" if facts.target else ""
-        yield seen(texts=f"{texts}{f' ({done} done there)' * bool(done)}: {states}")
+        since = min(batch.submitted_at or batch.created_at for batch in asked)
+        yield seen(texts=f"{texts}{f' ({done} done there)' * bool(done)}: {states}", since=since)
     elif facts.batches:
-        yield seen(texts="a batch is being sent, stored or cleaned up", action="")
+        since = min(batch.created_at for batch in facts.batches)
+        yield seen(texts="a batch is being sent, stored or cleaned up", action="", since=since)
 
 
 @finding(

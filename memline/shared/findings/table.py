@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from memline.shared.figures import first_seen
 from memline.shared.finding import LEVELS, NOTE, Finding, Trouble
 from memline.shared.values import field, replace, value
 
@@ -136,7 +137,13 @@ def find(
     """Test the conditions of a kind (those with `codes`, or all); return what they see, most urgent first."""
     asked = [row for row in rows(kind) if not codes or row.code in codes]
     found = [row.found(each, agent) for row in asked for each in row.test(facts)]
-    return tuple(sorted(found, key=lambda each: LEVELS.index(each.level)))
+    dated = first_seen.dated(facts.account_file, found)
+    if facts.met_now:
+        is_new = (each.since is None and each.code in facts.met_now for each in dated)
+        dated = tuple(
+            replace(each, since=facts.now) if new else each for each, new in zip(dated, is_new, strict=True)
+        )
+    return tuple(sorted(dated, key=lambda each: LEVELS.index(each.level)))
 
 
 def met(troubles: Iterable[Trouble], code: str) -> Iterator[Seen]:

@@ -144,3 +144,12 @@ CREATE TABLE IF NOT EXISTS audit (
     subject TEXT NOT NULL,
     error TEXT NOT NULL
 ) STRICT;
+
+-- When each finding was first seen (shared/figures/first_seen.py): `agent` is empty for one of all, `subject` a digest.
+CREATE TABLE IF NOT EXISTS first_seen (
+    code TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (code, agent, subject)
+) STRICT, WITHOUT ROWID;

@@ -48,7 +48,7 @@ TO_ERASE = "to_erase"
 ALL, LOG = "all", "log"
 #: Since when a reader of an old state keeps deleted text in the log (seconds since the epoch).
 LOG_HELD = "log_held"
-#: True while an operator paused the sending of texts.
+#: When an operator paused the sending of texts (seconds since the epoch; true of an older release).
 PAUSED = "paused"
 
 #: Seconds counted together in EMBEDDED_RECENTLY and READ_RECENTLY, and how many of them are kept.

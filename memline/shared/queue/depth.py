@@ -36,6 +36,7 @@ _RENAMED = {
     "in_flight": "inFlight",
     "oldest_s": "oldestSeconds",
     "rate_per_minute": "ratePerMinute",
+    "dead_since": "deadSince",
 }
 
 
@@ -57,6 +58,8 @@ class QueueDepth(msgspec.Struct, frozen=True, kw_only=True, rename=_RENAMED):
     oldest_s: float
     #: Messages finished in the last minute.
     rate_per_minute: float
+    #: When the oldest dead message became one (seconds since the epoch); None without any.
+    dead_since: float | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -140,11 +143,12 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
         pipe.hlen(f"{base}.msgs")
         pipe.zcard(f"{base}.delayed")
         pipe.zcard(f"{base}.XQ")
+        pipe.zrange(f"{base}.XQ", 0, 0, withscores=True)
         pipe.lrange(base, 0, OLDEST_SAMPLE - 1)
         pipe.mget([done_key(client, queue, last - back) for back in range(60 // BUCKET_S)])
     found = pipe.execute()
-    for queue, place in zip(names, range(0, len(found), 6), strict=True):
-        waiting, stored, delayed, dead, ids, done = found[place : place + 6]
+    for queue, place in zip(names, range(0, len(found), 7), strict=True):
+        waiting, stored, delayed, dead, first_dead, ids, done = found[place : place + 7]
         role, host = hosts.split(queue)
         is_left = not host and not hosts.is_shared(role) and hosts_known != [""]
         if is_left and not (stored or dead or waiting or delayed):
@@ -159,6 +163,7 @@ def _depths(client: redis.Redis) -> Iterator[QueueDepth]:
             dead=dead,
             oldest_s=round(_oldest_s(client, queue, ids, now), 1),
             rate_per_minute=float(sum(int(count or 0) for count in done)),
+            dead_since=first_dead[0][1] / 1000 if first_dead else None,
         )
 
 
