@@ -3,10 +3,12 @@
 import json
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
+from memline.shared.queue.fleet_workers import MISSING_S
 from memline.shared.sources.tokens import estimate_tokens
 from tests.acceptance.conftest import write_notes
 from tests.support.embedding_server import EmbeddingServer
@@ -22,10 +24,26 @@ def test_index_ends_with_1_when_no_worker_embeds(fleet: Fleet, notes: Place) -> 
     fleet.start("watch", "chunk", "store", "query")
     fleet.until_alive("chunk", "store", "query")
 
+    began = time.monotonic()
     ran = fleet.run("index")
 
+    # How soon it is named, and no later than that it ends, a clock of a test says (unit/queue).
+    assert time.monotonic() - began >= MISSING_S
     assert ran.status == 1
     assert "no worker takes messages from the queue 'embed'" in ran.stderr
+
+
+def test_a_watch_that_was_killed_is_named_at_the_next_look(fleet: Fleet, notes: Place) -> None:
+    fleet.start("watch", "chunk", "store", "query")
+    fleet.until_alive("chunk", "store", "query")
+
+    def codes() -> set[str]:
+        return {each["code"] for each in fleet.run("queue", "--json").json["findings"]}
+
+    fleet.until(lambda: "no_watcher" not in codes(), "the watch")
+    fleet.kill("watch")
+
+    assert "no_watcher" in codes()
 
 
 def test_a_search_of_a_fleet_whose_watch_is_gone_has_new_files_read_and_the_loss_is_told(

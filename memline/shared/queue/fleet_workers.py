@@ -21,8 +21,8 @@ LOOK_EVERY_S = 2.0
 #: Seconds a queue may be without a worker before a command that waits for it gives up: a restart takes less.
 MISSING_S = 30.0
 
-#: Seconds after which it says so.
-SAID_S = 8.0
+#: Seconds after which it says so: with the silence of a killed worker (`heartbeat.TTL_S`) less than fifteen.
+SAID_S = 3.0
 
 #: Seconds that a command waits for the first worker: a fleet that was never there is not one that restarts.
 FIRST_S = 5.0

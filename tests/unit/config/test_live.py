@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from memline.shared.config.live import SettingsWatch
+from memline.shared.config import live
+from memline.shared.config.live import LOOK_EVERY_S, SettingsWatch
 from memline.shared.config.load import Options, load
 
 
@@ -46,6 +48,25 @@ def test_a_change_counts_when_two_looks_agree(place: Place) -> None:
     assert first is None and third is None
     assert second is not None and second.live == ("limits.maxTokensPerDay",)
     assert second.settings.agents["main"].limits.max_tokens_per_day == 5
+
+
+def test_a_ceiling_that_is_lowered_holds_within_five_seconds(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now))
+    watch = place.watch()
+    watch.look()
+    place.write(limits={"maxTokensPerDay": 5})
+    changed, began = None, now
+
+    # A worker asks each LOOK_EVERY_S; the change comes just after a look.
+    while changed is None and now < began + 60:
+        now += LOOK_EVERY_S
+        changed = watch.look()
+
+    assert changed is not None and changed.live == ("limits.maxTokensPerDay",)
+    assert now - began <= 5.0
 
 
 def test_half_a_file_and_its_end_are_no_change(place: Place) -> None:
