@@ -204,3 +204,16 @@ def test_the_fallback_stays_until_an_operator_asks(
     assert "embeds with openai" not in doctor
     assert resumed.status == 0
     assert not place.index().failed
+
+
+def test_a_refused_key_is_said_once_and_in_words(place: Place, server: EmbeddingServer) -> None:
+    server.control({"fault": "401"})
+    configure(place, server, server)
+
+    ran = place.run("index")
+
+    assert ran.status == 1
+    assert ran.stderr.count("401") == 1, ran.stderr
+    # The provider's own words without the JSON that they came in.
+    assert "Incorrect API key provided" in ran.stderr
+    assert not set('{}"') & set(ran.stderr) and "sk-first" not in ran.stderr + ran.stdout

@@ -1,6 +1,7 @@
 """Each process of a home shows a digest of the settings that it has, and those that differ are told."""
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,63 @@ def test_processes_of_a_home_that_were_given_other_settings_are_told_by_the_name
 
     assert "memorySearch.remote.apiKey" in found["what"] and "sk-" not in json.dumps(found)
     assert all(str(each.pid) in found["what"] for each in (serve, index))
+
+
+def findings_of(place: Place, code: str) -> list[dict[str, Any]]:
+    (report,) = place.call("status", "--json").json
+    return [each for each in report["findings"] if each["code"] == code]
+
+
+@pytest.mark.place(server={}, notes=3)
+def test_a_changed_model_is_told_with_its_price_before_the_first_request(
+    place: Place, server: EmbeddingServer
+) -> None:
+    place.index()
+    texts = place.vector_states()["ready"]
+    # The provider holds its answers: what is told was known before any came.
+    server.control({"fault": "hang", "clear_log": True})
+    place.configure(model="other")
+    content = json.loads(place.config.read_text())
+    place.config.write_text(json.dumps(content | {"prices": {"other": {"perMillion": 1_000}}}))
+
+    with running_memline(*place.arguments("up")) as process:
+        until(lambda: bool(server.requests), "the first request")
+        (told,) = findings_of(place, "model_changing")
+        end(process)
+
+    first = server.requests[0]
+    assert first.body["model"] == "other" and told["since"] <= first.at
+    tokens = int(re.search(r"([\d,]+) tokens", told["what"])[1].replace(",", ""))  # type: ignore[index]
+    assert f"the model changes to openai other: {texts} texts to embed, " in told["what"]
+    assert tokens > 0 and told["what"].endswith(f"about ${tokens / 1_000:,.4f}")
+
+
+@pytest.mark.parametrize(
+    ("broken", "line"),
+    [('{\n  "agents": {\n    "defaults": }\n}', "3"), ('{\n  "agents": [\n', "2")],
+    ids=["a value that is missing", "an end that is missing"],
+)
+def test_settings_that_cannot_be_read_are_a_finding_with_file_and_line(
+    place: Place, broken: str, line: str
+) -> None:
+    place.write("memory/a.md", "# A\n")
+    good, other = place.config.read_text(), place.config.with_name("good.json5")
+    other.write_text(good)
+
+    def told() -> list[dict[str, Any]]:
+        # With settings that can be read: those of the process cannot.
+        ran = place.call("--config", str(other), "status", "--json")
+        return [each for each in ran.json[0]["findings"] if each["code"] == "settings_invalid"]
+
+    with running_memline(*place.arguments("up")) as process:
+        until(lambda: bool(digests(place).get("up")), "its start")
+        place.config.write_text(broken)
+        until(lambda: bool(told()), "the finding")
+        (found,) = told()
+        place.config.write_text(good)
+        until(lambda: not told(), "that it is gone")
+        end(process)
+
+    assert "memline up on " in found["what"] and f"(process {process.pid})" in found["what"]
+    assert f"{place.config}" in found["what"] and re.search(rf"line {line}\b|:{line}\b", found["what"])
+    assert found["level"] == "warning" and found["action"].endswith("config check")

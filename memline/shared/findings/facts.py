@@ -207,7 +207,10 @@ class Facts:
 
     @cached_property
     def rate(self) -> float:
-        """Vectors stored a second, in the last minute."""
+        """Vectors stored a second, in the last minute; 0 while the fleet that has them stands still."""
+        is_up = any(each.kind == home_processes.UP for each in self.processes)
+        if self.queue and not is_up and not self._has_fleet:
+            return 0.0
         return meta.recent_rate(self.index, self.now) if self.index is not None else 0.0
 
     @cached_property
@@ -233,7 +236,11 @@ class Facts:
         """Whether a process sends the texts that wait, or has sent some of them."""
         if any(each.kind in home_processes.EMBEDDING for each in self.processes):
             return True
-        return self._has_leases or (self._has_role("store") and self._has_role("embed"))
+        return self._has_leases or self._has_fleet
+
+    @property
+    def _has_fleet(self) -> bool:
+        return self._has_role("store") and self._has_role("embed")
 
     @property
     def _has_leases(self) -> bool:
