@@ -46,7 +46,8 @@ def locked() -> dict[str, str]:
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
-    del found["memline"]
+    # sqlite-utils asks for pip: the image has one that is as new as its Python, and need not be given ours.
+    del found["memline"], found["pip"]
     return dict(sorted(found.items()))
 
 

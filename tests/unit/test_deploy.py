@@ -3,6 +3,8 @@
 import json
 import re
 import runpy
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ def test_the_files_of_a_fleet_are_what_the_commands_print_for_all_processes() ->
 def test_a_fleet_of_containers_has_every_process_and_a_redis_that_loses_nothing() -> None:
     file = compose("compose.fleet.yaml")
     redis = file["services"].pop("redis")
+    for name in ("metrics", "prometheus", "grafana"):
+        assert file["services"].pop(name)["profiles"] == ["metrics"]
 
     assert {
         name: each["command"][: len(words)]
@@ -86,8 +90,9 @@ def test_containers_may_do_little_and_know_what_they_are_told(name: str) -> None
         assert each["init"] is True, service
 
 
-def test_a_profile_has_prometheus_and_grafana_with_what_is_here() -> None:
-    file = compose("compose.yaml")
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.fleet.yaml"])
+def test_a_profile_has_prometheus_and_grafana_with_what_is_here(name: str) -> None:
+    file = compose(name)
     services, configs = file["services"], file["configs"]
 
     assert {name for name, each in services.items() if each.get("profiles") == ["metrics"]} == {
@@ -100,6 +105,10 @@ def test_a_profile_has_prometheus_and_grafana_with_what_is_here() -> None:
     assert all((DEPLOY / each["file"]).is_file() for each in configs.values() if "file" in each)
     scraped = yaml.safe_load(configs["prometheus"]["content"])
     assert scraped["scrape_configs"][0]["static_configs"] == [{"targets": ["metrics:9464"]}]
+    if "networks" in file:
+        # Prometheus reaches the metrics, and not Redis.
+        assert "outside" in services["metrics"]["networks"]
+        assert services["prometheus"]["networks"] == services["grafana"]["networks"] == ["outside"]
     (source,) = yaml.safe_load(configs["datasource"]["content"])["datasources"]
     assert (source["type"], source["url"]) == ("prometheus", "http://prometheus:9090")
 
@@ -164,6 +173,30 @@ def test_every_alert_leads_to_a_section_that_is_there() -> None:
         assert section in [*ids, *(title.lower().replace(" ", "-") for title in titles)], url
 
 
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="there is no promtool: Debian's prometheus has it"
+)
+@pytest.mark.parametrize(
+    "words",
+    ["check config prometheus.yml", "check rules alerts.yml", "test rules alerts_test.yml"],
+)
+def test_prometheus_takes_the_alerts_and_they_fire_when_they_should(words: str) -> None:
+    ran = subprocess.run(
+        ["promtool", *words.split()], cwd=DEPLOY / "prometheus", capture_output=True, text=True
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_every_unit_and_every_overlay_is_checked() -> None:
+    script = (DEPLOY.parent / "scripts" / "check_deploy.sh").read_text("utf-8")
+    units = {path.name for path in (DEPLOY / "systemd").glob("memline*")}
+
+    assert {name for name in units if f"$units/{name}" in script} == units
+    (overlays,) = re.findall(r"for overlay in (.*); do", script)
+    assert set(overlays.split()) == {path.name for path in (DEPLOY / "kubernetes" / "overlays").iterdir()}
+
+
 def test_alerts_and_dashboard_cover_money_ceilings_breakers_and_jobs() -> None:
     read = {
         "alerts": " ".join(rule["expr"] for rule in alerts()),
@@ -206,12 +239,26 @@ def test_the_image_installs_every_dependency_at_a_version_that_was_tried() -> No
     assert all(re.fullmatch(r"[a-z0-9.-]+==[\w.]+", line) for line in lines), "no address, no range"
     assert wanted - {line.partition("==")[0].replace("_", "-") for line in lines} == set()
     text = (DEPLOY / "Dockerfile").read_text("utf-8")
+    installs = re.findall(r"pip install .*", text)
+    assert len(installs) == 3 and all(
+        "-r requirements.lock" in each or "-c requirements.lock" in each for each in installs
+    )
+    # That of the image is as new as its Python.
+    assert not any(line.startswith("pip==") for line in lines)
     # The dependencies first: a change of the code leaves their layer.
     assert text.index("-r requirements.lock") < text.index("COPY memline memline")
     assert "!deploy/requirements.lock" in (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8")
     release = (DEPLOY.parent / ".github" / "workflows" / "release.yml").read_text("utf-8")
     assert re.search(r"PYTHON_IMAGE=python:3\.\d+\.\d+-slim", release)
     assert all(f"{name}=" in release for name in ("VERSION", "SOURCE", "REVISION"))
+
+
+def test_what_is_built_is_what_is_pushed_and_of_this_version() -> None:
+    version = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    pages = [path.read_text("utf-8") for path in (*DEPLOY.rglob("*.md"), DEPLOY / "Dockerfile")]
+    named = [each for text in pages for each in re.findall(r"(?:/memline:|VERSION=)(\d[\w.]*)", text)]
+
+    assert named and set(named) == {version}
 
 
 def test_a_backup_is_made_each_night_and_one_that_was_missed_as_well() -> None:
