@@ -31,6 +31,9 @@ from benchmarks.fleet_processes import FleetProcesses, wait_until
 #: The real runs: chunks of 1.2 KB, 20 a note, 64 texts a request, vectors of 256 dimensions.
 DIMS, ROWS, CHUNKS_A_FILE, LATENCY_MS = 256, 64, 20, 20
 
+#: Threads that embed in them.
+EMBED_THREADS_OF_RUN = 4
+
 #: Seconds for which a fleet without work is watched.
 IDLE_S = 6.0
 
@@ -48,7 +51,7 @@ PLANNED = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a run took: processor seconds by role and of Redis, operations, bytes of the indexes."""
+    """What a run took: processor seconds by role and of Redis, operations, bytes of the indexes, and time."""
 
     chunks: int
     store_s: float
@@ -57,12 +60,20 @@ class Taken:
     redis_s: float
     operations: float
     index_bytes: float
+    #: Memory of Redis at the peak, above that of the fleet at rest: of what was in flight.
+    redis_bytes: float = 0.0
+    #: From the first command to the last vector.
+    wall_s: float = 0.0
 
-    def scaled(self, chunks: int) -> Taken:
-        """What the model says of another number of chunks: all of it grows with them."""
+    def scaled(self, chunks: int, *, hosts: int = 1) -> Taken:
+        """What the model says of another number of chunks, of index hosts that share the cores of the run.
+
+        All of it grows with the chunks but for what is in flight, which grows with the hosts.
+        """
         part = chunks / self.chunks
-        more = {each.name: getattr(self, each.name) * part for each in fields(self) if each.name != "chunks"}
-        return Taken(chunks=chunks, **more)
+        grows = {each.name for each in fields(self)} - {"chunks", "redis_bytes"}
+        more = {name: getattr(self, name) * part for name in grows}
+        return Taken(chunks=chunks, redis_bytes=self.redis_bytes * hosts, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +126,7 @@ class Host(FleetProcesses):
         before, began = self._counts(), time.monotonic()
         time.sleep(IDLE_S)
         self._start, self._began = self._counts(), time.monotonic()
+        self._rest_bytes = int(self.info("memory")["used_memory"])
         self._idle = [
             (now - then) / (self._began - began) for then, now in zip(before, self._start, strict=True)
         ]
@@ -140,6 +152,10 @@ class Host(FleetProcesses):
             count - then - idle * lasted_s
             for count, then, idle in zip(now, self._start, self._idle, strict=True)
         ]
+
+    def in_flight_bytes(self) -> int:
+        """Return the memory that Redis had at the peak beside what it had at rest."""
+        return max(0, self.peak_memory() - self._rest_bytes)
 
     def _counts(self) -> list[float]:
         return [
@@ -197,7 +213,7 @@ def fleet_of(
         for host in running:
             for queue in ("chunk", "store"):
                 host.spawn(queue, 1)
-        running[0].spawn("embed", 4)
+        running[0].spawn("embed", EMBED_THREADS_OF_RUN)
         yield running
 
 
@@ -213,6 +229,7 @@ def run(folder: Path, agents: int, hosts: int, chunks: int, *, fleets: int = 1) 
         everyone = [host for hosts_of in running for host in hosts_of]
         for host in everyone:
             host.settle()
+        began = time.monotonic()
         commands = [
             subprocess.Popen(
                 memline("--agent", agent.name, "reindex"),
@@ -229,10 +246,11 @@ def run(folder: Path, agents: int, hosts: int, chunks: int, *, fleets: int = 1) 
         for command in commands:
             command.wait()
         wait_until(lambda: all(host.is_done() for host in everyone), "all vectors")
-        return [taken(hosts_of) for hosts_of in running]
+        wall_s = time.monotonic() - began
+        return [taken(hosts_of, wall_s) for hosts_of in running]
 
 
-def taken(hosts: Sequence[Host]) -> Taken:
+def taken(hosts: Sequence[Host], wall_s: float) -> Taken:
     """Read what the processes of a fleet took, and how many chunks its indexes have."""
     from memline.shared.index.driver import reading
 
@@ -257,6 +275,8 @@ def taken(hosts: Sequence[Host]) -> Taken:
         redis_s=counts[0][3],
         operations=counts[0][4],
         index_bytes=index_bytes,
+        redis_bytes=hosts[0].in_flight_bytes(),
+        wall_s=wall_s,
     )
 
 
@@ -286,8 +306,7 @@ def plan(small: Taken, question_s: float, agents: int, chunks: int, *, dims: int
         1, math.ceil(chunks * a_chunk / (HOST_DISK * PLANNED)), math.ceil(cores / (HOST_CORES * PLANNED))
     )
     by_provider = TOKENS_A_MINUTE / 60 / TOKENS_A_CHUNK
-    by_store = hosts * PLANNED * small.chunks / small.store_s
-    rate = min(by_provider, by_store)
+    rate = rate_of(small, hosts, provider=by_provider)
     workers = max(1, math.ceil(rate * LATENCY_S / ROWS / EMBED_THREADS))
     redis = max(1, math.ceil(rate * small.redis_s / small.chunks / PLANNED))
     of_host = chunks / hosts
@@ -300,8 +319,13 @@ def plan(small: Taken, question_s: float, agents: int, chunks: int, *, dims: int
         backfill_hours=chunks / rate / 3_600,
         dollars=chunks * TOKENS_A_CHUNK * DOLLARS_A_MILLION / 1e6,
         restored_hours=of_host * a_chunk / COPY_BYTES_S / 3_600,
-        rebuilt_hours=of_host / min(by_provider, by_store / hosts) / 3_600,
+        rebuilt_hours=of_host / rate_of(small, 1, provider=by_provider) / 3_600,
     )
+
+
+def rate_of(small: Taken, hosts: int, *, provider: float) -> float:
+    """Return the chunks a second of a backfill: what the provider takes, or the store of each index host."""
+    return min(provider, hosts * PLANNED * small.chunks / small.store_s)
 
 
 def simulated(size: Plan, rate: float, *, minutes: int = 1_440, seed: int = 1) -> tuple[float, float]:
@@ -362,11 +386,17 @@ def _hours(hours: float) -> str:
     return f"{hours / 24:,.0f} days"
 
 
-def compared(said: Taken, was: Taken) -> Iterator[tuple[str, float, float]]:
-    """Yield name, what the model said and what a run took, of all that the model says."""
+def compared(small: Taken, was: Taken, *, hosts: int) -> Iterator[tuple[str, float, float]]:
+    """Yield name, what the model says by a small run, and what a run took.
+
+    The last row is the time that the table would tell: by the provider, or by half a core of each store.
+    """
+    said = small.scaled(was.chunks, hosts=hosts)
     for each in fields(Taken):
         if each.name != "chunks":
             yield each.name, getattr(said, each.name), getattr(was, each.name)
+    provider = EMBED_THREADS_OF_RUN * ROWS / LATENCY_MS * 1e3
+    yield "planned_s", was.chunks / rate_of(small, hosts, provider=provider), was.wall_s
 
 
 def main() -> None:
@@ -384,10 +414,11 @@ def main() -> None:
         home = folder / "small" / "fleet0-0"
         place = Place(workspace=home, home=home / "home", config=home / "config.json5")
         question_s = search_s(place)
-        print(f"{small}\nseconds of a search: {question_s:.4f}\n")
+        print(f"{small}\nseconds of a search: {question_s:.4f}")
+        print(f"Redis at the peak: {small.redis_bytes / small.chunks:,.0f} bytes a vector of the run\n")
         if chosen.check:
             (large,) = run(folder / "large", *LARGE)
-            for what, said, was in compared(small.scaled(large.chunks), large):
+            for what, said, was in compared(small, large, hosts=LARGE[1]):
                 print(f"{what:12} model {said:14.1f}   run {was:14.1f}   {100 * (said / was - 1):+.0f} %")
             one, other = run(folder / "two", *LARGE, fleets=2)
             print(f"two fleets: {one.operations:,.0f} and {other.operations:,.0f} operations")

@@ -13,6 +13,8 @@ SMALL = Taken(
     redis_s=0.05,
     operations=1_000.0,
     index_bytes=5_000_000.0,
+    redis_bytes=1_500_000.0,
+    wall_s=4.0,
 )
 
 
@@ -20,7 +22,16 @@ def test_what_a_run_takes_grows_with_its_chunks() -> None:
     large = SMALL.scaled(20_000)
 
     assert (large.chunks, large.store_s, large.operations) == (20_000, 20.0, 20_000.0)
-    assert [name for name, said, was in compared(large, large) if said != was] == []
+    rows = {name: (said, was) for name, said, was in compared(SMALL, large, hosts=1)}
+    # The seconds of the table: half a core of the store, of the twenty that it works.
+    assert rows.pop("planned_s") == (40.0, 80.0)
+    assert [name for name, (said, was) in rows.items() if said != was] == []
+
+
+def test_what_is_in_flight_grows_with_the_hosts_and_not_with_the_chunks() -> None:
+    assert SMALL.scaled(20_000, hosts=2).redis_bytes == 2 * SMALL.redis_bytes
+    # One host more does not make the cores of the run more.
+    assert SMALL.scaled(20_000, hosts=2).wall_s == 20 * SMALL.wall_s
 
 
 def test_a_small_fleet_is_one_of_each_and_ends_with_its_provider() -> None:
