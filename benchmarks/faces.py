@@ -75,7 +75,7 @@ def http(bench: Bench) -> list[Figure]:
     words = Words(seed=5)
     asked = [words.question(_WORDS) for _ in range(_DISTINCT)]
     direct, direct_cpu_s = _direct(place, asked)
-    with _server(place) as server:
+    with server_of(place) as server:
         server.ask(asked[:20], clients=1)
         cpu_s = server.cpu_s
         took, wall_s = server.ask(asked[20:], clients=_CLIENTS)
@@ -148,6 +148,10 @@ class _Server:
         return _used_s(self._process.pid)
 
     @property
+    def address(self) -> tuple[str, int]:
+        return self._address
+
+    @property
     def rss_mb(self) -> float:
         found = re.search(r"VmRSS:\s+(\d+) kB", _proc(self._process.pid, "status"))
         assert found
@@ -184,7 +188,7 @@ class _Server:
 
 
 @contextmanager
-def _server(place: Place) -> Iterator[_Server]:
+def server_of(place: Place) -> Iterator[_Server]:
     """A server on a core of its own, where there is more than one."""
     command = memline(*place.options(), "serve", "--port", "0")
     with (

@@ -1,6 +1,7 @@
 """Every page of the dashboard, as a browser shows it: narrow and wide, light and dark, by keyboard alone."""
 
 import re
+from collections.abc import AsyncIterator, Callable
 from urllib.parse import quote
 
 import pytest
@@ -8,6 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from memline.producers.web.dashboard import PAGES
+from memline.producers.web.event_stream import EventStream
 from memline.producers.web.session import SESSION_COOKIE
 from tests.browser.conftest import HOSTILE_NAME, Opener, World
 from tests.support.http_api import serving
@@ -160,6 +162,27 @@ def test_a_page_that_lost_its_stream_asks_for_its_parts_when_it_is_back(opened: 
         page.evaluate("take({isOpen: false}); take({isOpen: true})")
 
     assert {*parts} <= {*asked}
+
+
+def test_ten_pages_of_a_browser_all_load_and_share_one_stream(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, streams = EventStream.told, list[str]()
+
+    def counted(self: EventStream, only: str, *others: Callable[[], bool]) -> AsyncIterator[str]:
+        streams.append(only)
+        return told(self, only, *others)
+
+    monkeypatch.setattr(EventStream, "told", counted)
+    first = opened()
+    pages = [first, *(first.context.new_page() for _ in range(9))]
+
+    for page, address in zip(pages, ADDRESSES, strict=False):
+        page.goto(address, timeout=WAIT_MS)
+
+    for page in pages:
+        expect(page.locator("[data-live]")).to_have_text("live", timeout=WAIT_MS)
+    assert len(streams) == 1
 
 
 def test_everything_works_without_script(opened: Opener) -> None:
