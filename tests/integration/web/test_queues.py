@@ -96,9 +96,9 @@ def test_a_pause_is_of_a_mode_and_an_agent_and_is_taken_back(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    def paused(agent: str) -> Any:
+    def paused(agent: str) -> bool:
         with reading(notes.settings.agents[agent].index_path) as reader:
-            return meta.get(reader, meta.PAUSED, False)
+            return bool(meta.get(reader, meta.PAUSED, False))
 
     done = browser.post("/queue/pause", agent="work", mode="", next="/ui/queues")
     assert "work: embedding is paused." in text_of(done) and done.url.path == "/ui/queues"
