@@ -151,7 +151,9 @@ def _lines(rows: Iterator[tuple[Any, ...]], title: object, revert: dict[str, Any
             record = {"role": spoken.get("role"), "time": created}
             if named is not None:
                 record["title"], named = named, None
-            if spoken.get("summary") or spoken.get("mode") == "compaction":
+            # A message of the user has its changed files as `summary`.
+            is_answer = record["role"] == "assistant"
+            if is_answer and (spoken.get("summary") is True or spoken.get("mode") == "compaction"):
                 record["role"] = ""
         if text is not None and not _is_reverted(identity, part, revert):
             texts.append(_record(text))

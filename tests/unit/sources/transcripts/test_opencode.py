@@ -44,6 +44,9 @@ class Desk:
 
     def say(self, session: str, role: str, *parts: dict[str, Any] | str, **data: Any) -> str:
         self.count += 1
+        if role == "user":
+            # In a git project: the files that were changed by it.
+            data = {"summary": {"diffs": []}} | data
         message = f"msg_{self.count:04}"
         at = T0 + self.count
         self.rows.execute(
