@@ -30,7 +30,6 @@ from memline.shared.sources.transcripts.stores import (
     is_held_in,
 )
 from memline.shared.sources.transcripts.transcript_lines import parse
-from memline.shared.values import replace
 
 NAME = "codex"
 
@@ -50,20 +49,19 @@ class _Sessions(TranscriptFolder):
     """The sessions of a day, or the archived ones. A compressed one keeps the name that it had before."""
 
     def locate(self, path: str) -> FileLocation | None:
-        found = super().locate(path.removesuffix(ENDING))
-        return found and replace(found, absolute=is_there(found.absolute))
+        return super().locate(path.removesuffix(ENDING))
 
-    def open(self, path: str) -> OpenTranscript:
-        located = self.locate(path)
-        if located is None or not located.absolute.endswith(ENDING):
-            return super().open(path)
-        return open_compressed(self.anchor, os.path.relpath(located.absolute, self.anchor))
+    def _stored(self, absolute: str) -> str:
+        return is_there(absolute)
+
+    def _open(self, anchor: str, relative: str) -> OpenTranscript:
+        return (open_compressed if relative.endswith(ENDING) else open_file)(anchor, relative)
 
     def _discovered(self, entry: os.DirEntry[str]) -> DiscoveredFile | None:
         name = entry.name.removesuffix(ENDING)
         if name == entry.name:
             return super()._discovered(entry)
-        belongs = self._belongs is not None and self._belongs(entry.path.removesuffix(ENDING))
+        belongs = self._belongs is not None and self._belongs(entry.path)
         if not is_transcript_name(name) or os.path.lexists(entry.path.removesuffix(ENDING)) or not belongs:
             return None
         status = status_of(entry)
@@ -71,10 +69,7 @@ class _Sessions(TranscriptFolder):
 
 
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
-    is_held_here = is_held_in(os.path.abspath(settings.workspace), _place_of)
-
-    def belongs(absolute: str) -> bool:
-        return is_held_here(is_there(absolute))
+    belongs = is_held_in(os.path.abspath(settings.workspace), _place_of)
 
     def places(root: str) -> list[TranscriptFolder]:
         found = [day for day in _folders(root) if day.count(os.sep) == _DAY_DEPTH or day == _ARCHIVED]

@@ -52,16 +52,16 @@ class _Chats(TranscriptFolder):
     """The sessions of one project. A document of an older version has the name that it gets when resumed."""
 
     def locate(self, path: str) -> FileLocation | None:
-        found = super().locate(f"{path}l" if path.endswith(".json") else path)
-        if found is None or os.path.lexists(found.absolute) or not os.path.lexists(found.absolute[:-1]):
-            return found
-        return replace(found, absolute=found.absolute[:-1])
+        return super().locate(f"{path}l" if path.endswith(".json") else path)
 
-    def open(self, path: str) -> OpenTranscript:
-        located = self.locate(path)
-        if located is None or not located.absolute.endswith(".json"):
-            return super().open(path)
-        opened = open_file(self.anchor, os.path.relpath(located.absolute, self.anchor))
+    def _stored(self, absolute: str) -> str:
+        document = absolute[:-1]
+        return document if not os.path.lexists(absolute) and os.path.lexists(document) else absolute
+
+    def _open(self, anchor: str, relative: str) -> OpenTranscript:
+        opened = open_file(anchor, relative)
+        if not relative.endswith(".json"):
+            return opened
         with opened.file as file:
             return replace(opened, file=io.BytesIO(_lines_of(file.read(_MAX_DOCUMENT_BYTES))))
 
@@ -95,9 +95,12 @@ def _lines_of(document: bytes) -> bytes:
 def _find(settings: AgentSettings) -> tuple[TranscriptStore, ...]:
     workspace = os.path.abspath(settings.workspace)
     workspaces = tuple(dict.fromkeys((workspace, os.path.realpath(workspace))))
+    hashes = {sha256(each.encode()).hexdigest() for each in workspaces}
 
     def projects(root: str) -> list[str]:
-        return [name for name in sorted(os.listdir(root)) if _is_held_in(root, name, workspaces)]
+        # A hash last: what it has was copied into the folder with a name, and goes on there.
+        names = sorted(os.listdir(root), key=lambda name: (name in hashes, name))
+        return [name for name in names if name in hashes or _is_held_in(root, name, workspaces)]
 
     def places(root: str) -> list[TranscriptFolder]:
         folders = [os.path.join(project, _CHATS) for project in projects(root)]
@@ -119,7 +122,7 @@ def _is_held_in(root: str, project: str, workspaces: tuple[str, ...]) -> bool:
         with open_file(root, os.path.join(project, ".project_root")).file as file:
             place = os.path.normpath(file.read(_MAX_PATH_BYTES).decode("utf-8", "replace").strip())
     except (OSError, ValueError, FileRefused):
-        return project in (sha256(each.encode()).hexdigest() for each in workspaces)
+        return False
     return any(f"{place}/".startswith(f"{each.rstrip('/')}/") for each in workspaces)
 
 

@@ -147,7 +147,7 @@ class TranscriptFolders:
         """Return where the file of a ledger or absolute path is; None when it is not a session of here."""
         if not path.startswith((self._prefix, self.root + os.sep)):
             return None
-        return next(filter(None, (place.locate(path) for place in self._known())), None)
+        return self._found(path)[1]
 
     def problem_at(self, path: str) -> Problem | None:
         """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
@@ -170,11 +170,11 @@ class TranscriptFolders:
 
     def open(self, path: str) -> OpenTranscript:
         """Open the session of a ledger path. Raises FileRefused."""
-        for place in self._known():
-            if place.locate(path) is not None:
-                opened = place.open(path)
-                return without(opened, self._taken_back) if self._taken_back else opened
-        raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+        place, _ = self._found(path)
+        if place is None:
+            raise FileRefused(Problem(outcome=GONE, reason="gone from the disk"))
+        opened = place.open(path)
+        return without(opened, self._taken_back) if self._taken_back else opened
 
     def folders(self) -> tuple[str, ...]:
         """Return the folders of sessions, and those in which more of them may appear."""
@@ -187,6 +187,16 @@ class TranscriptFolders:
     def is_shared(self, absolute: str) -> bool:
         """Return False: each session is a file."""
         return False
+
+    def _found(self, path: str) -> tuple[TranscriptFolder | None, FileLocation | None]:
+        """Return the folder that has the file of a path, else the first one in which it could be."""
+        first: tuple[TranscriptFolder | None, FileLocation | None] = None, None
+        for place in self._known():
+            if located := place.locate(path):
+                if os.path.lexists(located.absolute):
+                    return place, located
+                first = first if first[0] else (place, located)
+        return first
 
     def _known(self) -> Sequence[TranscriptFolder]:
         try:
@@ -240,7 +250,7 @@ class TranscriptFolder:
         folder, name = os.path.split(path)
         if folder not in (self.prefix.rstrip("/"), self.folder) or not is_transcript_name(name):
             return None
-        absolute = os.path.join(self.folder, name)
+        absolute = self._stored(os.path.join(self.folder, name))
         if self._belongs and not self._belongs(absolute):
             return None
         return FileLocation(path=self.prefix + name, absolute=absolute, anchor=self.anchor)
@@ -248,7 +258,7 @@ class TranscriptFolder:
     def problem_at(self, path: str) -> Problem | None:
         """Return what keeps the file of a ledger path from being read by its name; None when it is gone."""
         for name in (path.removeprefix(self.prefix), unprintable(path.removeprefix(self.prefix))):
-            absolute = os.path.join(self.folder, name)
+            absolute = self._stored(os.path.join(self.folder, name))
             try:
                 status = os.lstat(absolute)
             except (OSError, ValueError):
@@ -281,8 +291,8 @@ class TranscriptFolder:
 
     def open(self, path: str) -> OpenTranscript:
         """Open the transcript of a ledger path. Raises FileRefused."""
-        absolute = os.path.join(self.folder, path.removeprefix(self.prefix))
-        return open_file(self.anchor, os.path.relpath(absolute, self.anchor))
+        absolute = self._stored(os.path.join(self.folder, path.removeprefix(self.prefix)))
+        return self._open(self.anchor, os.path.relpath(absolute, self.anchor))
 
     def folders(self) -> tuple[str, ...]:
         """Return the folder itself."""
@@ -291,6 +301,14 @@ class TranscriptFolder:
     def is_shared(self, absolute: str) -> bool:
         """Return False: each transcript is a file."""
         return False
+
+    def _stored(self, absolute: str) -> str:
+        """Return where the transcript of this name is: its program may keep it under another one."""
+        return absolute
+
+    def _open(self, anchor: str, relative: str) -> OpenTranscript:
+        """Open the file of a transcript. Raises FileRefused."""
+        return open_file(anchor, relative)
 
     def _discovered(self, entry: os.DirEntry[str]) -> DiscoveredFile | None:
         status = status_of(entry) if is_transcript_name(entry.name) else None

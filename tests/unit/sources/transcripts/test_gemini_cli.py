@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from memline.shared.sources.transcripts.formats import Transcripts
 from memline.shared.sources.transcripts.stores import TranscriptStore
 from tests.support.transcripts import names_in, read_session, said_in, store_of
 
@@ -151,6 +152,27 @@ def test_a_document_of_an_older_version_is_read_until_it_is_resumed(home: Path) 
     assert watched.path == f"sessions/gemini/{NAME}.jsonl"
     assert names_in(store(home)) == [NAME]
     assert said(home) == ["User: one", "Assistant: two", "User: three"]
+
+
+def test_a_session_goes_on_in_the_folder_to_which_the_client_copied_it(home: Path) -> None:
+    hashed = hashlib.sha256(b"/w/proj").hexdigest()
+    document = {"sessionId": "s", "messages": [{"id": "a", "type": "user", "content": "one"}]}
+    session(home, json.dumps(document), project=hashed, name=f"{NAME}.json")
+    session(home, HEAD, message("a", "user", "one"), message("b", "user", "two"), project="shop")
+    (home / "tmp/shop/.project_root").write_text("/w/proj")
+    listed = {file.path: file.absolute for file in Transcripts([store(home)]).discover().files}
+
+    assert said(home) == ["User: one", "User: two"]
+    assert listed == {f"sessions/gemini/{NAME}.jsonl": str(home / f"tmp/shop/chats/{NAME}.jsonl")}
+
+
+def test_a_document_that_cannot_be_read_is_named_with_its_reason(home: Path) -> None:
+    target = session(home, "{}", name="notes.json")
+    (target.parent / f"{NAME}.json").symlink_to(target)
+    (file,) = store(home).discover().files
+
+    assert file.problem is not None and file.problem.outcome == "symlink"
+    assert store(home).problem_at(file.path) == file.problem
 
 
 @pytest.mark.parametrize(
