@@ -1,13 +1,17 @@
 """Sessions that their program deleted for their age stay; those that a person deleted go."""
 
+from __future__ import annotations
+
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from memline.shared.config.transcript_programs import retention_days
+from memline.shared.values import value
 from tests.support.workspace import Place, paths
 
 DAY_S = 86_400
@@ -17,19 +21,57 @@ pytestmark = pytest.mark.place(
     provider="none",
     sources=["memory", "sessions"],
     experimental={"sessionMemory": True},
-    transcripts=["claude-code", "codex"],
+    transcripts=["claude-code", "codex", "gemini"],
 )
 
 
-@pytest.fixture
-def projects(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of Claude Code's sessions in the workspace."""
+def projects_of_claude(place: Place, tmp_path: Path) -> Path:
+    name = "".join(each if each.isalnum() else "-" for each in str(place.workspace))
+    return tmp_path / "claude/projects" / name
+
+
+def chats_of_gemini(place: Place, tmp_path: Path) -> Path:
+    chats = tmp_path / "home-of-gemini/.gemini/tmp/shop/chats"
+    chats.mkdir(parents=True)
+    (chats.parent / ".project_root").write_text(str(place.workspace))
+    return chats
+
+
+def claude_said(place: Place, text: str) -> dict[str, object]:
+    return {"type": "user", "cwd": str(place.workspace), "message": {"role": "user", "content": text}}
+
+
+def gemini_said(place: Place, text: str) -> dict[str, object]:
+    return {"type": "user", "id": "a", "content": text}
+
+
+@pytest.fixture(autouse=True)
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
-    name = "".join(each if each.isalnum() else "-" for each in str(place.workspace))
-    folder = tmp_path / "claude" / "projects" / name
-    folder.mkdir(parents=True)
-    return folder
+    monkeypatch.setenv("GEMINI_CLI_HOME", str(tmp_path / "home-of-gemini"))
+
+
+@value
+class Client:
+    """A program that deletes its old sessions, in the workspace of a place."""
+
+    folder: Path
+    name: str
+    said: Callable[[Place, str], dict[str, object]]
+
+    def path(self, name: str) -> str:
+        return f"sessions/{self.name}/session-{name}.jsonl"
+
+    def session(self, place: Place, name: str, text: str, *, age_days: float) -> Path:
+        return session(self.folder / f"session-{name}.jsonl", self.said(place, text), age_days=age_days)
+
+
+@pytest.fixture(params=["claude-code", "gemini"])
+def client(request: pytest.FixtureRequest, place: Place, tmp_path: Path) -> Client:
+    if request.param == "gemini":
+        return Client(folder=chats_of_gemini(place, tmp_path), name="gemini", said=gemini_said)
+    return Client(folder=projects_of_claude(place, tmp_path), name="claude-code", said=claude_said)
 
 
 def session(file: Path, record: dict[str, object], *, age_days: float) -> Path:
@@ -40,13 +82,12 @@ def session(file: Path, record: dict[str, object], *, age_days: float) -> Path:
     return file
 
 
-def said(place: Place, text: str) -> dict[str, object]:
-    return {"type": "user", "cwd": str(place.workspace), "message": {"role": "user", "content": text}}
-
-
-def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(place: Place, projects: Path) -> None:
-    old = session(projects / "old.jsonl", said(place, "the marmalade recipe"), age_days=31)
-    young = session(projects / "young.jsonl", said(place, "the quince recipe"), age_days=3)
+@pytest.mark.parametrize("asked", ["path", "query"])
+def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
+    place: Place, client: Client, asked: str
+) -> None:
+    old = client.session(place, "old", "the marmalade recipe", age_days=31)
+    young = client.session(place, "young", "the quince recipe", age_days=3)
     place.index()
     content = old.read_bytes(), old.stat()
 
@@ -55,29 +96,28 @@ def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(place: Place, p
     report = place.call("index", "--json").json[0]
     found = {word: paths(place.search(word)) for word in ("marmalade", "quince")}
 
-    assert found == {"marmalade": ["sessions/claude-code/old.jsonl"], "quince": []}
+    assert found == {"marmalade": [client.path("old")], "quince": []}
     assert report["files"]["removed"] == 1 and report["kept"] == []
     assert place.call("index", "--accept-removals").status == 0
-    assert paths(place.search("marmalade")) == ["sessions/claude-code/old.jsonl"]
-    assert "said" not in place.call("get", "sessions/claude-code/old.jsonl#L1").stdout
+    assert paths(place.search("marmalade")) == [client.path("old")]
+    assert "said" not in place.call("get", f"{client.path('old')}#L1").stdout
 
     old.write_bytes(content[0])
     os.utime(old, ns=(content[1].st_mtime_ns, content[1].st_mtime_ns))
     place.index()
-    assert paths(place.search("marmalade")) == ["sessions/claude-code/old.jsonl"]
+    assert paths(place.search("marmalade")) == [client.path("old")]
     assert place.rows("SELECT count(*) FROM kept") == [(0,)]
     old.unlink()
     place.index()
 
-    forgotten = place.call("forget", "sessions/claude-code/old.jsonl", "--yes")
+    target = [client.path("old")] if asked == "path" else ["--query", "marmalade"]
+    forgotten = place.call("forget", *target, "--yes")
     assert forgotten.status == 0, forgotten.stderr
     assert paths(place.search("marmalade")) == []
     assert b"marmalade" not in place.index_path.read_bytes()
 
 
-def test_a_program_that_deletes_nothing_leaves_what_a_person_deleted(
-    place: Place, projects: Path, tmp_path: Path
-) -> None:
+def test_a_program_that_deletes_nothing_leaves_what_a_person_deleted(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "codex/archived_sessions/rollout-a.jsonl"
     event = {"type": "event_msg", "payload": {"type": "user_message", "message": "the marmalade recipe"}}
     session(file, {"type": "session_meta", "payload": {"cwd": str(place.workspace)}}, age_days=0)
@@ -92,8 +132,8 @@ def test_a_program_that_deletes_nothing_leaves_what_a_person_deleted(
     assert paths(place.search("marmalade")) == []
 
 
-def test_switching_transcripts_off_removes_them_however_old(place: Place, projects: Path) -> None:
-    file = session(projects / "old.jsonl", said(place, "the marmalade recipe"), age_days=31)
+def test_switching_transcripts_off_removes_them_however_old(place: Place, client: Client) -> None:
+    file = client.session(place, "old", "the marmalade recipe", age_days=31)
     place.index()
     file.unlink()
     place.configure(transcripts=["codex"])

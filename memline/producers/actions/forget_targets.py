@@ -23,10 +23,10 @@ from memline.shared.sources.discover import discover
 from memline.shared.sources.excerpt import parse_citation
 from memline.shared.sources.folding import fold
 from memline.shared.sources.forgetting import line_hash
-from memline.shared.sources.outcomes import EMPTY, INDEXED
+from memline.shared.sources.outcomes import EMPTY, GONE, INDEXED
 from memline.shared.sources.paths import MemoryPaths, is_transcript
 from memline.shared.sources.reading import read_file
-from memline.shared.sources.safe_open import open_regular
+from memline.shared.sources.safe_open import FileRefused, open_regular
 from memline.shared.sources.tokens import grams
 from memline.shared.sources.transcripts import imported
 from memline.shared.sources.transcripts.formats import transcripts_of
@@ -132,8 +132,14 @@ class Transcript:
         transcripts = transcripts_of(agent)
         if transcripts is None or transcripts.locate(self.path) is None:
             return lines, set()
-        with transcripts.open(self.path).file as file:
-            return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
+        try:
+            with transcripts.open(self.path).file as file:
+                return lines, {line_hash(line) for line in file.read().split(b"\n") if line.strip()}
+        except FileRefused as error:
+            if error.problem.outcome != GONE:
+                raise
+            # Its program has deleted it: the index alone has it.
+            return lines, set()
 
     def take_out(self, agent: AgentSettings) -> None:
         """Do nothing."""
