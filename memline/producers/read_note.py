@@ -67,7 +67,8 @@ def read_note(settings: AgentSettings, asked: Asked, *, private: bool, clock: Cl
     # Without an index a note is still a note.
     with suppress(IndexFault), driver.reading_if_any(settings.index_path) as reader:
         if reader is not None:
-            excerpt = replace(excerpt, kept=_kept_roots(settings, reader, clock.now()))
+            gone = excerpt.path in vanished.gone(vanished.read(reader))
+            excerpt = replace(excerpt, gone=gone, kept=_kept_roots(settings, reader, clock.now()))
         if reader is not None and excerpt.status == "ok":
             out, back = links.linked(reader, excerpt.path, private=private)
             return replace(

@@ -100,7 +100,16 @@ def test_what_its_program_cleaned_up_stays_until_it_is_forgotten(
     assert report["files"]["removed"] == 1 and report["kept"] == []
     assert place.call("index", "--accept-removals").status == 0
     assert paths(place.search("marmalade")) == [client.path("old")]
-    assert "said" not in place.call("get", f"{client.path('old')}#L1").stdout
+    read = place.call("get", f"{client.path('old')}#L1")
+    assert (read.stdout, read.stderr) == (
+        "User: the marmalade recipe\n",
+        "[gone from the disk, kept here]\n",
+    )
+    assert place.call("get", client.path("old"), "--json").json["gone"] is True
+    assert place.call("get", "MEMORY.md", "--json").json["gone"] is False
+    status = place.call("status", "--verbose").stdout
+    assert "  Indexed:     2/2 files · 2 chunks\n  Gone:        1 file, kept in the index\n" in status
+    assert f"    gone       {client.path('old')}  gone from the disk, kept here\n" in status
 
     old.write_bytes(content[0])
     os.utime(old, ns=(content[1].st_mtime_ns, content[1].st_mtime_ns))

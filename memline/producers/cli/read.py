@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memline.producers.cli.invocation import Invocation, echo, echo_file, print_json, print_result
 from memline.producers.memory import Memory
+from memline.shared.index.ledger import GONE_HERE
 
 
 def get(
@@ -21,6 +22,8 @@ def get(
         echo(f"{excerpt.path} does not exist.", err=True)
     else:
         echo_file(excerpt.text)
+        if excerpt.gone:
+            echo(f"[{GONE_HERE}]", err=True)
         if excerpt.next_from:
             echo(f"[more: --from {excerpt.next_from}]", err=True)
     return 1 if excerpt.status == "not_found" else 0

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: The file was removed. Its row stays for a while, so that an older message cannot store the content again.
 REMOVED = outcomes.GONE
 
+#: What is said of a file whose rows stay (`kept`).
+GONE_HERE = "gone from the disk, kept here"
+
 #: Outcomes that make `index` exit 1: the user should look at the file.
 PROBLEMS = (
     outcomes.UNREADABLE,
@@ -320,7 +323,7 @@ def transcripts(connection: Connection, *, first: int, limit: int) -> list[Trans
         " coalesce(broken, 0), coalesce(secrets, 0)"
         " FROM files LEFT JOIN transcripts ON transcripts.file_id = files.id"
         " WHERE source = 'sessions' AND outcome <> ? ORDER BY mtime_ns DESC, path LIMIT ? OFFSET ?",
-        ("gone from the disk, kept here", REMOVED, limit, first),
+        (GONE_HERE, REMOVED, limit, first),
     )
     return [TranscriptEntry(**dict(zip(TranscriptEntry.__annotations__, row, strict=True))) for row in rows]
 

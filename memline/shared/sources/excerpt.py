@@ -53,6 +53,8 @@ class Excerpt:
     next_from: int | None
     #: `ok`, or `not_found` for a memory file that is not there.
     status: str = "ok"
+    #: Whether the file is gone from the disk, and the index alone has this.
+    gone: bool = False
     #: The folder of the notes that answer.
     workspace: str = ""
     #: Roots of which files are gone, and kept in the index: {"files", "root", "since"}.

@@ -70,6 +70,11 @@ def read(connection: Connection) -> dict[str, tuple[str, float]]:
     return {path: (root, since) for path, root, since in rows}
 
 
+def gone(kept: Kept) -> frozenset[str]:
+    """Return the files that are gone from the disk and stay in the index."""
+    return frozenset(path for path, (_, since) in kept.items() if since != ACCEPTED)
+
+
 def is_kept(connection: Connection, path: str) -> bool:
     """Tell whether a file is gone, and kept."""
     query = "SELECT 1 FROM kept WHERE path = ? AND since > ?"
