@@ -163,6 +163,23 @@ def test_the_entry_is_taken_out_again_and_the_file_is_as_it_was(shell: Shell, tm
     assert (again.status, "nothing was changed" in again.stdout) == (0, True)
 
 
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf", b'\xef\xbb\xbf{\r\n  "a": 1\r\n}\r\n'])
+@pytest.mark.parametrize("client", ["cursor", "codex"])
+def test_a_file_that_is_empty_or_begins_with_a_mark_is_there_again_to_the_byte(
+    shell: Shell, tmp_path: Path, client: str, content: bytes
+) -> None:
+    notes, file = folder(tmp_path / "notes", "x\n"), tmp_path / "file"
+    content = content.replace(b'{\r\n  "a": 1\r\n}', b"a = 1") if client == "codex" else content
+    file.write_bytes(content)
+
+    shell("--workspace", str(notes), "setup", client, "--write", "--yes", "--file", str(file))
+    written = file.read_bytes()
+    ran = shell("setup", client, "--remove", "--yes", "--file", str(file))
+
+    assert b"mcp" in written and written[:3] == (content[:3] or written[:3])
+    assert (ran.status, file.read_bytes()) == (0, content)
+
+
 @pytest.mark.parametrize(("existing", "written"), [("opencode.jsonc",) * 2, ("", "opencode.json")])
 def test_the_file_of_a_client_that_exists_is_the_one(
     shell: Shell, tmp_path: Path, home: Path, existing: str, written: str

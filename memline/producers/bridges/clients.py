@@ -9,13 +9,14 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable, Table
 
 from memline.shared.config import config_file, edit, environment
 from memline.shared.config.environment import Environment
@@ -84,14 +85,16 @@ class Client:
         """Return the text of its file with the server in it; what else is there stays. Raises ConfigError."""
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{name!r} cannot be the name of a server", hint="letters, digits, - and _")
+        mark, text = _parted(text)
         if self.is_toml:
-            return put_toml(text, (*self.place, name), values, grows=(_FORWARDED,), where=where)
+            return mark + put_toml(text, (*self.place, name), values, grows=(_FORWARDED,), where=where)
         for member, each in values.items():
             text = edit.put(text, (*self.place, name, member), each, where=where)
-        return text
+        return mark + text
 
     def current(self, text: str, name: str, *, where: str) -> Entry | None:
         """Return the entry of a server as it stands in the text; None without one. Raises ConfigError."""
+        _, text = _parted(text)
         node: Any = tomllib.loads(text) if self.is_toml else config_file.parse(text, where=where)
         for each in (*self.place, name):
             node = node.get(each) if isinstance(node, dict) else None
@@ -111,9 +114,10 @@ class Client:
                     return each
             except ConfigError:
                 continue
+        mark, text = _parted(text)
         if self.is_toml:
-            return remove_toml(text, (*self.place, name), where=where)
-        return edit.remove(text, self.place, name, where=where)
+            return mark + remove_toml(text, (*self.place, name), where=where)
+        return mark + edit.remove(text, self.place, name, where=where)
 
     def snippet(self, name: str, server: Server) -> str:
         """Write the part of its file that starts the server, as a whole file."""
@@ -123,6 +127,12 @@ class Client:
         for each in reversed((*self.place, name)):
             entry = {each: entry}
         return json.dumps(entry, ensure_ascii=False, indent=2) + "\n"
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return the mark with which some editors begin a file, if it is there, and the text behind it."""
+    bare = text.removeprefix("\ufeff")
+    return text[: len(text) - len(bare)], bare
 
 
 def _vs_code_folder(env: Environment) -> Path:
@@ -227,32 +237,41 @@ def put_toml(
     except (tomllib.TOMLDecodeError, TOMLKitError) as error:
         raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
     edited, plain = _toml_table(document, table, where), _toml_table(wanted, table, where)
+    is_new = not plain
     for name, given in values.items():
         old = plain.get(name)
         if name in grows and isinstance(old, list):
             given = [*old, *(new for new in given if new not in old)]
         if old != given:
             edited[name] = plain[name] = given
-    return _checked(document, wanted, where)
+    # A new table stands at the end, clear of the comments of others, unless these tables stand on a line.
+    gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"
+    appended = [f"{text}{gap}[{'.'.join(table)}]\n{tomlkit.dumps(plain)}"] if is_new else []
+    return _checked([*appended, tomlkit.dumps(document)], wanted, where)
 
 
 def remove_toml(text: str, table: Sequence[str], *, where: str) -> str:
     """Return the text without the table of this name. Raises ConfigError when it cannot be changed safely."""
     try:
         wanted, document = tomllib.loads(text), tomlkit.parse(text)
-        for root in (wanted, document):
-            del _toml_table(root, table[:-1], where)[table[-1]]
+        holders = [_toml_table(root, table[:-1], where) for root in (wanted, document)]
+        for holder in holders:
+            del holder[table[-1]]
+        if not holders[0] and isinstance(holders[1], Table) and holders[1].is_super_table():
+            # No line of its own names it.
+            for root in (wanted, document):
+                del _toml_table(root, table[:-2], where)[table[-2]]
     except (tomllib.TOMLDecodeError, TOMLKitError) as error:
         raise ConfigError(f"{where}: {error}", hint=f"correct {where}: it is not TOML") from error
-    return _checked(document, wanted, where)
+    return _checked([tomlkit.dumps(document)], wanted, where)
 
 
-def _checked(document: tomlkit.TOMLDocument, wanted: dict[str, Any], where: str) -> str:
-    """Return the text of an edited document. Raises ConfigError when it does not say what is wanted."""
-    with suppress(tomllib.TOMLDecodeError, TOMLKitError):
-        changed = tomlkit.dumps(document)
-        if tomllib.loads(changed) == wanted:
-            return changed
+def _checked(texts: Iterable[str], wanted: dict[str, Any], where: str) -> str:
+    """Return the first text that says what is wanted. Raises ConfigError when none does."""
+    for text in texts:
+        with suppress(tomllib.TOMLDecodeError):
+            if tomllib.loads(text) == wanted:
+                return text
     # Dotted keys beside tables are where the library has been wrong.
     raise ConfigError(f"{where}: not changed, its form is not understood", hint=f"edit {where} yourself")
 
@@ -262,7 +281,9 @@ def _toml_table(node: Any, names: Sequence[str], where: str) -> Any:
     for number, name in enumerate(names, 1):
         if isinstance(node, dict):
             if name not in node:
-                node[name] = tomlkit.table(is_super_table=number < len(names))
+                is_on_a_line = isinstance(node, InlineTable)
+                is_last = number == len(names)
+                node[name] = tomlkit.inline_table() if is_on_a_line else tomlkit.table(not is_last)
             node = node[name]
         if not isinstance(node, dict):
             raise ConfigError(f"{where}: {'.'.join(names)} is not a table", hint=f"edit {where} yourself")

@@ -61,7 +61,7 @@ def setup(
         if after == before:
             echo(f"{path} has no server {name}; nothing was changed.")
             return None
-        return _write(known, path, before, after, yes=yes)
+        return _write(known, path, before, after, yes=yes, was_empty="" in kept)
     server, settings = _server(invocation), invocation.agent()
     echo(f"{settings.workspace} ({settings.workspace_origin})", err=True)
     if is_written:
@@ -90,8 +90,10 @@ def _server(invocation: Invocation) -> Server:
     )
 
 
-def _write(client: Client, path: Path, before: str, after: str, *, yes: bool) -> int | None:
-    """Change the client's file once the difference is agreed to. A file that is empty then goes."""
+def _write(
+    client: Client, path: Path, before: str, after: str, *, yes: bool, was_empty: bool = False
+) -> int | None:
+    """Change the client's file once the difference is agreed to. What is empty then, and was not, goes."""
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), str(path), f"{path} (new)", lineterm=""
     )
@@ -106,7 +108,7 @@ def _write(client: Client, path: Path, before: str, after: str, *, yes: bool) ->
         copy = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}.bak")
         config_file.write(copy, before)
         echo(f"Kept {copy}")
-    if after:
+    if after or was_empty:
         config_file.write(path, after)
         echo(f"Wrote {path}. Start {client.title} again.")
     else:
@@ -116,9 +118,9 @@ def _write(client: Client, path: Path, before: str, after: str, *, yes: bool) ->
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file, empty when it is not there, with its line ends as they are."""
+    """Return the text of a file, empty when it is not there, its mark and its line ends as they are."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

@@ -62,16 +62,25 @@ _JSON = (
     '{"PLACE": {}}',
     '{"PLACE": {"x": {}}, "z": [1, /* two */ 2]}\n',
 )
-_TOML = ("", "# nothing\n", 'model = "o9" # mine\n', "[PLACE.x]\ncommand = 'x'\n\n[other]\na = 1\n")
+_TOML = (
+    "",
+    "# nothing\n",
+    "mcp_servers = { x = {command = 'y'} } # mine\n",
+    'model = "o9" # mine\n',
+    "[PLACE.x]\ncommand = 'x'\n\n[other]\na = 1\n",
+)
 
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_what_was_put_in_is_taken_out_to_the_byte(name: str) -> None:
     client = CLIENTS[name]
-    for form in _TOML if client.is_toml else _JSON:
+    forms = _TOML if client.is_toml else _JSON
+    for form in (*forms, *(f"\ufeff{each}" for each in forms)):
         text = form.replace("PLACE", client.place[0])
         changed = client.changed(text, "memline", client.values(SERVER), where="f")
 
+        assert client.changed(changed, "memline", client.values(SERVER), where="f") == changed
+        assert changed.startswith("\ufeff") == text.startswith("\ufeff")
         assert client.removed(changed, "memline", ["not this", text], where="f") == text
 
 
@@ -187,9 +196,34 @@ def test_all_else_stays_where_it_is() -> None:
     assert changed == COMMENTED.replace(old, 'args = ["mcp"]\n').replace('"old"\n\n', '"new"\n\n')
 
 
-def test_a_change_that_would_lose_another_value_is_left() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[mcp_servers.x]\ncommand = 'x'\n\n# of the other\n[other]\na = 1\n",
+        "[mcp_servers]\n\n[other]\na = 1\n",
+        "mcp_servers.x.command = 'x'\nz = 2\n",
+    ],
+)
+def test_a_new_table_stands_at_the_end_clear_of_the_others(text: str) -> None:
+    changed = clients.put_toml(text, TABLE, {"command": "m"}, where="f")
+
+    assert changed == f'{text}\n[mcp_servers.memline]\ncommand = "m"\n'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "model = 'x'\n", "[other]\na = 1\n", "[mcp_servers]\n\n[other]\na = 1\n"]
+)
+def test_the_only_server_is_taken_out_without_a_copy_of_the_file(text: str) -> None:
+    changed = clients.put_toml(text, TABLE, VALUES, where="f")
+
+    assert clients.remove_toml(changed, TABLE, where="f").rstrip("\n") == text.rstrip("\n")
+
+
+def test_a_change_that_would_lose_another_value_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients.tomlkit, "dumps", lambda _: "a = 1\n")
+
     with pytest.raises(ConfigError, match="not understood"):
-        clients.put_toml("a.b = 1\nz = 2\n", ("a", "new"), VALUES, where="f")
+        clients.put_toml("z = 2\n", ("a", "new"), VALUES, where="f")
 
 
 def test_a_list_that_grows_keeps_what_it_holds() -> None:
