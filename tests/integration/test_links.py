@@ -7,6 +7,7 @@ import pytest
 
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.memory import Memory
+from memline.shared.errors import BadRequest
 from tests.support.workspace import Place, paths
 
 FILES = {
@@ -70,14 +71,20 @@ def test_a_group_learns_nothing_of_the_long_term_note(place: Place) -> None:
     question = {"query": "plan", "linkedFrom": "MEMORY.md"}
 
     seen = [tools.get(each, {"path": "memory/plan.md"}) for each in (owner, group)]
-    found = [tools.search(each, question)["results"] for each in (owner, group)]
+    found = tools.search(owner, question)["results"]
+    refused = []
+    for name in ("MEMORY.md", "no such note"):
+        with pytest.raises(BadRequest) as error:
+            tools.search(group, {"query": "plan", "linkedFrom": name})
+        refused.append(str(error.value).replace(name, "NAME"))
     place.write("MEMORY.md", "[[no such]]\n")
     dead = [tools.lint(each, {})["deadLinks"] for each in (owner, group)]
     tools.close()
 
     assert [each["totalBacklinks"] for each in seen] == [2, 1]
     assert [each["path"] for each in seen[1]["backlinks"]] == ["memory/steps.md"]
-    assert [[hit["path"] for hit in each] for each in found] == [["memory/plan.md"], []]
+    assert [hit["path"] for hit in found] == ["memory/plan.md"]
+    assert refused == ["no note is named 'NAME'"] * 2
     assert [[each["path"] for each in found if each["path"] == "MEMORY.md"] for found in dead] == [
         ["MEMORY.md"],
         [],
@@ -94,12 +101,17 @@ def test_a_search_stays_with_the_notes_that_one_links_to(place: Place, name: str
     assert place.call("search", "plan", "--linked-from", name, "--format", "files").stdout.count("\n") == 2
 
 
-def test_a_note_that_links_to_nothing_or_is_unknown_finds_nothing_and_says_why(place: Place) -> None:
+def test_a_note_that_links_to_nothing_finds_nothing_and_an_unknown_one_is_said_to_be_none(
+    place: Place,
+) -> None:
     place.index()
+    lonely = place.search("plan", linked_from="lonely")
 
-    for name in ("lonely", "no such note", "MEMORY.md/x"):
-        found = place.search("plan", linked_from=name)
-        assert (paths(found), found.notice) == ([], "no file is within the filters (linked-from)")
+    assert (paths(lonely), lonely.notice) == ([], "no file is within the filters (linked-from)")
+    for name in ("no such note", "MEMORY.md/x"):
+        unknown = place.call("search", "plan", "--linked-from", name)
+        assert (unknown.status, unknown.stdout) == (2, "")
+        assert f"no note is named '{name}'" in unknown.stderr
 
 
 def test_a_note_keeps_its_links_when_it_moves_and_when_links_are_renamed_with_it(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from memline.shared.errors import BadRequest
 from memline.shared.index.links import Resolver, links_of
 from memline.shared.sources.paths import is_private
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 def among(connection: Connection, request: SearchRequest, files: list[int]) -> list[int]:
     """Return those of the files to which the note links that the request names by path, citation or name.
 
-    None for a name that no note has, and for that of a private note which the request may not see.
+    Raises BadRequest for a name that no note has, and for that of a private note which the request may not
+    see, with the same words.
     """
     resolver, name = Resolver(connection), request.linked_from
     found = (resolver.note(each, is_path=False, of="") for each in (name, name.partition("#")[0]))
     path = next(filter(None, found), "")
     if not path or (is_private(path) and not request.private):
-        return []
+        raise BadRequest(
+            f"no note is named {name[:200]!r}", hint="memline search QUERY, and take a path of it"
+        )
     notes = resolver.notes(links_of(connection, path), of=path)
     rows = connection.execute(
         "SELECT id FROM files WHERE path IN (SELECT value FROM json_each(?))", (json.dumps(notes),)
