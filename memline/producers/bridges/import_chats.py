@@ -174,7 +174,9 @@ def _check(member: zipfile.ZipInfo, path: Path) -> None:
         raise refused(path, f"its member {name[:80]!r} leads out of it")
     if member.flag_bits & _ENCRYPTED:
         raise refused(path, f"its member {name[:80]!r} needs a password")
-    without = f"it is read when that is taken out: zip -d {path.name} {name[:80]!r}"
+    # What holds the conversations is what is to be read.
+    is_needed = _CONVERSATIONS.fullmatch(PurePosixPath(name).name)
+    without = "" if is_needed else f"it is read when that is taken out: zip -d {path.name} {name[:80]!r}"
     if member.file_size > MAX_MEMBER_BYTES:
         raise refused(path, f"its member {name[:80]!r} has more than {MAX_MEMBER_BYTES >> 30} GB", without)
     if member.file_size > MAX_RATIO * max(1, member.compress_size):
