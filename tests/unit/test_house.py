@@ -9,9 +9,11 @@ import click
 import grimp
 import pytest
 
+from memline.producers.bridges.clients import CLIENTS
 from memline.producers.cli.command_list import COMMANDS
 from memline.producers.cli.root import cli
 from memline.shared.config.load import Options, load
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
 from memline.shared.queue.broker import in_process
 from memline.shared.queue.routes import QUEUES
 from tests.support.import_cost import LIST, REFERENCE, late_imports
@@ -189,6 +191,16 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(r"`((?:shared|producers|workers|tests)/[\w/.-]+)`", page.read_text("utf-8"))
 
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_first_screen_names_every_client_and_every_past_that_is_read() -> None:
+    screen = (ROOT / "README.md").read_text("utf-8").partition("## Try it")[0]
+    pasts = [row.title for row in TRANSCRIPT_PROGRAMS.values()]
+
+    assert [
+        each for each in (*pasts, *(client.title for client in CLIENTS.values())) if each not in screen
+    ] == []
+    assert "claude.ai" in screen and len(screen.splitlines()) <= 30
 
 
 def test_the_readme_is_short() -> None:
