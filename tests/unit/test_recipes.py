@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from memline.producers.bridges.clients import CLIENTS
 from memline.producers.calls.memory_calls import SEARCH
 from memline.producers.calls.rows import JSON
 from memline.producers.calls.table import CALLS
+from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.providers import PROVIDERS
 
 ROOT = Path(__file__).parents[2]
 RECIPES = {
@@ -74,6 +77,24 @@ def test_an_action_stands_in_the_files_of_its_recipe_alone() -> None:
         use = re.compile(rf"\bverbs(?:\.| import .*\b){function}\b")
         assert [name for name, source in SOURCES.items() if use.search(source)] == [], call.name
     assert len(verbs) > 10
+
+
+def test_a_transcript_format_stands_in_the_files_of_its_recipe_alone() -> None:
+    """But for OpenClaw's, from which settings are taken over, too."""
+    row, modules = "shared/config/transcript_programs.py", "shared/sources/transcripts/"
+    assert {row, modules.rstrip("/")} <= files_of("A transcript format")
+    for name, program in TRANSCRIPT_PROGRAMS.items():
+        place = program.place
+        if place is None or name == "openclaw":
+            continue
+        # Memline's own data is below the same folder of the system.
+        words = {place.variable, place.file_variable, program.module, name} - {"", "XDG_DATA_HOME"}
+        # A client that is connected, and a provider, have the same name.
+        words -= {*CLIENTS, *PROVIDERS}
+
+        where = {path for path, source in SOURCES.items() if words & words_of(source)}
+
+        assert words and where <= {row, f"{modules}{program.module}.py"}, (name, where)
 
 
 def test_the_audit_line_is_written_in_one_place() -> None:

@@ -20,6 +20,7 @@ from tomlkit.items import InlineTable, Table
 
 from memline.shared.config import config_file, edit, environment
 from memline.shared.config.environment import Environment
+from memline.shared.config.transcript_programs import place_of
 from memline.shared.errors import ConfigError
 from memline.shared.values import value
 
@@ -160,14 +161,14 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "codex": Client(
         title="Codex",
-        files=lambda env: (environment.codex_home(env) / "config.toml",),
+        files=lambda env: (place_of("codex", env) / "config.toml",),
         place=("mcp_servers",),
         is_toml=True,
         command="codex mcp add {name} -- {line}",
     ),
     "gemini": Client(
         title="Gemini CLI",
-        files=lambda env: (environment.gemini_home(env) / "settings.json",),
+        files=lambda env: (place_of("gemini", env) / "settings.json",),
         place=("mcpServers",),
         command="gemini mcp add --scope user {name} {line}",
     ),

@@ -20,7 +20,7 @@ from memline.shared.config import environment, openclaw, schema, workspaces
 from memline.shared.config.check import Issues, RawConfig, check_block
 from memline.shared.config.environment import Environment
 from memline.shared.config.keys import Block, Setting, build, given, values
-from memline.shared.config.transcript_programs import TRANSCRIPT_PROGRAMS
+from memline.shared.config.transcript_programs import READ_IN_PLACE, place_of
 from memline.shared.errors import ConfigError, NoWorkspace
 from memline.shared.note_names import ANY_MARKDOWN
 from memline.shared.values import field, replace, value
@@ -284,9 +284,7 @@ class ResolveContext(Block):
             workspace_origin=workspace.origin,
             index_path=index,
             state_dir=self.state_dir,
-            transcript_places={
-                name: row.place(self.env) for name, row in TRANSCRIPT_PROGRAMS.items() if row.place
-            },
+            transcript_places={name: place_of(name, self.env) for name in READ_IN_PLACE},
             memory=build(schema.MemorySearch, memory),
             providers=self.providers,
             environment_keys=environment.provider_keys(self.env),

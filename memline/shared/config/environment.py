@@ -1,5 +1,7 @@
 """Read every environment variable of Memline: no other module knows their names.
 
+Where other programs keep their sessions, the rows of `transcript_programs` say, with the variable.
+
 An empty variable counts as one that is not set. Functions take the environment as an argument, so tests
 need no `monkeypatch` and nothing here reads the machine's own by surprise.
 """
@@ -44,9 +46,6 @@ HUGGING_FACE = "https://huggingface.co"
 
 #: Where OpenClaw keeps its own files (configuration, transcripts).
 STATE_DIR = "OPENCLAW_STATE_DIR"
-
-#: Where Claude Code keeps its own files (sessions).
-CLAUDE_DIR = "CLAUDE_CONFIG_DIR"
 
 #: Set for a program that a process executes in its own place, since its settings changed.
 STARTED_AGAIN = "_MEMLINE_STARTED_AGAIN"
@@ -168,38 +167,16 @@ def xdg(env: Environment, variable: str, default: str) -> Path:
 
 def state_dir(env: Environment) -> Path:
     """Return OpenClaw's state directory."""
-    named = value(env, STATE_DIR)
-    return Path(expand_user(named, env)).absolute() if named else user_home(env) / ".openclaw"
-
-
-def codex_home(env: Environment) -> Path:
-    """Return the folder of Codex's own files."""
-    return _client_folder(env, "CODEX_HOME", ".codex")
-
-
-def claude_projects(env: Environment) -> Path:
-    """Return the folder of Claude Code's sessions."""
-    return _client_folder(env, CLAUDE_DIR, ".claude") / "projects"
-
-
-def gemini_home(env: Environment) -> Path:
-    """Return the folder of Gemini CLI's own files; its variable names the folder above."""
-    named = value(env, "GEMINI_CLI_HOME")
-    return (Path(expand_user(named, env)).absolute() if named else user_home(env)) / ".gemini"
-
-
-def opencode_database(env: Environment) -> Path:
-    """Return the database with opencode's sessions."""
-    data = _client_folder(env, "XDG_DATA_HOME", ".local/share") / "opencode"
-    return data / (value(env, "OPENCODE_DB") or "opencode.db")
+    return folder(env, STATE_DIR, ".openclaw")
 
 
 def client_settings(env: Environment) -> Path:
     """Return the folder in which most programs keep their settings."""
-    return _client_folder(env, "XDG_CONFIG_HOME", ".config")
+    return folder(env, "XDG_CONFIG_HOME", ".config")
 
 
-def _client_folder(env: Environment, variable: str, usual: str) -> Path:
+def folder(env: Environment, variable: str, usual: str) -> Path:
+    """Return the folder that a variable of another program names, else the usual one in the user's home."""
     named = value(env, variable)
     return Path(expand_user(named, env)).absolute() if named else user_home(env) / usual
 

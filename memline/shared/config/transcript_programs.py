@@ -1,13 +1,13 @@
 """List the programs whose past sessions can be read: a row each.
 
-A further program is a row here and a module of its format, see `shared.sources.transcripts.formats`.
+A further program is a row here and a module of its format, see `shared.sources.transcripts.formats`; no other
+file knows where it keeps them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,24 @@ from memline.shared.values import value
 
 
 @value
+class Place:
+    """Where a program keeps its sessions: below the folder that a variable names, else the usual one."""
+
+    variable: str
+    #: In the user's home.
+    usual: str = ""
+    below: str = ""
+    #: The variable that names another file instead, there or anywhere.
+    file_variable: str = ""
+
+    def of(self, env: Environment) -> Path:
+        """Return the folder or the database."""
+        place = environment.folder(env, self.variable, self.usual) / self.below
+        named = environment.value(env, self.file_variable)
+        return place.parent / named if named else place
+
+
+@value
 class TranscriptProgram:
     """A program that keeps its sessions on this machine, or whose exports are imported."""
 
@@ -25,7 +43,7 @@ class TranscriptProgram:
     #: The module of its format, in `shared.sources.transcripts`.
     module: str
     #: Where its sessions are: a folder or a database; None: they come by `memline import`.
-    place: Callable[[Environment], Path] | None = None
+    place: Place | None = None
     #: What `memline import` calls it.
     imported_as: str = ""
     #: Days after which it deletes a session by itself unless its settings say otherwise; 0: never.
@@ -37,35 +55,57 @@ class TranscriptProgram:
 
 #: By the name in ledger paths (`sessions/<name>/…`), and in `memorySearch.transcripts` where it has a place.
 TRANSCRIPT_PROGRAMS = {
-    "openclaw": TranscriptProgram(title="OpenClaw", module="openclaw_files", place=environment.state_dir),
+    "openclaw": TranscriptProgram(
+        title="OpenClaw",
+        module="openclaw_files",
+        place=Place(variable=environment.STATE_DIR, usual=".openclaw"),
+    ),
     "claude-code": TranscriptProgram(
         title="Claude Code",
         module="claude_code",
-        place=environment.claude_projects,
+        place=Place(variable="CLAUDE_CONFIG_DIR", usual=".claude", below="projects"),
         retention_days=30.0,
         retention_file="../settings.json",
         retention_key=("cleanupPeriodDays",),
     ),
-    "codex": TranscriptProgram(title="Codex", module="codex", place=environment.codex_home),
+    "codex": TranscriptProgram(
+        title="Codex", module="codex", place=Place(variable="CODEX_HOME", usual=".codex")
+    ),
     "gemini": TranscriptProgram(
         title="Gemini CLI",
         module="gemini_cli",
-        place=environment.gemini_home,
+        place=Place(variable="GEMINI_CLI_HOME", below=".gemini"),
         retention_days=30.0,
         retention_file="settings.json",
         retention_key=("general", "sessionRetention", "maxAge"),
     ),
-    "opencode": TranscriptProgram(title="opencode", module="opencode", place=environment.opencode_database),
+    "opencode": TranscriptProgram(
+        title="opencode",
+        module="opencode",
+        place=Place(
+            variable="XDG_DATA_HOME",
+            usual=".local/share",
+            below="opencode/opencode.db",
+            file_variable="OPENCODE_DB",
+        ),
+    ),
     "chatgpt": TranscriptProgram(title="ChatGPT", module="chatgpt", imported_as="chatgpt"),
     "claude-ai": TranscriptProgram(title="Claude", module="claude_ai", imported_as="claude"),
 }
 
+_PLACES = {name: row.place for name, row in TRANSCRIPT_PROGRAMS.items() if row.place}
+
 #: Names of those whose sessions are read where they are, once that is allowed; and of exports, by command.
-READ_IN_PLACE = tuple(name for name, row in TRANSCRIPT_PROGRAMS.items() if row.place)
+READ_IN_PLACE = tuple(_PLACES)
 IMPORTED = {row.imported_as: name for name, row in TRANSCRIPT_PROGRAMS.items() if row.imported_as}
 
 #: Days of the units of a period such as `30d`.
 _UNIT_DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 30.0}
+
+
+def place_of(name: str, env: Environment) -> Path:
+    """Return where a program keeps its sessions. Raises KeyError for one whose exports are imported."""
+    return _PLACES[name].of(env)
 
 
 def retention_days(name: str, place: Path) -> float:
