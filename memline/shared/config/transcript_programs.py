@@ -89,6 +89,11 @@ TRANSCRIPT_PROGRAMS = {
             file_variable="OPENCODE_DB",
         ),
     ),
+    "qwen": TranscriptProgram(
+        title="Qwen Code",
+        module="qwen_code",
+        place=Place(variable="QWEN_HOME", usual=".qwen", below="projects"),
+    ),
     "chatgpt": TranscriptProgram(title="ChatGPT", module="chatgpt", imported_as="chatgpt"),
     "claude-ai": TranscriptProgram(title="Claude", module="claude_ai", imported_as="claude"),
 }
