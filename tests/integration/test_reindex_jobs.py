@@ -57,12 +57,10 @@ def test_a_reindex_is_a_job_that_the_fleet_works_off_and_is_safe_to_ask_for_twic
         first = reindex_job.start(place.agent, address(place, redis), force=True)
         second = reindex_job.start(place.agent, address(place, redis), force=True)
         until(lambda: is_settled(place) and not opened(place), "every vector")
-        progress = reindex_job.progress(place.agent)
 
     assert (first["files"], second["files"]) == (NOTES, NOTES)
     assert server.repeated() == {}
-    assert progress["vectors"]["ready"] == 3 * NOTES
-    assert (progress["etaSeconds"], progress["jobs"], progress["filesBehind"]) == (None, [], 0)
+    assert states(place) == {"ready": 3 * NOTES}
     done = report.named([place.agent], first["id"]).job
     assert (done.state, done.files_done, done.texts_done) == ("done", NOTES, 3 * NOTES)
 
@@ -76,11 +74,9 @@ def test_a_reindex_without_workers_is_a_job_that_says_what_is_missing(
     assert f"job {job.id} reads {NOTES} files" in asked.stdout
     assert "no worker takes messages from the queue 'chunk' (try: memline fleet)" in asked.stderr
     assert waiting(place, redis, "chunk") == 0
-    assert f"{NOTES} files are still to be read" in place.run("reindex", "--status").stdout
-    assert (
-        f"job {job.id}, reindex (all files): 0 of {NOTES} files read"
-        in place.run("reindex", "--status").stdout
-    )
+    (shown,) = place.run("reindex", "--status", "--json").json
+    assert (shown["id"], shown["name"]) == (job.id, "reindex (all files)")
+    assert shown["progress"].startswith(f"0 of {NOTES} files read")
 
 
 def test_a_job_outlives_its_workers_and_an_emptied_redis(
@@ -145,12 +141,15 @@ def test_cancelling_takes_the_messages_back_and_sends_nothing_more(
     done = place.run("reindex", "--cancel", "--json", env={"MEMLINE_QUEUE_URL": redis.url}).json
 
     out = place.vector_states()["leased"]
-    counts = {"vectors": 3 * NOTES - out, "batches": 0, "messages": 1, "files": NOTES}
-    assert done == [{"agentId": "main", "ids": ids, **counts}]
+    assert [each["id"] for each in reversed(done)] == ids
+    assert all((each["agentId"], each["state"], each["batches"]) == ("main", "cancelled", 0) for each in done)
+    sums = {key: sum(each[key] for each in done) for key in ("vectors", "messages", "files")}
+    assert sums == {"vectors": 3 * NOTES - out, "messages": 1, "files": NOTES}
     with Fleet(place, redis.url) as fleet:
         fleet.start("chunk", "embed", "store")
         until(lambda: place.vector_states() == {"ready": out, "wanted": 3 * NOTES - out})
-        assert "cancelled (memline reindex resumes them)" in place.run("reindex", "--status").stdout
+        assert place.run("reindex", "--status").stdout == "No open jobs.\n"
+        assert "cancelled" in place.run("status").stdout
         assert sum(server.texts.values()) == out
         assert place.search("Section 1 of 3").to_json()["stale"]
 
@@ -170,7 +169,7 @@ def test_an_index_run_resumes_what_was_cancelled(place: Place, server: Embedding
     done = place.run("reindex", "--cancel")
     server.control({"fault": ""})
 
-    assert f"main: {3 * NOTES} texts will not be embedded" in done.stdout
+    assert f"{3 * NOTES} texts will not be embedded" in done.stdout
     assert place.search("Section 1 of 3").to_json()["stale"]
     assert place.index().vectors["pending"] == 0
     assert not place.search("Section 1 of 3").to_json()["stale"]

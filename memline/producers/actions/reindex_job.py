@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from typing import Any
 
-from memline.producers.reports.fleet_state import agent_state, eta_s, is_stopped
-from memline.producers.reports.job_reports import NamedJob, Prices
+from memline.producers.reports.job_reports import NamedJob
 from memline.shared.batches import open_batches
 from memline.shared.clock import Clock, SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import QueueError
-from memline.shared.index import jobs, vectors
+from memline.shared.index import jobs
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.broker import serve_agent
 from memline.shared.queue.fleet_workers import Fleet
@@ -81,47 +80,8 @@ def change(job: NamedJob, verb: str, url: str, *, by: str = "", clock: Clock | N
     return body
 
 
-def cancel_all(settings: AgentSettings, url: str, *, clock: Clock | None = None) -> dict[str, Any]:
-    """Cancel every open job of an agent, as `change` does, and the texts of an import that is one command."""
-    texts = files = batches = messages = 0
-    tokens: list[str] = []
-    if settings.index_path.exists():
-        with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (connection, now):
-            opened = jobs.open_jobs(connection)
-            for job in opened:
-                given_up = jobs.cancel(connection, job, by=jobs.asker(), now=now) or (0, 0)
-                files, texts = files + given_up[0], texts + given_up[1]
-            texts += vectors.change_priority(connection, vectors.BACKFILL, vectors.CANCELLED)
-            batches = open_batches.cancel_idle(connection, now)
-        tokens = [job.token for job in opened]
-        messages = cancel_jobs(url, settings.agent, tokens) if url and tokens else 0
-    counts = {"vectors": texts, "batches": batches, "messages": messages, "files": files}
-    return {"agentId": settings.agent, "ids": tokens, **counts}
-
-
 def _wake(settings: AgentSettings, url: str) -> None:
     """Wake the dispatcher of a fleet; without one, or while Redis is away, its next sweep finds the rows."""
     if url:
         with suppress(QueueError), Fleet(url) as fleet:
             fleet.wake(settings.agent)
-
-
-def progress(settings: AgentSettings, prices: Prices | None = None) -> dict[str, Any]:
-    """Report how far files and vectors of an agent are, with the time left. Only reads."""
-    state = agent_state(settings, prices)
-    if state is None:
-        body: dict[str, Any] = {"agentId": settings.agent, "vectors": None, "etaSeconds": None}
-        return body | {"paused": False, "jobs": []}
-    rate = state["vectorsPerSecond"]
-    is_paused = bool(state["providers"]) and state["providers"][0]["state"] == "paused"
-    return {
-        "agentId": settings.agent,
-        # Files whose texts are not counted below yet: without them a reindex that has begun looks complete.
-        # Those of a reindex of all files have not changed, so no look at the disk finds them.
-        "filesBehind": max(plan_of(settings).changes.count, state["filesWaiting"]),
-        "vectors": state["vectors"],
-        "vectorsPerSecond": rate,
-        "etaSeconds": eta_s(state["vectors"], rate, is_stopped=is_paused or is_stopped(state)),
-        "paused": is_paused,
-        "jobs": state["jobs"],
-    }

@@ -62,8 +62,8 @@ index` does the work and waits for it. `memline jobs` pauses, resumes and shows 
             _FORCE,
             flag("plan", "Only say what it would do: files, texts, tokens, cost.", faces=COMMAND),
             flag("list", "Only list jobs, as `memline jobs ls` does.", faces=COMMAND),
-            flag("status", "Only say how far it is, and the time left.", faces=COMMAND),
-            flag("cancel", "Send nothing more of it; what is indexed stays.", faces=COMMAND),
+            flag("status", "Only show the open jobs, or JOB, as `memline jobs` does.", faces=COMMAND),
+            flag("cancel", "Cancel each open job, or JOB; what is indexed stays.", faces=COMMAND),
             argument(
                 "job",
                 "Id of a job, or the beginning of it.",

@@ -329,7 +329,7 @@ If it fails, the breaker stays open for longer. Exit status 1 when no breaker is
         name="queue retry",
         title="Try failed texts again now.",
         text="""\
-Try texts again that got no vector: those of a group, those named by --text, or all of the agents meant.
+Try texts without a vector again: those of a group, those named by --text, or all of the agents meant.
 
 Those that were left alone are tried as well. It costs what their tokens cost; the dashboard lists them by
 their error, with file and lines.""",
@@ -343,9 +343,9 @@ their error, with file and lines.""",
         name="queue leave",
         title="Leave failed texts alone.",
         text="""\
-Leave texts alone that got no vector: those of a group, those named by --text, or all of the agents meant.
+Leave texts without a vector alone: those of a group, those named by --text, or all of the agents meant.
 
-They are found by their words, are no finding any more, and are not tried again until `queue retry`. A text
+They are found by their words, stop being a finding, and are not tried again until `queue retry`. A text
 that is changed is a new one.""",
         run=f"{_VERBS}:leave_texts",
         audit="leave",

@@ -16,7 +16,10 @@ COMMANDS = {
     "status": ("memline.producers.cli.status:status", "Say what is indexed and what is behind."),
     "mcp": ("memline.producers.cli.serve:mcp", "Serve an agent's memory to an MCP client (stdio)."),
     "setup": ("memline.producers.cli.setup:setup", "Connect Claude Code, Cursor, Codex or OpenClaw."),
-    "context": ("memline.producers.cli.context:context", "Print what an agent reads when a session starts."),
+    "context": (
+        "memline.producers.cli.session_start:context",
+        "Print what an agent reads when a session starts.",
+    ),
     "serve": ("memline.producers.cli.serve:serve", "Serve memory over HTTP: an API, MCP and a dashboard."),
     "reindex": ("memline.producers.cli.jobs:reindex", "Ask for a reindex and return, or plan one."),
     "jobs": ("memline.producers.cli.jobs:jobs", "List, show, pause, resume and cancel jobs."),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memline.producers import interrupts
 from memline.producers.calls.table import CALLS
 from memline.producers.cli.invocation import Invocation, echo, print_json
-from memline.producers.cli.options import advise, once_a_minute
+from memline.producers.cli.options import advise, drawing, once_a_minute
 from memline.producers.cli.table_commands import asks
 from memline.producers.memory import Memory
 from memline.shared.config import environment, workspace_file
@@ -195,10 +195,7 @@ def progress_bar(agent: str) -> Iterator[Callable[[RunProgress], None]]:
         say = once_a_minute(at_once=True)
         yield lambda progress: say(f"{agent}: {progress.waiting}" if progress.waiting else "")
         return
-    # rich costs 60 ms to import; only a user who watches pays it.
-    from memline.producers.cli.drawing import bars
-
-    with bars(agent) as show:
+    with drawing().bars(agent) as show:
         yield show
 
 

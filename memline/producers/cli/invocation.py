@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memline.shared.config import environment, workspaces
 from memline.shared.config.load import Options, load
 from memline.shared.errors import ConfigError, NoWorkspace
+from memline.shared.sync.moved import former_of
 from memline.shared.visible_text import in_json, visible
 
 if TYPE_CHECKING:
@@ -107,9 +108,6 @@ class Invocation:
         gone = workspaces.gone(settings.home, self.options.agent or settings.default_agent, os.environ)
         if not gone:
             return None
-        # 1 ms, which only those pay who have lost a folder.
-        from memline.shared.sync.moved import former_of
-
         for folder in new:
             if (former := former_of(folder, gone)) is not None:
                 return folder, former

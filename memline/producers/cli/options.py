@@ -142,6 +142,11 @@ def once_a_minute(*, at_once: bool = False) -> Callable[[str], None]:
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
     """Print a list as a table: as wide as the terminal, and not folded for a pipe."""
-    from memline.producers.cli.drawing import draw_table
+    drawing().draw_table(columns, rows)
 
-    draw_table(columns, rows)
+
+def drawing() -> Any:
+    """Import what draws tables and bars: rich, which only a command pays that draws."""
+    from memline.producers.cli import drawing
+
+    return drawing

@@ -15,9 +15,9 @@ from memline.producers.reports.breakers import size_words
 from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.producers.reports.fleet_state import spent_words
 from memline.producers.reports.status import left_out_files
-from memline.shared.errors import MemlineError
+from memline.shared.errors import ConfigError, MemlineError
 from memline.shared.finding import COMMAND, PROBLEM, Finding
-from memline.shared.findings.diagnosis import queue_of
+from memline.shared.findings.diagnosis import of_end, queue_of
 from memline.shared.sources.discover import markdown_beside
 from memline.shared.sources.paths import MemoryPaths
 from memline.shared.visible_text import visible
@@ -44,7 +44,8 @@ def doctor(invocation: Invocation, deep: bool, as_json: bool) -> int | None:
             met = troubles_of(settings, agent)
             found += examine_agent(agent, deep=deep, queue=queue_of(settings), met=met)
     except MemlineError as error:
-        found.append(Finding(code="settings_unusable", level=PROBLEM, what=error.message, action=error.hint))
+        code = "settings_unusable" if isinstance(error, ConfigError) else "not_examined"
+        found.append(of_end(code, error))
     rows = [each.to_json() for each in found]
     for row in rows:
         row["action"] = row["fix"] = invocation.as_typed(row["action"])

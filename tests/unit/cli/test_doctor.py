@@ -27,4 +27,5 @@ def test_a_configuration_that_cannot_be_used_is_a_finding(
 
     assert run(["--config", str(file), "doctor", "--json"]) == 1
 
-    assert json.loads(capsys.readouterr().out)[-1]["level"] == "problem"
+    found = json.loads(capsys.readouterr().out)[-1]
+    assert (found["code"], found["level"]) == ("settings_unusable", "problem")
