@@ -6,7 +6,7 @@ Searches run in a bounded pool of threads; the event loop only reads requests an
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -31,8 +31,9 @@ from memline.producers.http.openapi import describe
 from memline.producers.http.request_log import RequestLog, note
 from memline.producers.http.responses import JsonResponse, error_response, response_to
 from memline.producers.http.table_routes import TableRoutes, read_arguments
+from memline.producers.reports.fleet_state import fleet_state
 from memline.shared.config.installation import Serve
-from memline.shared.errors import MemlineError
+from memline.shared.errors import MemlineError, QueueError
 from memline.shared.figures.counters import REFUSED
 from memline.shared.figures.kept_questions import MOST_CHARS
 from memline.shared.logs import Log
@@ -169,8 +170,16 @@ class Api:
         """Answer with the state of every agent that the token opens; the token for all sees the queues."""
         access = access_of(request.scope)
         agents = (access.only,) if access.only else self._tools.agents
-        overview = partial(self._tools.overview, agents, with_queues=not access.only)
+        overview = partial(self._state_of, agents, with_queues=not access.only)
         return JsonResponse(await self._pool.run(overview))
+
+    def _state_of(self, agents: tuple[str, ...], *, with_queues: bool) -> dict[str, Any]:
+        """Return the status of these agents, and of the queues of a fleet."""
+        queues, tools = None, self._tools
+        if with_queues and tools.settings.queue.url:
+            with suppress(QueueError):
+                queues = fleet_state(tools.settings, [tools.memory(agent).settings for agent in agents])
+        return {"agents": [tools.status(Caller(agent=agent), {}) for agent in agents], "queues": queues}
 
     async def _metrics(self, request: Request) -> Response:
         """Answer with the metrics of all agents, so only to a token that opens all."""

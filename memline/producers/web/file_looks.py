@@ -17,8 +17,8 @@ from memline.producers.reports.doctor import examine_agent, examine_common
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import IndexFault, MemlineError
-from memline.shared.finding import OK, PROBLEM, Finding
-from memline.shared.findings.diagnosis import codes_from, of_agent, queue_of
+from memline.shared.finding import OK, Finding
+from memline.shared.findings.diagnosis import codes_from, of_agent, of_end, queue_of
 from memline.shared.index import driver
 from memline.shared.sync.plan import FILES_EVERY_S, FILES_SHARE, IndexState, Plan, make_plan, read_index_state
 from memline.shared.values import replace, value
@@ -167,7 +167,7 @@ def guarded(find: Callable[[], Iterable[Finding]]) -> list[Finding]:
 
 def not_examined(error: MemlineError) -> Finding:
     """Say why something cannot be examined."""
-    return Finding(code="not_examined", level=PROBLEM, what=error.message, action=error.hint)
+    return of_end("not_examined", error)
 
 
 def _roots(settings: AgentSettings) -> tuple[bool, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import Choice, choose
-from memline.shared.errors import IndexFault, IndexMissing
+from memline.shared.errors import IndexFault, IndexMissing, MemlineError
 from memline.shared.finding import LEVELS, OK, Finding, Trouble
 from memline.shared.findings.facts import Facts, FleetFacts, roles_of
 from memline.shared.findings.table import AGENT, COMMON, find, rows
@@ -115,3 +115,10 @@ def of_error(settings: AgentSettings, error: IndexFault) -> tuple[Finding, ...]:
 def of_troubles(settings: AgentSettings, *troubles: Trouble) -> tuple[Finding, ...]:
     """Return the findings that these troubles are, and no others."""
     return of_agent(settings, troubles=troubles, codes={each.code for each in troubles})
+
+
+def of_end(code: str, error: MemlineError) -> Finding:
+    """Return the finding with this code that an error is which ended the examination itself."""
+    trouble = Trouble(code=code, details={"reason": error.message}, action=error.hint)
+    (found,) = find(COMMON, FleetFacts(troubles=(trouble,), now=time.time()), None, {code})
+    return found

@@ -20,7 +20,7 @@ from memline.shared.index.vectors import Backlog
 from memline.shared.queue.lease_owner import is_owner_alive
 from memline.shared.scheduling import health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import Refusal, refusal_of
+from memline.shared.scheduling.ceilings import Refusal, refusal_of
 from memline.shared.scheduling.home_processes import Process
 from memline.shared.sync import vanished
 from memline.shared.sync.model_state import ModelState, model_state
@@ -300,17 +300,21 @@ class FleetFacts:
 
     def __init__(
         self,
-        account_file: AccountFile,
+        account_file: AccountFile | None = None,
         *,
         queue: str = "",
         roles: tuple[str, ...] = (),
         warnings: tuple[str, ...] = (),
+        troubles: tuple[Trouble, ...] = (),
         now: float,
     ) -> None:
-        """`roles`: those that the agents need; `queue`: as in `Facts`; `warnings`: of the configuration."""
+        """`roles`: those that the agents need; `queue` and `troubles`: as in `Facts`; `warnings`: of the
+        configuration. `account_file`: None where nothing could be read.
+        """
         self.queue = queue
         self.roles = roles
         self.warnings = warnings
+        self.troubles = troubles
         self.now = now
         self.account_file = account_file
 
@@ -329,4 +333,4 @@ class FleetFacts:
 
     @cached_property
     def processes(self) -> list[Process]:
-        return home_processes.listed(self.account_file)
+        return home_processes.listed(self.account_file) if self.account_file else []

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from memline.shared.finding import NOTE, WARNING
+from memline.shared.finding import NOTE, PROBLEM, WARNING
 from memline.shared.findings.facts import FleetFacts
-from memline.shared.findings.table import Seen, finding, seen
+from memline.shared.findings.table import Seen, finding, met, seen
 from memline.shared.index import driver
 from memline.shared.packages import install_command, lack, remedy
 from memline.shared.scheduling import home_processes
@@ -17,6 +17,29 @@ from memline.shared.scheduling import home_processes
 MIN_WATCHES = 8_192
 
 _WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    action="memline config check",
+    subject="configuration",
+    means="The configuration cannot be read, or a part of it cannot be used; nothing else was examined.",
+    from_disk=True,
+)
+def settings_unusable(facts: FleetFacts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "settings_unusable")
+
+
+@finding(
+    PROBLEM,
+    "{reason}",
+    subject="host",
+    means="An error ended the look at an agent or at this machine; what it would have found is missing here.",
+    from_disk=True,
+)
+def not_examined(facts: FleetFacts) -> Iterator[Seen]:
+    yield from met(facts.troubles, "not_examined")
 
 
 @finding(

@@ -13,6 +13,7 @@ from memline.shared.index import jobs
 from memline.shared.providers import LOCAL, price_of
 from memline.shared.scheduling import breaker, health
 from memline.shared.scheduling.breaker import Health
+from memline.shared.values import replace
 from memline.shared.words import counted, span
 
 #: Seconds of a hold above which an operator should know.
@@ -94,7 +95,7 @@ def provider_fails(facts: Facts) -> Iterator[Seen]:
 
 @finding(
     WARNING,
-    "embedding is paused{by_hand}{waiting}",
+    health.PAUSED + "{by_hand}{waiting}",
     action="memline queue resume",
     subject="provider account",
     page="providers",
@@ -108,11 +109,11 @@ def paused(facts: Facts) -> Iterator[Seen]:
     for (provider, mode), state in facts.breakers.items():
         if state.manual:
             yield seen(
-                by_hand=f" for {mode} to {provider}",
+                by_hand=health.of_mode(provider, mode),
                 # Batches that are paused hold nothing back: texts go out in requests.
                 waiting="" if mode == health.BATCH else waiting,
                 level=NOTE if mode == health.BATCH else level,
-                action=f"memline queue resume --provider {provider} --mode {mode}",
+                action=health.action_of(state, provider, mode),
                 subject=provider,
             )
 
@@ -183,7 +184,7 @@ def breaker_open(facts: Facts) -> Iterator[Seen]:
             reason=state.reason,
             waiting="; requests go on" if is_batch else vectors_wait(0 if has_another else missing),
             level=NOTE if has_another else PROBLEM,
-            action=state.action or f"memline queue resume --provider {provider} --mode {mode}",
+            action=health.action_of(replace(state, manual=False), provider, mode),
             subject=provider,
             since=state.since or None,
         )

@@ -137,7 +137,8 @@ def find(
     """Test the conditions of a kind (those with `codes`, or all); return what they see, most urgent first."""
     asked = [row for row in rows(kind) if not codes or row.code in codes]
     found = [row.found(each, agent) for row in asked for each in row.test(facts)]
-    dated = first_seen.dated(facts.account_file, found)
+    # An error that ended the examination itself has no file in which its moment could be kept.
+    dated = first_seen.dated(facts.account_file, found) if facts.account_file else tuple(found)
     if facts.met_now:
         is_new = (each.since is None and each.code in facts.met_now for each in dated)
         dated = tuple(

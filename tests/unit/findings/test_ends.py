@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from memline.producers.reports import breakers
+from memline.producers.actions import provider_pauses
 from memline.producers.reports.metrics import FleetCollector, page
 from memline.producers.web.live import LiveFigures
 from memline.shared.findings import of_place
@@ -86,7 +86,7 @@ def test_an_index_that_was_moved_aside_is_told_until_the_next_one_is_complete(
     assert "index_moved_aside" in codes(place)
 
     server.control({"fault": ""})
-    breakers.resume(place.agent)
+    provider_pauses.resume(place.agent)
     place.index()
 
     assert "index_moved_aside" not in codes(place)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from memline.producers.actions import provider_pauses
 from memline.producers.agents.tools import Caller, MemoryTools
 from memline.producers.cli import run
-from memline.producers.reports import breakers
 from memline.producers.web import file_looks, live
 from memline.producers.web.live import LiveFigures
 from memline.shared.errors import IndexFault
@@ -47,7 +47,7 @@ def paused(place: Place) -> Place:
     place.index_path.parent.mkdir(parents=True)
     with writing(place) as writer:
         writer.store_file(file_row("a.md", "redis", "apples", "pears"))
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     return place
 
 
@@ -95,7 +95,7 @@ def test_the_report_of_a_run_says_the_same(paused: Place, capsys: pytest.Capture
 
 def told_to_stop(place: Place, _: pytest.MonkeyPatch) -> None:
     want_texts(place)
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
 
 
 def damaged_with_rows(place: Place, _: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_following_the_action_ends_the_finding(
 
 #: What comes before what: (state that makes both, the more urgent code, the other one).
 PAIRS: list[tuple[Callable[[Place], object], str, str]] = [
-    (lambda place: breakers.pause(place.agent), "paused", "files_behind"),
+    (lambda place: provider_pauses.pause(place.agent), "paused", "files_behind"),
     (lambda place: place.configure(remote={}), "provider_without_key", "files_behind"),
     (lambda place: place.configure(model="b"), "model_differs", "files_behind"),
     (lambda place: place.configure(enabled=False, remote={}), "provider_without_key", "memory_disabled"),
@@ -220,7 +220,7 @@ def test_what_an_answer_says_is_at_most_a_second_old(paused: Place) -> None:
     request = SearchRequest(query="redis")
     with closing(Answerer(paused.agent, long_lived=True, caches_answers=True)) as answerer:
         before = answerer.ask(request)
-        breakers.resume(paused.agent)
+        provider_pauses.resume(paused.agent)
         after = answerer.ask(request)
 
     assert before.warning == "embedding is paused; 3 vectors wait"
@@ -286,7 +286,7 @@ def test_what_rows_say_is_told_while_a_look_at_the_files_takes_long(
 
     monkeypatch.setattr(file_looks, "make_plan", plan_slowly)
     figures.forget()
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     during = figures.read(0)
     assert looked.wait(120)
     go_on.set()
@@ -310,7 +310,7 @@ def test_a_search_says_under_each_finding_what_to_do(
     place.configure(provider="none")
     place.write("a.md", "redis\n")
     place.index()
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
 
     printed, told = shown(capsys, place, "search", "redis", "--source", "sessions")
 

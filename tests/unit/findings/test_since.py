@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memline.producers.reports import breakers
+from memline.producers.actions import provider_pauses
 from memline.producers.web.live import LiveFigures
 from memline.shared import sampling
 from memline.shared.figures import first_seen
@@ -97,10 +97,10 @@ def test_a_row_that_knows_the_moment_tells_it(
 def test_a_pause_tells_its_own_moment_and_a_second_one_does_not_move_it(place: Place) -> None:
     want_texts(place)
     began = time.time()
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     first = one(found(place), "paused").since
 
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
 
     assert first is not None and began <= first <= time.time()
     assert one(found(place), "paused").since == first
@@ -160,8 +160,8 @@ OF_NO_ROW: list[tuple[str, Callable[[Place], object], Callable[[Place], object]]
     ),
     (
         "paused",
-        lambda place: breakers.pause(place.agent, provider="openai", mode="requests"),
-        lambda place: breakers.resume(place.agent, provider="openai", mode="requests"),
+        lambda place: provider_pauses.pause(place.agent, provider="openai", mode="requests"),
+        lambda place: provider_pauses.resume(place.agent, provider="openai", mode="requests"),
     ),
     (
         "source_missing",

@@ -13,15 +13,16 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memline.producers.reports import breakers
-from memline.shared.errors import IndexElsewhere, IndexFault, IndexUnwritable, QueueError
+from memline.producers.actions import provider_pauses
+from memline.shared.errors import IndexElsewhere, IndexFault, IndexUnwritable, MemlineError, QueueError
 from memline.shared.finding import NOTE, PROBLEM, WARNING, Trouble
 from memline.shared.findings import facts, of_asking, of_host, of_place
-from memline.shared.findings.diagnosis import of_common, of_error, of_troubles
+from memline.shared.findings.diagnosis import of_common, of_end, of_error, of_troubles
 from memline.shared.findings.table import AGENT, COMMON, rows
 from memline.shared.flush import flush_plan
 from memline.shared.flush import state as flush_state
@@ -29,12 +30,14 @@ from memline.shared.flush.state import SessionState
 from memline.shared.index import jobs, meta
 from memline.shared.index.accounts import AccountFile
 from memline.shared.queue import depth
-from memline.shared.scheduling import budget, health, home_processes, leases
+from memline.shared.scheduling import ceilings, health, home_processes, leases
 from memline.shared.scheduling.breaker import Health
 from memline.shared.values import replace
 from tests.support.index_rows import MODEL_B, add_batch, answer, fail, file_row, lease_all, make_job
 from tests.support.workspace import Place
 from tests.unit.findings.conftest import fleet_now, found, one, writing
+
+PACKAGE = Path(__file__).parents[3] / "memline"
 
 State = Callable[[Place, pytest.MonkeyPatch], object]
 
@@ -87,7 +90,7 @@ def put(place: Place, key: str, value: Any) -> None:
 def reach_ceiling(place: Place, _: pytest.MonkeyPatch) -> None:
     text = json.loads(place.config.read_text())
     place.config.write_text(json.dumps(text | {"limits": {"maxTokensPerDay": 5}}))
-    day = budget.day_of(time.time())
+    day = ceilings.day_of(time.time())
     put(
         place,
         meta.CEILING,
@@ -236,9 +239,9 @@ OF_AGENT: list[tuple[str, str, State, str, str]] = [
     ("links_skipped", NOTE, lambda p, _: (p.workspace / "memory/l.md").symlink_to("notes.md"), "1 symbolic link is not followed: memory/l.md", "put the files"),
     ("provider_without_key", PROBLEM, lambda p, _: p.configure(remote={}), "keyword search only: No API key found", "export OPENAI_API_KEY"),
     ("provider_unusable", PROBLEM, lambda p, _: p.configure(provider="local", local={"modelPath": "/none.gguf"}), "keyword search only: ", ""),
-    ("paused", WARNING, lambda p, _: (want_texts(p), breakers.pause(p.agent)), "embedding is paused; 3 vectors wait", "memline queue resume"),
-    ("paused", WARNING, lambda p, _: (want_texts(p), breakers.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors wait", "memline queue resume --provider openai --mode requests"),
-    ("paused", NOTE, lambda p, _: (want_texts(p, 0), breakers.pause(p.agent)), "embedding is paused", "memline queue resume"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent)), "embedding is paused; 3 vectors wait", "memline queue resume"),
+    ("paused", WARNING, lambda p, _: (want_texts(p), provider_pauses.pause(p.agent, provider="openai", mode="requests")), "embedding is paused for requests to openai; 3 vectors wait", "memline queue resume --provider openai --mode requests"),
+    ("paused", NOTE, lambda p, _: (want_texts(p, 0), provider_pauses.pause(p.agent)), "embedding is paused", "memline queue resume"),
     ("ceiling_reached", WARNING, reach_ceiling, "limits.maxTokensPerDay is reached", "embedding goes on at"),
     ("rate_limited", NOTE, lambda p, _: hold(p, 45), " s: 429; 3 vectors wait", ""),
     ("rate_limited", WARNING, lambda p, _: hold(p, 9_000), " h: 429; 3 vectors wait", ""),
@@ -473,8 +476,30 @@ def test_a_redis_without_memory_has_no_word_of_who_is_alive(
     assert "redis_full" in codes and "role_missing" not in codes
 
 
+@pytest.mark.parametrize("code", ["settings_unusable", "not_examined"])
+@pytest.mark.parametrize("hint", ["memline config path", ""])
+def test_an_error_that_ends_the_examination_is_a_finding(code: str, hint: str) -> None:
+    finding = of_end(code, MemlineError("it broke", hint=hint))
+
+    assert (finding.code, finding.level, finding.what, finding.agent) == (code, PROBLEM, "it broke", None)
+    assert finding.action == (hint or {"settings_unusable": "memline config check"}.get(code, ""))
+
+
+def test_every_finding_is_made_by_the_table() -> None:
+    made = {
+        path.relative_to(PACKAGE).as_posix(): len(re.findall(r"\bFinding\(", path.read_text("utf-8")))
+        for path in PACKAGE.rglob("*.py")
+    }
+
+    # The lines of doctor that say what is well have no code.
+    doctor = "producers/reports/doctor.py"
+    assert {file for file, count in made.items() if count} == {"shared/findings/table.py", doctor}
+    assert made[doctor] == 1 and 'Finding(code="", level=OK' in (PACKAGE / doctor).read_text("utf-8")
+
+
 def test_every_row_of_the_table_has_a_state_here() -> None:
     by_themselves = {"settings_without_effect", "session_lost", "embedding_under_way"}
+    by_themselves |= {"settings_unusable", "not_examined"}
     of_lists = {row[0] for row in (*OF_AGENT, *OF_COMMON)} | {code for _, code in FAULTS}
 
     assert {row.code for kind in (AGENT, COMMON) for row in rows(kind)} == of_lists | {*MET} | by_themselves
