@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memline.producers.runs.in_process import InProcessWorkers
-from memline.producers.runs.index_run import prepare
+from memline.producers.runs.prepare import prepare
 from memline.shared.queue import broker as queue_broker
 from memline.shared.scheduling import breaker
 from tests.support.embedding_server import EmbeddingServer

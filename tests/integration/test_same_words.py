@@ -7,8 +7,8 @@ from contextlib import closing
 import httpx
 import pytest
 
+from memline.producers.actions import provider_pauses
 from memline.producers.cli import run
-from memline.producers.reports import breakers
 from memline.producers.reports.status import examine
 from memline.shared.finding import Finding
 from memline.shared.findings.diagnosis import merged, of_common, queue_of
@@ -39,7 +39,7 @@ def troubled(place: Place, redis: RedisServer, monkeypatch: pytest.MonkeyPatch) 
         jobs.pause(writer.connection, make_job(writer, "b.md"), by="me", now=1.0)
         columns = {"job_id": "batch_7", "created_at": 1.0, "error": "403", "action": "make a key"}
         add_batch(writer, BATCH, **columns)
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     return place
 
 

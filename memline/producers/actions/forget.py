@@ -24,7 +24,7 @@ from memline.shared.index import driver, erase, forgotten
 from memline.shared.index.chunks import former_texts
 from memline.shared.index.forgotten import Group
 from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.message_list import drop_with
+from memline.shared.queue.fleet_workers import drop_with
 from memline.shared.sources.forgetting import is_long, line_hash
 from memline.shared.sources.transcripts import imported
 from memline.shared.sync.read_file import FileReader

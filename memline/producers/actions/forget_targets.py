@@ -13,7 +13,7 @@ from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings
 from memline.shared.errors import ConfigError, MemlineError, PathNotAllowed
 from memline.shared.flush.flush_plan import folder_of, read_registry
-from memline.shared.index import driver, set_aside
+from memline.shared.index import driver, ledger
 from memline.shared.index.chunks import TOKENIZER, former_texts
 from memline.shared.index_writer import IndexWriter
 from memline.shared.search.query import Term, analyse, any_of
@@ -212,7 +212,7 @@ _CHUNKS_OF = "SELECT text_hash, text FROM chunks JOIN files ON files.id = file_i
 def end_removals(agent: AgentSettings) -> None:
     """Let go of what is set aside of files that are gone: no root comes back that is to be forgotten."""
     with driver.reading_if_any(agent.index_path) as reader:
-        aside = set_aside.read(reader) if reader else {}
+        aside = ledger.set_aside(reader) if reader else {}
     if aside:
         with closing(IndexWriter.of(agent)) as writer:
             writer.settle_removals(decides=True)

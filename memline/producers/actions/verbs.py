@@ -10,13 +10,13 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from memline.producers.actions import reindex_job
+from memline.producers.actions import provider_pauses, reindex_job
 from memline.producers.actions.perform import Asker, Done
 from memline.producers.reports import batch_jobs, breakers, job_reports
 from memline.producers.reports.fleet_state import queue_url
 from memline.shared.errors import BadRequest, QueueError
 from memline.shared.findings.diagnosis import queue_of
-from memline.shared.index import identities, vectors
+from memline.shared.index import batches, identities, vectors
 from memline.shared.index_writer import IndexWriter
 from memline.shared.queue import heartbeat, message_list
 from memline.shared.queue.fleet_workers import wake
@@ -109,7 +109,7 @@ def reindex(asker: Asker, *, force: bool = False) -> Done:
 def cancel_batch(asker: Asker, batch: str) -> Done:
     """Cancel a batch; what it brought is kept."""
     job = batch_jobs.named(asker.agents, batch)
-    is_asked, token = batch_jobs.cancel(job, asker.queue_url), job.batch.token
+    is_asked, token = _ask_to_cancel(job, asker), job.batch.token
     if is_asked:
         kept = counted(job.batch.stored, "vector", "are")
         words = (
@@ -126,11 +126,30 @@ def cancel_batch(asker: Asker, batch: str) -> Done:
 def collect_batch(asker: Asker, batch: str) -> Done:
     """Ask the provider about a batch now."""
     job = batch_jobs.named(asker.agents, batch)
-    is_due, token = batch_jobs.collect(job, asker.queue_url), job.batch.token
+    is_due, token = _make_due(job, asker), job.batch.token
     words = "is asked about now; the batch worker stores what is finished"
     if not is_due:
         words = "is left alone: it has ended, or an answer about it is to come"
     return _of_batch(job, (f"{token} {words}.",), is_due, "due")
+
+
+def _ask_to_cancel(job: batch_jobs.Job, asker: Asker) -> bool:
+    """Request the cancellation of a batch and wake the dispatcher; False when it has ended."""
+    reason = "cancelled by the operator"
+    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
+        is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
+    if is_asked:
+        _wake(asker, job.settings.agent)
+    return is_asked
+
+
+def _make_due(job: batch_jobs.Job, asker: Asker) -> bool:
+    """Make the next step of a batch due now and wake the dispatcher; False when there is none to take."""
+    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
+        is_due = batches.poll_now(connection, job.batch.token, now)
+    if is_due:
+        _wake(asker, job.settings.agent)
+    return is_due
 
 
 def _of_batch(job: batch_jobs.Job, words: tuple[str, ...], is_changed: bool, key: str) -> Done:
@@ -154,7 +173,7 @@ def resume(asker: Asker, provider: str | None = None, mode: str | None = None) -
 
 
 def _set_paused(asker: Asker, provider: str | None, mode: str | None, *, is_paused: bool) -> Done:
-    change = breakers.pause if is_paused else breakers.resume
+    change = provider_pauses.pause if is_paused else provider_pauses.resume
     what = {"requests": "embedding by requests", "batch": "embedding by batches"}.get(mode or "", "embedding")
     what += f" with {provider}" if provider else ""
     done, words = [], []
@@ -181,7 +200,7 @@ def probe(asker: Asker, provider: str | None = None, mode: str | None = None) ->
     """Let the next probe of open breakers be sent at once."""
     done = []
     for settings in asker.agents:
-        probed = breakers.probe(settings, provider=provider or "", mode=mode or "")
+        probed = provider_pauses.probe(settings, provider=provider or "", mode=mode or "")
         if probed:
             _wake(asker, settings.agent)
         done.append({"agentId": settings.agent, "probed": probed})

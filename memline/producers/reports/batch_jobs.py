@@ -1,4 +1,4 @@
-"""Report batches to the user: list them, show one in full, cancel one."""
+"""Report batches to the user: list them, show one in full."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from memline.shared.findings.diagnosis import of_agent
 from memline.shared.index import batches, driver, identities
 from memline.shared.index.accounts import AccountFile
 from memline.shared.index.batches import Batch, RowError
-from memline.shared.index_writer import IndexWriter
-from memline.shared.queue.fleet_workers import wake
 from memline.shared.scheduling.budget import reserved_batches
 from memline.shared.values import value
 
@@ -135,25 +133,6 @@ def matching(agents: Sequence[AgentSettings], name: str) -> list[Job]:
         for settings, reader in _readers(agents)
         for batch in batches.find(reader, name)
     ]
-
-
-def cancel(job: Job, url: str) -> bool:
-    """Request the cancellation of a batch and wake the dispatcher; False when it has ended."""
-    reason = "cancelled by the operator"
-    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
-        is_asked = batches.request_cancel(connection, job.batch.token, reason=reason, now=now)
-    if is_asked and url:
-        wake(url, job.settings.agent)
-    return is_asked
-
-
-def collect(job: Job, url: str) -> bool:
-    """Make the next step of a batch due now and wake the dispatcher; False when there is none to take."""
-    with closing(IndexWriter.of(job.settings)) as writer, writer.session() as (connection, now):
-        is_due = batches.poll_now(connection, job.batch.token, now)
-    if is_due and url:
-        wake(url, job.settings.agent)
-    return is_due
 
 
 def error_rows(job: Job, *, first: int = 0, limit: int = batches.KEPT_ERRORS) -> list[RowError]:

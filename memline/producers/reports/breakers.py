@@ -1,4 +1,4 @@
-"""Report the provider accounts of an agent and their circuit breakers; pause, resume and probe them."""
+"""Report the provider accounts of an agent and their circuit breakers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from memline.shared.clock import Clock, SystemClock
+from memline.shared.clock import SystemClock
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.choice import choose
 from memline.shared.errors import QueueError
 from memline.shared.index import identities, meta
 from memline.shared.index.accounts import Accounts
 from memline.shared.index.driver import reading_if_any
-from memline.shared.index_writer import IndexWriter
 from memline.shared.queue.redis_limits import RedisLimits
-from memline.shared.scheduling import breaker, call_times, fallback, health
+from memline.shared.scheduling import breaker, call_times, health
 from memline.shared.scheduling.breaker import Health, tighter
 from memline.shared.scheduling.budget import spent
 from memline.shared.scheduling.limits import FileLimits, Used, minute_limits
@@ -24,11 +23,8 @@ from memline.shared.words import counted
 if TYPE_CHECKING:
     from memline.shared.index.accounts import AccountFile
 
-#: What to type when a breaker is open and the provider did not say what to do.
+#: What to type when all is paused.
 RESUME = "memline queue resume"
-
-#: The reason of a pause that an operator asked for.
-PAUSED_MANUALLY = "paused manually"
 
 
 def of_index(accounts: Accounts, settings: AgentSettings) -> list[dict[str, Any]]:
@@ -50,7 +46,7 @@ def of_index(accounts: Accounts, settings: AgentSettings) -> list[dict[str, Any]
 def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> dict[str, Any]:
     is_batch = mode == health.BATCH
     rules = breaker.batch_rules(settings.memory.remote.batch) if is_batch else breaker.REQUEST_RULES
-    action = state.action or (f"{RESUME} --mode {mode}" if state.paused else "")
+    paused = health.PAUSED + health.of_mode(provider, mode)
     return {
         "provider": provider,
         "mode": mode,
@@ -62,8 +58,8 @@ def _json(provider: str, mode: str, state: Health, settings: AgentSettings) -> d
         "holdUntil": state.retry_at or None,
         "pausedByHand": state.manual,
         "maxRows": tighter(state.max_rows, state.shrunk_rows) or None,
-        "reason": PAUSED_MANUALLY if state.manual and not state.paused else state.reason,
-        "action": f"{RESUME} --provider {provider} --mode {mode}" if state.manual else action,
+        "reason": paused if state.manual and not state.paused else state.reason,
+        "action": health.action_of(state, provider, mode),
     }
 
 
@@ -73,74 +69,10 @@ def size_words(entry: dict[str, Any]) -> str:
     return f"at most {counted(entry['maxRows'], 'text')} in one ({RESUME} forgets it)" if is_learned else ""
 
 
-def pause(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
-) -> list[dict[str, Any]]:
-    """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
-    with closing(IndexWriter.of(settings, clock=clock)) as writer:
-        with writer.transaction() as (connection, now):
-            if not provider and not mode:
-                meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
-            else:
-                for name, each in _selected(writer.accounts, settings, provider, mode):
-                    health.set_paused(writer.accounts, name, True, each)
-        return of_index(writer.accounts, settings)
-
-
-def resume(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
-) -> list[dict[str, Any]]:
-    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback."""
-    rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
-    choice = choose(settings)
-    with closing(IndexWriter.of(settings, clock=clock)) as writer:
-        with writer.transaction() as (connection, now):
-            if not provider and not mode:
-                meta.put(connection, meta.PAUSED, None)
-            for name, each in _selected(writer.accounts, settings, provider, mode):
-                health.set_paused(writer.accounts, name, False, each)
-                health.retry(writer.accounts, name, now, each, rules=rules.get(each))
-                if each == health.REQUESTS:
-                    health.forget_limits(writer.accounts, name, now)
-        writer.begin_run()
-        if mode != health.BATCH:
-            if choice.identity is not None and provider in ("", choice.provider):
-                with writer.session() as (_, now):
-                    fallback.switch_back(writer.accounts, choice, now)
-            writer.retry_all()
-        return of_index(writer.accounts, settings)
-
-
 def is_all_paused(settings: AgentSettings) -> bool:
     """Say whether an operator paused all providers in all modes: a resume of one does not end that."""
     with reading_if_any(settings.index_path) as reader:
         return reader is not None and bool(meta.get(reader, meta.PAUSED, False))
-
-
-def probe(
-    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
-) -> list[str]:
-    """Let the next probe of open breakers be sent at once; returns which, as `<provider> <mode>`.
-
-    It goes with the next texts that are wanted; a pause by an operator stays.
-    """
-    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (_, now):
-        return [
-            f"{name} {each}"
-            for name, each in _selected(writer.accounts, settings, provider, mode)
-            if health.probe_now(writer.accounts, name, now, each)
-        ]
-
-
-def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
-    """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
-    names = {provider}
-    if not provider:
-        target, choice = identities.target(accounts.index), choose(settings)
-        names = {name for name, _ in health.read_all(accounts)}
-        names |= {target.identity.provider} if target else set()
-        names |= {choice.provider} if choice.identity else set()
-    return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]
 
 
 def of_agent(settings: AgentSettings, whole: Settings) -> list[dict[str, Any]]:

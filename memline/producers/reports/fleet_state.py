@@ -12,13 +12,15 @@ from memline.producers.reports.job_reports import STOPPING, Prices, is_halted, o
 from memline.shared.config.schema import AgentSettings, Settings
 from memline.shared.embedders.protocol import Identity
 from memline.shared.errors import QueueError
-from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes, queue_of
+from memline.shared.findings.diagnosis import merged, of_agent, of_common, processes
+from memline.shared.findings.facts import fleet_at
 from memline.shared.index import batches, identities, jobs, meta, vectors
 from memline.shared.index.accounts import AccountFile, Accounts
 from memline.shared.index.driver import reading_if_any
 from memline.shared.scheduling import health, leases
 from memline.shared.scheduling.breaker import Health
-from memline.shared.scheduling.budget import refusal_of, spent
+from memline.shared.scheduling.budget import spent
+from memline.shared.scheduling.ceilings import refusal_of
 from memline.shared.words import counted, money
 
 if TYPE_CHECKING:
@@ -40,10 +42,9 @@ def queue_url(settings: Settings) -> str:
 
 def fleet_state(settings: Settings, agents: Sequence[AgentSettings]) -> dict[str, Any]:
     """Report the fleet in the JSON contract of `memline queue`. Raises QueueErrors."""
-    from memline.shared.queue import depth
-
-    fleet = depth.read(queue_url(settings))
-    queue = queue_of(settings)
+    queue = queue_url(settings)
+    if isinstance(fleet := fleet_at(queue), QueueError):
+        raise fleet
     states = list(filter(None, (agent_state(each, settings.prices, queue=queue) for each in agents)))
     found = merged(of_common(settings, agents), *(state["findings"] for state in states))
     names = ("wanted", "leased", "failed", "backfill", "cancelled", "paused")
@@ -192,15 +193,19 @@ def _provider_states(accounts: Accounts, settings: AgentSettings, target: Identi
     for name in dict.fromkeys([target.provider, *(each["provider"] for each in modes)]):
         # The health of a provider as a whole is that of its requests, which everything falls back to.
         state = health.read(accounts, name)
-        is_manual = is_all_paused or state.manual
+        is_manual, reason = is_all_paused or state.manual, state.reason
+        if is_manual:
+            reason = health.PAUSED + health.of_mode(name, health.REQUESTS) * (not is_all_paused)
         providers.append(
             {
                 "name": name,
                 # All modes of it.
                 "paused": is_all_paused,
                 "state": "paused" if is_manual or state.paused else state_of(state),
-                "reason": breakers.PAUSED_MANUALLY if is_manual else state.reason,
-                "action": breakers.RESUME if is_manual else state.action,
+                "reason": reason,
+                "action": breakers.RESUME
+                if is_all_paused
+                else health.action_of(state, name, health.REQUESTS),
                 "failures": state.failures,
                 "holdUntil": state.retry_at or None,
                 "agentId": settings.agent,

@@ -3,11 +3,10 @@ from collections.abc import Iterator
 import pytest
 
 from memline.producers.reports import breakers
-from memline.shared.index import meta
 from memline.shared.index.driver import transaction
 from memline.shared.index_writer import IndexWriter
 from memline.shared.scheduling import health
-from tests.support.index_rows import MODEL_A, batch_failed, fail, file_row, lease_all
+from tests.support.index_rows import MODEL_A, batch_failed, file_row
 from tests.support.workspace import Place, remote
 
 NOW = 1_750_000_000.0
@@ -53,68 +52,5 @@ def test_both_modes_of_the_provider_in_use_are_reported(place: Place, writer: In
         "pausedByHand": False,
         "maxRows": None,
         "reason": "it expired",
-        "action": "memline queue resume --mode batch",
+        "action": "memline queue resume --provider openai --mode batch",
     }
-
-
-def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: IndexWriter) -> None:
-    breakers.pause(place.agent, mode="batch")
-    paused = may_batch(writer), len(lease_all(writer))
-    breakers.resume(place.agent, mode="batch")
-
-    assert paused == (False, 1)
-    assert may_batch(writer)
-
-
-def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWriter) -> None:
-    breakers.pause(place.agent)
-    paused = may_batch(writer), lease_all(writer)
-    breakers.resume(place.agent)
-
-    assert paused == (False, [])
-    assert may_batch(writer)
-    assert meta.get(writer.connection, meta.PAUSED) is None
-
-
-def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: IndexWriter) -> None:
-    stop_batches(writer)
-    fail(writer, lease_all(writer)[0], "stop")
-
-    requests, batch = breakers.resume(place.agent, mode="batch")
-
-    assert (requests["state"], batch["state"]) == ("open", "closed")
-    assert may_batch(writer)
-
-
-def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexWriter) -> None:
-    stop_batches(writer)
-
-    breakers.resume(place.agent, provider="gemini")
-    still = breakers.of_index(writer.accounts, place.agent)[1]["state"]
-    found = breakers.pause(place.agent, provider="gemini", mode="requests")
-
-    assert still == "open"
-    assert [one["provider"] for one in found if one["pausedByHand"]] == ["gemini"]
-    assert len(lease_all(writer)) == 1
-
-
-def test_the_probe_of_an_open_breaker_may_be_sent_before_its_time(place: Place, writer: IndexWriter) -> None:
-    stop_batches(writer)
-    fail(writer, lease_all(writer)[0], "stop")
-    assert lease_all(writer) == []
-
-    probed = breakers.probe(place.agent, mode="requests")
-
-    assert probed == ["openai requests"]
-    assert [request.is_probe for request in lease_all(writer)] == [True]
-    assert breakers.of_index(writer.accounts, place.agent)[1]["nextProbe"] == NOW + 1800
-    assert breakers.probe(place.agent, mode="requests") == []
-
-
-def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWriter) -> None:
-    fail(writer, lease_all(writer)[0], "stop")
-    breakers.pause(place.agent, mode="requests")
-
-    breakers.probe(place.agent)
-
-    assert lease_all(writer) == []

@@ -48,8 +48,9 @@ def test_the_state_of_an_agent_counts_vectors_and_names_its_provider_first(place
     assert (state["vectors"]["ready"], state["vectors"]["wanted"], state["requestsOut"]) == (1, 1, 0)
     first, second = state["providers"]
     assert (first["name"], first["state"]) == ("openai", "ok")
-    assert (second["name"], second["state"], second["reason"]) == ("voyage", "paused", "paused manually")
-    assert second["action"] == "memline queue resume"
+    assert (second["name"], second["state"]) == ("voyage", "paused")
+    assert second["reason"] == "embedding is paused for requests to voyage"
+    assert second["action"] == "memline queue resume --provider voyage --mode requests"
 
 
 @pytest.mark.parametrize(("wanted", "leased", "rate", "seconds"), [(30, 10, 4.0, 10.0), (0, 0, 4.0, None)])

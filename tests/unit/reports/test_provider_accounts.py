@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from memline.producers.actions import provider_pauses
 from memline.producers.reports import breakers
 from memline.shared.clock import SystemClock
 from memline.shared.embedders.choice import choose
@@ -40,7 +41,7 @@ def test_an_account_is_reported_with_its_calls_minute_money_and_breakers(
     assert (report["lastDay"]["calls"], report["lastDay"]["errors"]) == (2, {"timeout": 1})
     assert [mode["state"] for mode in report["modes"]] == ["closed"]
     assert report["paused"] is False and report["fallback"] is None
-    breakers.pause(place.agent)
+    provider_pauses.pause(place.agent)
     assert breakers.of_agent(place.agent, place.settings)[0]["paused"] is True
 
 

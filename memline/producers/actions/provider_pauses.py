@@ -1,0 +1,79 @@
+"""Pause, resume and probe the provider accounts of an agent."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from memline.producers.reports import breakers
+from memline.shared.clock import Clock
+from memline.shared.config.schema import AgentSettings
+from memline.shared.embedders.choice import choose
+from memline.shared.index import identities, meta
+from memline.shared.index.accounts import Accounts
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import breaker, fallback, health
+
+
+def pause(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[dict[str, Any]]:
+    """Send no more texts to providers: to none in any mode, or not to one, or not in one mode."""
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.transaction() as (connection, now):
+            if not provider and not mode:
+                meta.put(connection, meta.PAUSED, meta.get(connection, meta.PAUSED) or now)
+            else:
+                for name, each in _selected(writer.accounts, settings, provider, mode):
+                    health.set_paused(writer.accounts, name, True, each)
+        return breakers.of_index(writer.accounts, settings)
+
+
+def resume(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[dict[str, Any]]:
+    """Send texts again: end manual pauses, close breakers on trial, and switch back from the fallback."""
+    rules = {health.BATCH: breaker.batch_rules(settings.memory.remote.batch)}
+    choice = choose(settings)
+    with closing(IndexWriter.of(settings, clock=clock)) as writer:
+        with writer.transaction() as (connection, now):
+            if not provider and not mode:
+                meta.put(connection, meta.PAUSED, None)
+            for name, each in _selected(writer.accounts, settings, provider, mode):
+                health.set_paused(writer.accounts, name, False, each)
+                health.retry(writer.accounts, name, now, each, rules=rules.get(each))
+                if each == health.REQUESTS:
+                    health.forget_limits(writer.accounts, name, now)
+        writer.begin_run()
+        if mode != health.BATCH:
+            if choice.identity is not None and provider in ("", choice.provider):
+                with writer.session() as (_, now):
+                    fallback.switch_back(writer.accounts, choice, now)
+            writer.retry_all()
+        return breakers.of_index(writer.accounts, settings)
+
+
+def probe(
+    settings: AgentSettings, *, provider: str = "", mode: str = "", clock: Clock | None = None
+) -> list[str]:
+    """Let the next probe of open breakers be sent at once; returns which, as `<provider> <mode>`.
+
+    It goes with the next texts that are wanted; a pause by an operator stays.
+    """
+    with closing(IndexWriter.of(settings, clock=clock)) as writer, writer.session() as (_, now):
+        return [
+            f"{name} {each}"
+            for name, each in _selected(writer.accounts, settings, provider, mode)
+            if health.probe_now(writer.accounts, name, now, each)
+        ]
+
+
+def _selected(accounts: Accounts, settings: AgentSettings, provider: str, mode: str) -> list[tuple[str, str]]:
+    """Resolve what options name to providers and modes; no name means the one in use and those in trouble."""
+    names = {provider}
+    if not provider:
+        target, choice = identities.target(accounts.index), choose(settings)
+        names = {name for name, _ in health.read_all(accounts)}
+        names |= {target.identity.provider} if target else set()
+        names |= {choice.provider} if choice.identity else set()
+    return [(name, each) for name in sorted(names) for each in health.MODES if mode in ("", each)]

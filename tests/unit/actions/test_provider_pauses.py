@@ -1,0 +1,99 @@
+from collections.abc import Iterator
+
+import pytest
+
+from memline.producers.actions import provider_pauses
+from memline.producers.reports import breakers
+from memline.shared.index import meta
+from memline.shared.index.driver import transaction
+from memline.shared.index_writer import IndexWriter
+from memline.shared.scheduling import health
+from tests.support.index_rows import MODEL_A, batch_failed, fail, file_row, lease_all
+from tests.support.workspace import Place, remote
+
+NOW = 1_750_000_000.0
+
+pytestmark = pytest.mark.place(**remote("http://127.0.0.1:9/v1", batch={"enabled": True}))
+
+
+@pytest.fixture
+def writer(place: Place) -> Iterator[IndexWriter]:
+    opened = IndexWriter.of(place.agent)
+    opened.retarget(MODEL_A)
+    opened.store_file(file_row("a.md", "apples"))
+    yield opened
+    opened.close()
+
+
+def may_batch(writer: IndexWriter) -> bool:
+    with transaction(writer.connection):
+        return health.may_batch(writer.accounts, "openai", NOW)
+
+
+def stop_batches(writer: IndexWriter) -> None:
+    with transaction(writer.connection):
+        for _ in range(2):
+            batch_failed(writer.accounts, "it expired", NOW)
+
+
+def test_one_mode_is_paused_and_resumed_without_the_other(place: Place, writer: IndexWriter) -> None:
+    provider_pauses.pause(place.agent, mode="batch")
+    paused = may_batch(writer), len(lease_all(writer))
+    provider_pauses.resume(place.agent, mode="batch")
+
+    assert paused == (False, 1)
+    assert may_batch(writer)
+
+
+def test_a_pause_of_all_is_one_of_batches_as_well(place: Place, writer: IndexWriter) -> None:
+    provider_pauses.pause(place.agent)
+    paused = may_batch(writer), lease_all(writer)
+    provider_pauses.resume(place.agent)
+
+    assert paused == (False, [])
+    assert may_batch(writer)
+    assert meta.get(writer.connection, meta.PAUSED) is None
+
+
+def test_resuming_one_mode_leaves_the_others_breaker_open(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+    fail(writer, lease_all(writer)[0], "stop")
+
+    requests, batch = provider_pauses.resume(place.agent, mode="batch")
+
+    assert (requests["state"], batch["state"]) == ("open", "closed")
+    assert may_batch(writer)
+
+
+def test_another_provider_is_meant_only_by_its_name(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+
+    provider_pauses.resume(place.agent, provider="gemini")
+    still = breakers.of_index(writer.accounts, place.agent)[1]["state"]
+    found = provider_pauses.pause(place.agent, provider="gemini", mode="requests")
+
+    assert still == "open"
+    assert [one["provider"] for one in found if one["pausedByHand"]] == ["gemini"]
+    assert len(lease_all(writer)) == 1
+
+
+def test_the_probe_of_an_open_breaker_may_be_sent_before_its_time(place: Place, writer: IndexWriter) -> None:
+    stop_batches(writer)
+    fail(writer, lease_all(writer)[0], "stop")
+    assert lease_all(writer) == []
+
+    probed = provider_pauses.probe(place.agent, mode="requests")
+
+    assert probed == ["openai requests"]
+    assert [request.is_probe for request in lease_all(writer)] == [True]
+    assert breakers.of_index(writer.accounts, place.agent)[1]["nextProbe"] == NOW + 1800
+    assert provider_pauses.probe(place.agent, mode="requests") == []
+
+
+def test_no_probe_is_sent_while_an_operator_pauses(place: Place, writer: IndexWriter) -> None:
+    fail(writer, lease_all(writer)[0], "stop")
+    provider_pauses.pause(place.agent, mode="requests")
+
+    provider_pauses.probe(place.agent)
+
+    assert lease_all(writer) == []
